@@ -1,0 +1,1 @@
+"""Algorithms as compositions of pure functions."""

@@ -1,0 +1,1 @@
+"""Prompts: sources, chat templates, the data module."""

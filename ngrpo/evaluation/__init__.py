@@ -1,0 +1,1 @@
+"""Evaluation: Mean@k, Pass@k, reports."""

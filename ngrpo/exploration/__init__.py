@@ -1,0 +1,1 @@
+"""Exploration strategies: how the next input embedding of a rollout is made."""

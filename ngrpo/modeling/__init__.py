@@ -1,0 +1,1 @@
+"""Models: loading, packing, attention, replay, sharding, export."""

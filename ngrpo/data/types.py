@@ -1,16 +1,19 @@
 """What a source yields and what the engines take."""
 
 from dataclasses import dataclass
+from typing import Any, Literal
+
+Reason = Literal["missing_question", "missing_answer", "prompt_too_long"]
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A question with a verifiable answer.
+    r"""A question with a verifiable answer.
 
     Attributes:
         key: identity within its source (row number, or the demo's problem number); never negative.
         question: the text shown to the model, before the chat template.
-        answer: the reference answer as text, e.g. ``"142"`` or ``"\\\\frac{1}{2}"``.
+        answer: the reference answer as text, e.g. ``"142"`` or ``"\frac{1}{2}"``.
     """
 
     key: int
@@ -29,3 +32,30 @@ class Prompt:
 
     problem: Problem
     ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A row that cannot be trained on, and why."""
+
+    reason: Reason
+
+
+class PromptBatch:
+    """One rank's prompts of one training iteration.
+
+    Not a dataclass: Lightning walks through dataclasses at device transfer, copies them and refuses frozen
+    ones inside. This object reaches the callbacks and the training step as it left the loader.
+
+    Attributes:
+        prompts: this rank's share of the global batch.
+        epoch: the pass over the source that the global batch began in, from 0.
+        iteration: number of the global batch since the run began, from 0; goes on after a resume.
+        experience: what the rollout attaches; None until then.
+    """
+
+    def __init__(self, prompts: list[Prompt], epoch: int, iteration: int) -> None:
+        self.prompts = prompts
+        self.epoch = epoch
+        self.iteration = iteration
+        self.experience: Any = None

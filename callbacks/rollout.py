@@ -1,0 +1,72 @@
+"""Rollouts before each update, weights to the engine after it."""
+
+from typing import Any
+
+import torch
+from lightning import Callback, LightningModule, Trainer
+
+from ngrpo.data.types import PromptBatch
+from ngrpo.module import PolicyOptimization
+from ngrpo.rollout.worker import RolloutWorker
+
+
+class RolloutCallback(Callback):
+    """Drives generation: the batch that reaches the training step carries scored rollouts.
+
+    Counts iterations and tokens over resumes, and ends the training after ``iterations``.
+
+    Args:
+        worker: makes and scores rollouts on this rank.
+        iterations: rollout batches to train on, those before a resume included.
+    """
+
+    def __init__(self, worker: RolloutWorker, iterations: int) -> None:
+        self.worker = worker
+        self.iterations = iterations
+        self.iterations_done = 0
+        self.tokens_generated = 0
+        self._tables: dict[str, torch.Tensor] | None = None
+
+    def on_train_start(self, trainer: Trainer, pl_module: PolicyOptimization) -> None:
+        """Starts the engine with the policy's weights, and with the tables of an interrupted run."""
+        self.worker.start(pl_module.device)
+        self._sync(pl_module, refresh=True)
+        if self._tables is not None:
+            self.worker.restore_tables(self._tables)
+
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: PromptBatch, batch_idx: int
+    ) -> None:
+        """Generates and scores."""
+        self.worker.engine.wake()
+        batch.experience = self.worker.roll_out(batch.prompts, batch.iteration)
+        self.worker.engine.sleep()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: PolicyOptimization, outputs: Any, batch: PromptBatch, batch_idx: int
+    ) -> None:
+        """Hands the new weights over; the tables follow every ``exploration.refresh_every`` updates."""
+        self.iterations_done = batch.iteration + 1
+        tokens = torch.tensor(batch.experience.tokens, device=pl_module.device)
+        self.tokens_generated += int(trainer.strategy.reduce(tokens, reduce_op="sum"))
+        every = self.worker.exploration.refresh_every
+        self._sync(pl_module, refresh=every > 0 and self.iterations_done % every == 0)
+        if self.iterations_done >= self.iterations:
+            trainer.should_stop = True
+
+    def _sync(self, module: PolicyOptimization, refresh: bool) -> None:
+        self.worker.sync_weights(module.policy_weights(), refresh)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Holds the counts, and the tables: they may be older than the weights."""
+        return {
+            "iterations_done": self.iterations_done,
+            "tokens_generated": self.tokens_generated,
+            "tables": {name: table.cpu() for name, table in self.worker.bound.tables.items()},
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restores what `state_dict` held."""
+        self.iterations_done = state_dict["iterations_done"]
+        self.tokens_generated = state_dict["tokens_generated"]
+        self._tables = state_dict["tables"]

@@ -1,0 +1,69 @@
+"""Sample rollouts as text in TensorBoard."""
+
+from typing import Any
+
+from lightning import Callback, LightningModule, Trainer
+from lightning.pytorch.loggers import TensorBoardLogger
+
+from ngrpo.data.types import PromptBatch
+from ngrpo.errors import SettingError
+from ngrpo.rollout.experience import Experience
+from ngrpo.rollout.types import Rollout
+
+
+class RolloutReport(Callback):
+    """Writes the first rollouts of every few iterations, mixed positions in bold brackets.
+
+    Args:
+        tokenizer: a transformers tokenizer.
+        every: iterations between reports.
+        rollouts: rollouts a report.
+    """
+
+    def __init__(self, tokenizer: Any, every: int = 10, rollouts: int = 4) -> None:
+        if every < 1 or rollouts < 1:
+            raise SettingError(
+                f"callbacks.rollout_report.every={every} and rollouts={rollouts} must be 1 or more; set "
+                "callbacks.rollout_report=null to write no samples."
+            )
+        self.tokenizer = tokenizer
+        self.every = every
+        self.rollouts = rollouts
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: PromptBatch, batch_idx: int
+    ) -> None:
+        """Writes on rank 0."""
+        if batch.iteration % self.every or not trainer.is_global_zero:
+            return
+        text = report(self.tokenizer, batch.experience, self.rollouts)
+        for logger in trainer.loggers:
+            if isinstance(logger, TensorBoardLogger):
+                logger.experiment.add_text("rollouts", text, batch.iteration)
+
+
+def report(tokenizer: Any, experience: Experience, count: int) -> str:
+    """Returns Markdown: question, reference, and each response with its reward."""
+    blocks = []
+    for index in range(min(count, len(experience.rollouts))):
+        problem = experience.prompts[index // experience.group_size].problem
+        score = experience.scores[index]
+        blocks.append(
+            f"**{problem.question}** (answer {problem.answer})\n\n"
+            f"reward {score.reward:g}, {score.status}: {marked(tokenizer, experience.rollouts[index])}"
+        )
+    return "\n\n---\n\n".join(blocks)
+
+
+def marked(tokenizer: Any, rollout: Rollout) -> str:
+    """Returns the response with each mixed position as ``**[anchor|neighbour|...]**``."""
+    start = len(rollout.prompt_ids)
+    mixtures = dict(zip((rollout.mixture.positions - start).tolist(), rollout.mixture.ids.tolist(), strict=True))
+    pieces = []
+    for place, token in enumerate(rollout.response_ids.tolist()):
+        text = tokenizer.decode([token])
+        if place in mixtures:
+            names = "|".join(tokenizer.decode([number]).strip() for number in mixtures[place])
+            text = f" **[{names}]**"
+        pieces.append(text)
+    return "".join(pieces)

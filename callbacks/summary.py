@@ -1,0 +1,113 @@
+"""summary.json in the run's folder, and the closing table on the terminal."""
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from lightning import Callback, LightningDataModule, LightningModule, Trainer
+from rich import get_console
+from rich.table import Table
+
+from callbacks.evaluation import Evaluation, EvaluationResult
+from callbacks.rollout import RolloutCallback
+from ngrpo.data.types import PromptBatch
+from ngrpo.provenance import git_commit, versions
+
+
+class Summary(Callback):
+    """Writes what the run was and what it reached, after each evaluation and at the end.
+
+    Place it after the evaluation callback.
+
+    Args:
+        run_dir: the run's folder.
+        datamodule: counts the rows it left out.
+        methods: names of the methods in use, e.g. {"algo": "gspo", "exploration": "neighbor"}.
+        seed: the run's seed.
+    """
+
+    def __init__(self, run_dir: Path, datamodule: LightningDataModule, methods: dict[str, str], seed: int) -> None:
+        self.run_dir = run_dir
+        self.datamodule = datamodule
+        self.methods = methods
+        self.seed = seed
+        self._earlier_s = 0.0
+        self._start = time.monotonic()
+        self._written = -1
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Writes the state before training."""
+        self._write(trainer)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: PromptBatch, batch_idx: int
+    ) -> None:
+        """Writes if there is a new evaluation."""
+        if len(_only(trainer, Evaluation).results) != self._written:
+            self._write(trainer)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Writes the final state and prints the table."""
+        self._write(trainer)
+        if trainer.is_global_zero:
+            get_console().print(closing_table(_only(trainer, Evaluation).results, self.methods))
+            left_out = self.datamodule.rows_left_out
+            get_console().print(f"rows left out: {left_out or 'none'}; written to {self.run_dir}")
+
+    def _write(self, trainer: Trainer) -> None:
+        results = _only(trainer, Evaluation).results
+        self._written = len(results)
+        if not trainer.is_global_zero:
+            return
+        rollouts = _only(trainer, RolloutCallback)
+        summary = {
+            "eval": {
+                "before": results[0].metrics if results else None,
+                "after": results[-1].metrics if len(results) > 1 else None,
+                "history": [{"iteration": r.iteration, **r.metrics} for r in results],
+            },
+            "iterations": rollouts.iterations_done,
+            "tokens_generated": rollouts.tokens_generated,
+            "wall_s": self.wall_s,
+            "rows_left_out": self.datamodule.rows_left_out,
+            "seed": self.seed,
+            "methods": self.methods,
+            "git_commit": git_commit(),
+            "versions": versions(),
+        }
+        aside = self.run_dir / "summary.json.tmp"
+        aside.write_text(json.dumps(summary, indent=2) + "\n")
+        aside.replace(self.run_dir / "summary.json")
+
+    @property
+    def wall_s(self) -> float:
+        """Seconds since the run was set up, those before a resume included."""
+        return self._earlier_s + time.monotonic() - self._start
+
+    def state_dict(self) -> dict[str, Any]:
+        """Holds the time spent."""
+        return {"wall_s": self.wall_s}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restores the time spent."""
+        self._earlier_s = state_dict["wall_s"]
+
+
+def closing_table(results: list[EvaluationResult], methods: dict[str, str]) -> Table:
+    """Returns a row a metric, a column before, after and the difference."""
+    table = Table(title=" ".join(f"{group}={name}" for group, name in methods.items()))
+    if not results:
+        table.add_column("no evaluation: set data.eval_path to held-out problems")
+        return table
+    before, after = results[0], results[-1]
+    for heading in ("held-out", f"iteration {before.iteration}", f"iteration {after.iteration}", "change"):
+        table.add_column(heading, justify="right")
+    for name, value in after.metrics.items():
+        old = before.metrics[name]
+        table.add_row(name, f"{old:.3f}", f"{value:.3f}", f"{value - old:+.3f}")
+    return table
+
+
+def _only(trainer: Trainer, kind: type[Any]) -> Any:
+    return next(callback for callback in trainer.callbacks if isinstance(callback, kind))

@@ -1,0 +1,54 @@
+"""Faults that lie between settings; found before any model is loaded."""
+
+from functools import partial
+from typing import Any
+
+from transformers import PretrainedConfig
+
+from ngrpo.algo.policy_loss import Algorithm
+from ngrpo.errors import SettingError
+from ngrpo.exploration.base import Exploration
+from ngrpo.rollout.worker import RolloutSettings
+
+
+def check_group(algorithm: Algorithm, rollout: RolloutSettings) -> None:
+    """A group-relative advantage needs a group."""
+    advantage = _inner(algorithm.advantage)
+    if rollout.group_size == 1 and getattr(advantage, "group_relative", False):
+        raise SettingError(
+            f"rollout.group_size=1 leaves nothing to compare with, and algo.advantage={advantage.__name__} compares "
+            "the rollouts of a group; set rollout.group_size to 2 or more."
+        )
+
+
+def check_ranks(algorithm: Algorithm, ranks: int) -> None:
+    """Every rank takes an equal share of every minibatch."""
+    shares = algorithm.optimizer_steps * ranks
+    if algorithm.prompts_per_batch % shares:
+        raise SettingError(
+            f"algo.prompts_per_batch={algorithm.prompts_per_batch} is not divisible by "
+            f"algo.optimizer_steps={algorithm.optimizer_steps} x {ranks} processes; make it a multiple of {shares}."
+        )
+
+
+def check_support(exploration: Exploration) -> None:
+    """The trainer scores the full softmax."""
+    if exploration.truncates:
+        raise SettingError(
+            f"exploration={exploration} draws from a truncated distribution, whose log-probs the trainer does not "
+            "score; set exploration.top_k=0 and exploration.top_p=1.0 for training."
+        )
+
+
+def check_context(config: PretrainedConfig, max_prompt_tokens: int, max_new_tokens: int) -> None:
+    """Prompt and response must fit the model's positions."""
+    limit = getattr(config, "max_position_embeddings", None)
+    if limit is not None and max_prompt_tokens + max_new_tokens > limit:
+        raise SettingError(
+            f"data.max_prompt_tokens={max_prompt_tokens} + rollout.max_new_tokens={max_new_tokens} exceeds the "
+            f"model's {limit} positions; lower one of them."
+        )
+
+
+def _inner(function: Any) -> Any:
+    return function.func if isinstance(function, partial) else function

@@ -1,0 +1,187 @@
+"""The typed configuration, and the one helper through which everything is instantiated."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from types import NoneType, UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from hydra.core.config_store import ConfigStore
+from hydra.utils import get_object, instantiate
+from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from ngrpo.errors import SettingError
+
+_HYDRA_KEYS = {"_target_", "_partial_", "_args_", "_recursive_", "_convert_"}
+
+
+@dataclass
+class RolloutConfig:
+    """``rollout``: see `ngrpo.rollout.worker.RolloutSettings`; ``engine`` is a `_target_` node."""
+
+    engine: Any = MISSING
+    group_size: int = MISSING
+    max_new_tokens: int = MISSING
+    temperature: float = MISSING
+
+
+@dataclass
+class TrainerConfig:
+    """``trainer``: see `ngrpo.training.make_trainer` and `ngrpo.module.UpdateSettings`.
+
+    Attributes:
+        iterations: rollout batches to train on, those before a resume included.
+        accelerator: cpu | gpu | auto (Lightning's).
+        devices: processes on this machine, or "auto".
+        num_nodes: machines.
+        precision: Lightning's precision.
+        threads: CPU threads of PyTorch in each process; null leaves it to PyTorch.
+        microbatch_tokens: most tokens (prompts included) in one forward pass.
+        max_grad_norm: gradient norms above are scaled down to it.
+        optimizer: a partial `_target_` node, called with the parameters.
+    """
+
+    iterations: int = MISSING
+    accelerator: str = MISSING
+    devices: Any = MISSING
+    num_nodes: int = MISSING
+    precision: str = MISSING
+    threads: int | None = None
+    microbatch_tokens: int = MISSING
+    max_grad_norm: float = MISSING
+    optimizer: Any = MISSING
+
+
+@dataclass
+class Config:
+    """The root. ``Any`` fields are `_target_` nodes, checked against the signature of what they name.
+
+    Attributes:
+        model: builds a `ngrpo.modeling.loading.ModelSource`.
+        data: builds a `ngrpo.data.datamodule.PromptDataModule`.
+        reward: builds a `ngrpo.rollout.worker.Reward`.
+        algo: builds a `ngrpo.algo.policy_loss.Algorithm`.
+        exploration: builds a `ngrpo.exploration.base.Exploration`.
+        rollout: rollouts and their engine.
+        trainer: hardware, optimiser, number of iterations.
+        logger: builds a Lightning logger.
+        callbacks: Lightning callbacks by name; null leaves one out.
+        seed: of everything random.
+        ckpt: null, "latest", or a run's or checkpoint's folder to go on from.
+    """
+
+    model: Any = MISSING
+    data: Any = MISSING
+    reward: Any = MISSING
+    algo: Any = MISSING
+    exploration: Any = MISSING
+    rollout: RolloutConfig = field(default_factory=RolloutConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    logger: Any = MISSING
+    callbacks: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    ckpt: str | None = None
+
+
+@dataclass
+class EvaluateConfig:
+    """The root of ``conf/evaluate.yaml``."""
+
+    model: Any = MISSING
+    data: Any = MISSING
+    reward: Any = MISSING
+    exploration: Any = MISSING
+    rollout: RolloutConfig = field(default_factory=RolloutConfig)
+    evaluator: Any = MISSING
+    accelerator: str = "auto"
+    threads: int | None = None
+    seed: int = 0
+
+
+def register() -> None:
+    """Makes the schemas known to Hydra, and the resolver that gives a default by the model."""
+    store = ConfigStore.instance()
+    store.store(group="schema", name="train", node=Config, package="_global_")
+    store.store(group="schema", name="evaluate", node=EvaluateConfig, package="_global_")
+    OmegaConf.register_new_resolver("for_demo", lambda path, yes, no: yes if path == "demo" else no, replace=True)
+
+
+def checked(config: DictConfig, schema: type = Config) -> DictConfig:
+    """Returns the resolved configuration, refusing every key that nothing reads.
+
+    Hydra lets ``+group.key=1`` through; merging into the schema again catches it, and the keys of `_target_` nodes
+    are compared with the signature of their target.
+
+    Raises:
+        SettingError: a key is unknown or a value is missing.
+    """
+    try:
+        merged = OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.to_container(config, resolve=True))
+        OmegaConf.to_container(merged, throw_on_missing=True)
+    except OmegaConfBaseException as error:
+        raise SettingError(f"{error.full_key or 'the configuration'}: {str(error).splitlines()[0]}.") from error
+    _check_targets(merged, "")
+    return merged
+
+
+def build(node: DictConfig, **available: Any) -> Any:
+    """Instantiates a `_target_` node; the only caller of Hydra's ``instantiate``.
+
+    Args:
+        node: the node.
+        available: objects of the run (tokenizer, worker, ...); those that the target's signature names and the node
+            leaves open are passed to it.
+    """
+    parameters = inspect.signature(_target(node)).parameters
+    passed = {name: value for name, value in available.items() if name in parameters and name not in node}
+    # Passed to the partial, not to Hydra, which would turn dataclass objects into dictionaries.
+    made = instantiate(node, _partial_=True, _convert_="all")
+    return partial(made, **passed) if node.get("_partial_") else made(**passed)
+
+
+def _target(node: DictConfig) -> Callable[..., Any]:
+    try:
+        return get_object(node["_target_"])
+    except Exception as error:
+        raise SettingError(
+            f"_target_={node['_target_']} cannot be imported ({error}); give the dotted path of a class or function."
+        ) from error
+
+
+def _check_targets(node: Any, path: str) -> None:
+    if not isinstance(node, DictConfig):
+        return
+    if "_target_" in node:
+        _check_signature(node, path)
+    for key, child in node.items():
+        _check_targets(child, f"{path}.{key}".lstrip("."))
+
+
+def _check_signature(node: DictConfig, path: str) -> None:
+    target = _target(node)
+    parameters = inspect.signature(target).parameters
+    hints = get_type_hints(target.__init__ if inspect.isclass(target) else target)
+    free = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    for key in node.keys() - _HYDRA_KEYS:
+        if key not in parameters and not free:
+            known = ", ".join(parameters)
+            raise SettingError(f"{path}.{key}={node[key]} is not a setting of {node['_target_']}; it has {known}.")
+        if not _fits(node[key], hints.get(str(key), Any)):
+            raise SettingError(
+                f"{path}.{key}={node[key]} is of type {type(node[key]).__name__}, and {node['_target_']} takes "
+                f"{_name(hints[str(key)])}; change the value."
+            )
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Compares a scalar with an annotation made of scalar types; anything else is left to the target."""
+    options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    if not all(option in (bool, int, float, str, NoneType) for option in options):
+        return True
+    return type(value) in options or (type(value) is int and float in options)
+
+
+def _name(hint: Any) -> str:
+    return hint.__name__ if isinstance(hint, type) else str(hint)

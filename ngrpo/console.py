@@ -1,0 +1,24 @@
+"""Log records on the console that the progress bar lives on."""
+
+import logging
+import warnings
+
+from rich import get_console
+from transformers.utils.logging import disable_progress_bar
+
+
+class ConsoleHandler(logging.Handler):
+    """Prints through rich's console, so that a line does not tear the progress bar."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Prints one record, unwrapped."""
+        get_console().print(self.format(record), markup=False, highlight=False, soft_wrap=True)
+
+
+def quieten() -> None:
+    """Leaves out what others print and nobody can act on."""
+    disable_progress_bar()
+    warnings.filterwarnings("ignore", message=".*isinstance\\(treespec, LeafSpec\\).*")
+    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+    for name in ("lightning.pytorch.utilities.rank_zero", "lightning.pytorch.accelerators.cuda"):
+        logging.getLogger(name).setLevel(logging.WARNING)

@@ -1,0 +1,20 @@
+"""Where problems come from: the built-in demo, files, the Hugging Face hub."""
+
+from ngrpo.data.sources.base import BOXED_INSTRUCTION, ProblemSource, Row
+from ngrpo.data.sources.demo import DemoSource
+from ngrpo.data.sources.fields import Fields, normalise_answer
+from ngrpo.data.sources.files import FileSource
+from ngrpo.data.sources.hub import HubSource
+from ngrpo.data.sources.resolve import open_source
+
+__all__ = [
+    "BOXED_INSTRUCTION",
+    "DemoSource",
+    "Fields",
+    "FileSource",
+    "HubSource",
+    "ProblemSource",
+    "Row",
+    "normalise_answer",
+    "open_source",
+]

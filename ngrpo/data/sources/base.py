@@ -1,0 +1,35 @@
+"""The contract of a source of problems."""
+
+from collections.abc import Iterator
+from typing import Literal, Protocol
+
+from ngrpo.data.types import LeftOut, Problem
+
+Row = Problem | LeftOut
+Split = Literal["train", "held_out"]
+
+BOXED_INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
+
+
+class ProblemSource(Protocol):
+    """A deterministic, seekable sequence of problems.
+
+    Unusable rows are yielded too, as `LeftOut`, so that positions count the rows of the source.
+    """
+
+    @property
+    def identity(self) -> str:
+        """Names the data; a checkpoint may only be resumed on a source of the same identity."""
+
+    @property
+    def instruction(self) -> str | None:
+        """What to append to the question unless the user says otherwise."""
+
+    def rows(self, start: int = 0) -> Iterator[Row]:
+        """Yield the rows in their own order, from the `start`-th on; may never end."""
+
+    def epoch_rows(self, seed: int, epoch: int, start: int = 0) -> Iterator[Row]:
+        """Yield the rows in the training order of one epoch, from its `start`-th on.
+
+        The order is a function of (seed, epoch) alone.
+        """

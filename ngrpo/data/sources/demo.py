@@ -1,0 +1,26 @@
+"""The built-in problem generator as a source."""
+
+from collections.abc import Iterator
+from itertools import count
+
+from ngrpo.data.sources.base import Row, Split
+
+
+class DemoSource:
+    """Problems of `ngrpo.demo.problems`, numbered from 0; never ends, so there is one epoch only."""
+
+    instruction: str | None = None
+
+    def __init__(self, split: Split = "train") -> None:
+        self.split: Split = split
+        self.identity = f"demo:{split}"
+
+    def rows(self, start: int = 0) -> Iterator[Row]:
+        """Yield problem `start`, `start` + 1, ..."""
+        from ngrpo.demo.problems import problem
+
+        return (problem(key, self.split) for key in count(start))
+
+    def epoch_rows(self, seed: int, epoch: int, start: int = 0) -> Iterator[Row]:
+        """Same as `rows`: generated problems come in random order already."""
+        return self.rows(start)

@@ -1,0 +1,51 @@
+"""From the value of ``data.path`` to a source."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from ngrpo.data.sources.base import ProblemSource, Split
+from ngrpo.data.sources.demo import DemoSource
+from ngrpo.data.sources.fields import Fields
+from ngrpo.data.sources.files import READERS, FileSource, find_files
+from ngrpo.data.sources.hub import HubSource
+from ngrpo.errors import SettingError
+
+_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_HUB_SPLIT: dict[Split, str] = {"train": "train", "held_out": "test"}
+
+
+def open_source(
+    path: str | Sequence[str],
+    split: Split = "train",
+    fields: Fields | None = None,
+    setting: str = "data.path",
+) -> ProblemSource:
+    """Open what `path` names.
+
+    Args:
+        path: ``"demo"``; a file, a directory, a pattern, or a list of these; or ``org/name`` on the hub.
+        split: which half of the demo, or which split on the hub (``train`` or ``test``); files have none.
+        fields: which fields hold the question and the answer.
+        setting: the setting that holds `path`, for messages.
+
+    Raises:
+        SettingError: there is no such source.
+    """
+    if path == "demo":
+        return DemoSource(split)
+    found = [find_files(part) for part in ([path] if isinstance(path, str) else path)]
+    if found and all(found):
+        return FileSource([file for files in found for file in files], fields, setting)
+    if isinstance(path, str) and _looks_like_hub_name(path):
+        return HubSource(path, _HUB_SPLIT[split], fields, setting)
+    shown = path if isinstance(path, str) else list(path)
+    raise SettingError(
+        f"{setting}={shown!r} names no source; give 'demo', existing {', '.join(READERS)} files (a file,"
+        " a directory, a pattern or a list), or a hub data set 'org/name'."
+    )
+
+
+def _looks_like_hub_name(path: str) -> bool:
+    place = Path(path)
+    return bool(_HUB_NAME.fullmatch(path)) and place.suffix not in READERS and not place.exists()

@@ -1,0 +1,152 @@
+"""Arithmetic word problems of one to three steps, drawn from a key.
+
+Train and held-out problems never share a chain of calculations (numbers and operations, in order): the split
+is a hash of the chain.
+"""
+
+import operator
+import random
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from ngrpo.data.types import Problem
+from ngrpo.demo import words
+
+Split = Literal["train", "held_out"]
+Operation = Literal["+", "-", "*"]
+
+_EVALUATE: dict[Operation, Callable[[int, int], int]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+}
+_HELD_OUT_ONE_IN = 8
+
+
+@dataclass(frozen=True)
+class Equation:
+    """One written calculation, ``left operation right = value``."""
+
+    left: int
+    operation: Operation
+    right: int
+
+    @property
+    def value(self) -> int:
+        """What the calculation gives."""
+        return _EVALUATE[self.operation](self.left, self.right)
+
+    def __str__(self) -> str:
+        return f"{self.left}{self.operation}{self.right}={self.value}"
+
+
+@dataclass(frozen=True)
+class Story:
+    """The content of a problem; the wording is drawn apart from it.
+
+    Attributes:
+        name: who the story is about.
+        pronoun: ``she`` or ``he``.
+        objects: what is counted, in the plural.
+        equations: the one to three calculations that lead to the answer; a multiplication only comes first
+            (so many containers with so many objects in each), and each later one starts from the value of
+            the one before.
+    """
+
+    name: str
+    pronoun: str
+    objects: str
+    equations: tuple[Equation, ...]
+
+    @property
+    def answer(self) -> int:
+        """The number asked for."""
+        return self.equations[-1].value
+
+    @property
+    def split(self) -> Split:
+        """The split that this story's chain of calculations belongs to."""
+        chain = " ".join(map(str, self.equations))
+        return "held_out" if zlib.crc32(chain.encode()) % _HELD_OUT_ONE_IN == 0 else "train"
+
+
+def problem(key: int, split: Split) -> Problem:
+    """The problem of this number in this split: the same on every machine and in every run."""
+    story, question = draw(key, split)
+    return Problem(key=key, question=question, answer=str(story.answer))
+
+
+def draw(key: int, split: Split) -> tuple[Story, str]:
+    """The story of this number in this split, and its question.
+
+    Raises:
+        ValueError: the key is negative.
+    """
+    if key < 0:
+        raise ValueError(f"a problem's key is never negative, got {key}")
+    rng = random.Random(f"{split} {key}")
+    story = next(story for story in _stories(rng) if story.split == split)
+    return story, ask(story, rng)
+
+
+def ask(story: Story, rng: random.Random) -> str:
+    """The question, in words drawn from ``rng``."""
+    first, *rest = story.equations
+    opening = f"{story.name} {rng.choice(words.HAVE)}"
+    if first.operation == "*":
+        sentences = [
+            f"{opening} {number(first.left, rng)} {rng.choice(words.CONTAINERS)} "
+            f"with {number(first.right, rng)} {story.objects} in each."
+        ]
+    else:
+        sentences = [f"{opening} {number(first.left, rng)} {story.objects}."]
+        rest = [first, *rest]
+    sentences += [_change(story, equation, rng) for equation in rest]
+    closing = f"How many {story.objects} does {story.pronoun} have {rng.choice(words.ENDS)}?"
+    return " ".join([*sentences, closing])
+
+
+def number(value: int, rng: random.Random) -> str:
+    """A number in digits or, up to twenty, in one word; drawn evenly."""
+    return words.NUMBERS[value] if value < len(words.NUMBERS) and rng.random() < 0.5 else str(value)
+
+
+def verb(operation: Operation, rng: random.Random) -> str:
+    """A verb that tells of an addition or a subtraction."""
+    return rng.choice(words.GAIN if operation == "+" else words.LOSE)
+
+
+def _change(story: Story, equation: Equation, rng: random.Random) -> str:
+    subject = rng.choice((story.pronoun.capitalize(), f"{rng.choice(words.LINKS)} {story.pronoun}"))
+    tail = rng.choice(("", " more") if equation.operation == "+" else ("", " of them"))
+    return f"{subject} {verb(equation.operation, rng)} {number(equation.right, rng)}{tail}."
+
+
+def _stories(rng: random.Random) -> Iterator[Story]:
+    while True:
+        pronoun = rng.choice(tuple(words.NAMES))
+        yield Story(
+            name=rng.choice(words.NAMES[pronoun]),
+            pronoun=pronoun,
+            objects=rng.choice(words.OBJECTS),
+            equations=tuple(_chain(rng.randint(1, 3), rng)),
+        )
+
+
+def _chain(steps: int, rng: random.Random) -> Iterator[Equation]:
+    if rng.random() < 0.25:
+        equation = Equation(rng.randint(2, 5), "*", rng.randint(2, 9))
+    else:
+        equation = _next(rng.randint(4, 20), rng)
+    yield equation
+    for _ in range(steps - 1):
+        equation = _next(equation.value, rng)
+        yield equation
+
+
+def _next(total: int, rng: random.Random) -> Equation:
+    if total > 3 and rng.random() < 0.5:
+        return Equation(total, "-", rng.randint(2, min(12, total - 1)))
+    return Equation(total, "+", rng.randint(2, 12))

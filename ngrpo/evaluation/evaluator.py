@@ -1,0 +1,65 @@
+"""Mean@1 and Pass@k of the served policy on a set of prompts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from ngrpo.data.types import Prompt
+from ngrpo.errors import SettingError
+from ngrpo.evaluation.ks import powers_of_two
+from ngrpo.evaluation.metrics import MeanAtK, PassAtK
+from ngrpo.exploration.base import Exploration
+from ngrpo.exploration.token import TokenSampling
+from ngrpo.rollout.worker import RolloutWorker
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """How evaluation is done.
+
+    Attributes:
+        samples: rollouts a problem, n of the estimators.
+        temperature: of the samples.
+        exploration: plain sampling unless asked otherwise; mixing is a device of training rollouts.
+    """
+
+    samples: int = 16
+    temperature: float = 1.0
+    exploration: Exploration = field(default_factory=TokenSampling)
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise SettingError(f"evaluator.samples={self.samples} evaluates nothing; choose 1 or more.")
+        if not self.temperature > 0:
+            raise SettingError(
+                f"evaluator.temperature={self.temperature} cannot divide logits; choose a positive value "
+                "(evaluator.exploration.top_k=1 is greedy decoding)."
+            )
+
+    def run(
+        self, worker: RolloutWorker, prompts: Sequence[Prompt], rank: int = 0, ranks: int = 1
+    ) -> dict[str, float]:
+        """Evaluates this rank's share of ``prompts`` and returns the metrics over all ranks.
+
+        Returns:
+            ``mean@1``, ``pass@k`` for the powers of two up to ``samples``, ``length`` (tokens) and ``truncated``.
+        """
+        device = worker.engine.embedding().device
+        metrics = {
+            "mean@1": MeanAtK().to(device),
+            "pass@k": PassAtK(powers_of_two(self.samples)).to(device),
+            "length": MeanAtK().to(device),
+            "truncated": MeanAtK().to(device),
+        }
+        mine = list(prompts[rank::ranks])
+        if mine:
+            made = worker.evaluate(mine, self.samples, self.exploration, self.temperature)
+            lengths = torch.tensor([r.length for r in made.rollouts]).view(len(mine), -1)
+            metrics["mean@1"].update(made.correct.to(device))
+            metrics["pass@k"].update(made.correct.to(device))
+            metrics["length"].update(lengths.to(device))
+            metrics["truncated"].update(made.truncated.view(len(mine), -1).to(device))
+        computed = {name: metric.compute() for name, metric in metrics.items()}
+        passes = computed.pop("pass@k")
+        return {name: float(value) for name, value in {**computed, **passes}.items()}

@@ -1,0 +1,133 @@
+"""The table of nearest rows of the input embedding: built in blocks, cached on disk."""
+
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from ngrpo.errors import SettingError
+from ngrpo.exploration.vocabulary import Vocabulary
+
+_BLOCK_ELEMENTS = 1 << 26
+"""Similarities held at once: 512 MiB of float64."""
+
+_CACHED_TABLES = 64
+"""Newest tables kept on disk; a run with `refresh_every` writes one a refresh."""
+
+_UNTRAINED_NORM = 0.2
+"""Rows shorter than this fraction of the median row count as never trained."""
+
+
+def _cosine(rows: Tensor, table: Tensor) -> Tensor:
+    return _unit(rows) @ _unit(table).T
+
+
+def _unit(rows: Tensor) -> Tensor:
+    return rows / rows.norm(dim=-1, keepdim=True).clamp_min(1e-12)
+
+
+def _dot(rows: Tensor, table: Tensor) -> Tensor:
+    return rows @ table.T
+
+
+def _l2(rows: Tensor, table: Tensor) -> Tensor:
+    return 2 * rows @ table.T - rows.square().sum(-1)[:, None] - table.square().sum(-1)[None, :]
+
+
+def _l1(rows: Tensor, table: Tensor) -> Tensor:
+    return -torch.cdist(rows, table, p=1.0)
+
+
+SIMILARITIES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "cosine": _cosine,
+    "l2": _l2,
+    "l1": _l1,
+    "dot": _dot,
+}
+"""s(u, v) for all pairs, [B, d] x [V, d] -> [B, V], larger is nearer (ALGORITHMS 2.1)."""
+
+
+def neighbor_table(embedding: Tensor, k: int, metric: str, excluded: Tensor) -> Tensor:
+    """Returns each token and its k - 1 nearest rows, from the disk cache where it holds them.
+
+    Args:
+        embedding: the input embedding E; [V, d], any float dtype.
+        k: size of the mixture, the anchor included.
+        metric: a key of `SIMILARITIES`.
+        excluded: rows that never become neighbours (they may be anchors); bool [V].
+
+    Returns:
+        int32 [V, k] on the embedding's device, the anchor in column 0. Larger similarity first, then smaller id,
+        similarities compared in float64 after rounding to 12 decimals.
+
+    Raises:
+        SettingError: fewer than k rows may become neighbours.
+    """
+    candidates = int((~excluded).sum())
+    if candidates < k:
+        raise SettingError(f"exploration.k={k} exceeds the {candidates} embedding rows that may be mixed; lower it.")
+    path = _cache_path(embedding, k, metric, excluded)
+    if path.is_file():
+        return load_file(path)["neighbors"].to(embedding.device)
+    table = build_neighbor_table(embedding, k, metric, excluded)
+    _save(path, table)
+    return table
+
+
+def build_neighbor_table(embedding: Tensor, k: int, metric: str, excluded: Tensor) -> Tensor:
+    """Computes what `neighbor_table` returns, block by block."""
+    table = embedding.detach().double()
+    rows = table.shape[0]
+    out = torch.arange(rows, device=table.device, dtype=torch.int32)[:, None].repeat(1, k)
+    block = max(1, _BLOCK_ELEMENTS // rows)
+    for start in range(0, rows if k > 1 else 0, block):
+        anchors = torch.arange(start, min(start + block, rows), device=table.device)
+        similarity = SIMILARITIES[metric](table[anchors], table)
+        similarity = (similarity * 1e12).round_()
+        similarity.masked_fill_(excluded[None, :], -torch.inf)
+        similarity.scatter_(1, anchors[:, None], -torch.inf)
+        for column in range(1, k):
+            # argmax returns the first maximum, which is the smaller id among ties; topk promises no order.
+            nearest = similarity.argmax(dim=1)
+            out[anchors, column] = nearest.int()
+            similarity.scatter_(1, nearest[:, None], -torch.inf)
+    return out
+
+
+def excluded_rows(embedding: Tensor, vocabulary: Vocabulary, further_ids: Iterable[int] = ()) -> Tensor:
+    """Returns the rows that must never become neighbours: bool [V].
+
+    These are padding beyond the tokenizer, special and reserved tokens, ``further_ids``, and rows that were never
+    trained, which lie close together or near the origin: those shorter than a fifth of the median row.
+    """
+    norms = embedding.detach().float().norm(dim=-1)
+    known = norms[: vocabulary.size]
+    excluded = norms < _UNTRAINED_NORM * known.median()
+    excluded[vocabulary.size :] = True
+    ids = [number for number in (*vocabulary.special_ids, *further_ids) if number < len(excluded)]
+    excluded[torch.tensor(ids, dtype=torch.long, device=excluded.device)] = True
+    return excluded
+
+
+def _cache_path(embedding: Tensor, k: int, metric: str, excluded: Tensor) -> Path:
+    digest = hashlib.blake2b(f"v1 {k} {metric} {tuple(embedding.shape)} {embedding.dtype}".encode(), digest_size=16)
+    for tensor in (embedding.detach(), excluded):
+        digest.update(tensor.cpu().contiguous().view(torch.uint8).numpy().data)
+    root = Path(os.environ.get("NGRPO_CACHE", Path.home() / ".cache" / "ngrpo"))
+    return root / "neighbors" / f"{digest.hexdigest()}.safetensors"
+
+
+def _save(path: Path, table: Tensor) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    os.close(handle)
+    save_file({"neighbors": table.cpu().contiguous()}, temporary)
+    os.replace(temporary, path)
+    files = sorted(path.parent.glob("*.safetensors"), key=lambda file: file.stat().st_mtime)
+    for old in files[:-_CACHED_TABLES]:
+        old.unlink(missing_ok=True)

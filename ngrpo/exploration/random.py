@@ -1,0 +1,55 @@
+"""Counter-based randomness: a hash of (request key, absolute position, stream), drawn on the device.
+
+A draw depends on nothing else, so it is the same in a batch of 1 and of 512, after a preemption, on every
+tensor-parallel rank and in every engine, and it never has to be stored.
+"""
+
+import hashlib
+import zlib
+
+import torch
+from torch import Tensor
+
+_LOW32 = 0xFFFFFFFF
+
+
+def request_key(seed: int, *parts: int) -> int:
+    """Returns the 63-bit key of one rollout from the run's seed and what names the rollout.
+
+    Args:
+        seed: the run's seed.
+        parts: e.g. iteration, problem key, number of the sample within its group.
+    """
+    text = ",".join(map(str, (seed, *parts)))
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
+
+
+def stream_id(name: str) -> int:
+    """Returns the 32-bit number of a named stream ("gate", "token", ...)."""
+    return zlib.crc32(name.encode())
+
+
+def uniform(keys: Tensor, positions: Tensor, stream: str, index: Tensor | int = 0) -> Tensor:
+    """Returns draws from U[0, 1) on a grid of 2^-24.
+
+    Args:
+        keys: request keys, int64, shape [R] (or anything that broadcasts).
+        positions: absolute positions (slot in prompt + response), int64, broadcastable to ``keys``.
+        stream: name of the stream; streams are independent of each other.
+        index: a further counter, e.g. the candidate's token id; broadcastable to ``keys``.
+
+    Returns:
+        float32, the broadcast shape.
+    """
+    state = _mix((keys & _LOW32) ^ stream_id(stream))
+    state = _mix(state ^ ((keys >> 32) & _LOW32))
+    state = _mix((state + positions * 0x9E3779B1) & _LOW32)
+    state = _mix((state + _mix(torch.as_tensor(index, device=keys.device) & _LOW32)) & _LOW32)
+    return (state >> 8).float() * 2.0**-24
+
+
+def _mix(state: Tensor) -> Tensor:
+    """One round of a 32-bit integer hash on int64 holding values < 2^32; products stay below 2^63."""
+    state = ((state >> 16) ^ state) * 0x45D9F3B & _LOW32
+    state = ((state >> 16) ^ state) * 0x45D9F3B & _LOW32
+    return (state >> 16) ^ state

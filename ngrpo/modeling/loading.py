@@ -1,0 +1,94 @@
+"""Loading a policy and its tokenizer from a Hugging Face folder or hub name."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PretrainedConfig, PreTrainedModel
+
+from ngrpo.demo import MODEL_PATH
+from ngrpo.errors import SettingError
+from ngrpo.modeling.attention import IMPLEMENTATION, check_attention
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """Where the policy comes from (``model`` in the configuration).
+
+    Attributes:
+        path: folder or hub name; "demo" is the embedded model.
+        dtype: dtype of the parameters, float32 | bfloat16.
+        gradient_checkpointing: recompute each layer's activations in the backward pass.
+    """
+
+    path: str = "demo"
+    dtype: str = "float32"
+    gradient_checkpointing: bool = False
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise SettingError(f"model.dtype={self.dtype} is not known; choose one of {', '.join(DTYPES)}.")
+
+    @property
+    def location(self) -> str:
+        """The folder or hub name that transformers is given."""
+        return str(MODEL_PATH) if self.path == "demo" else self.path
+
+    def load(self) -> PreTrainedModel:
+        """Loads the model in eval mode (reinforcement learning uses no dropout).
+
+        Raises:
+            SettingError: the path holds no causal LM, or one that is not supported.
+        """
+        self.config()
+        return AutoModelForCausalLM.from_pretrained(
+            self.location, dtype=DTYPES[self.dtype], attn_implementation=IMPLEMENTATION
+        ).eval()
+
+    def config(self) -> PretrainedConfig:
+        """Reads the configuration only, so that a wrong path fails before anything expensive starts.
+
+        Raises:
+            SettingError: the path holds no causal LM, or one that is not supported.
+        """
+        try:
+            config = AutoConfig.from_pretrained(self.location)
+        except (OSError, ValueError) as error:
+            raise SettingError(
+                f"model.path={self.path} holds no model that transformers can load ({_first_line(error)}); "
+                "give a folder with config.json or a hub name."
+            ) from error
+        check_attention(config)
+        return config
+
+    def tokenizer(self) -> Any:
+        """Loads the tokenizer.
+
+        Raises:
+            SettingError: there is none.
+        """
+        try:
+            return AutoTokenizer.from_pretrained(self.location)
+        except (OSError, ValueError) as error:
+            raise SettingError(
+                f"model.path={self.path} holds no tokenizer ({_first_line(error)}); save one beside the model."
+            ) from error
+
+    def stop_ids(self, tokenizer: Any) -> tuple[int, ...]:
+        """Returns the ids that end a response: those of the generation config and the tokenizer's EOS."""
+        try:
+            listed = GenerationConfig.from_pretrained(self.location).eos_token_id
+        except OSError:
+            listed = None
+        ids = {tokenizer.eos_token_id, *(listed if isinstance(listed, list) else [listed])} - {None}
+        if not ids:
+            raise SettingError(
+                f"model.path={self.path} names no end-of-sequence token; set eos_token in its tokenizer."
+            )
+        return tuple(sorted(ids))
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0]

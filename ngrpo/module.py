@@ -1,0 +1,224 @@
+"""The LightningModule: policy and reference, and one rollout batch's optimiser steps."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from lightning import LightningModule
+from torch import Tensor
+from torch.nn.utils import clip_grad_norm_
+from torch.optim import Optimizer
+
+from ngrpo.algo.aggregate import BatchTotals
+from ngrpo.algo.policy_loss import Algorithm, LossInputs
+from ngrpo.batching import contiguous, microbatches
+from ngrpo.data.types import PromptBatch
+from ngrpo.errors import SettingError
+from ngrpo.exploration.base import Exploration
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.modeling.packing import PackedBatch, pack
+from ngrpo.modeling.policy import ScoringModel, TokenScores
+from ngrpo.modeling.sharding import full, named_weights, shard
+from ngrpo.rollout.types import Rollout
+from ngrpo.step_metrics import StepMetrics, average
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One sequence to learn from.
+
+    Attributes:
+        rollout: tokens and record.
+        advantage: A_i, on every token.
+        old_log_prob: under the policy before this rollout batch; float32 [T], None until computed.
+        ref_log_prob: under the reference; float32 [T], None without one.
+    """
+
+    rollout: Rollout
+    advantage: float
+    old_log_prob: Tensor | None = None
+    ref_log_prob: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class UpdateSettings:
+    """How an optimiser step is made.
+
+    Attributes:
+        temperature: tau of the rollouts; the log-probs are those at tau.
+        microbatch_tokens: most tokens (prompts included) in one forward pass.
+        max_grad_norm: gradient norms above are scaled down to it.
+    """
+
+    temperature: float = 1.0
+    microbatch_tokens: int = 8192
+    max_grad_norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("microbatch_tokens", "max_grad_norm"):
+            if not getattr(self, name) > 0:
+                raise SettingError(f"trainer.{name}={getattr(self, name)} must be positive; raise it.")
+
+
+class PolicyOptimization(LightningModule):
+    """Policy-gradient training on the rollouts that a batch carries.
+
+    One batch is one iteration: ``algorithm.optimizer_steps`` optimiser steps, each on an equal share of the
+    prompts, each accumulated over microbatches. Manual optimisation, since Lightning's automatic one makes one
+    step a batch. Runs on one device and, sharded, under ModelParallelStrategy.
+
+    Args:
+        source: where policy and reference are loaded from.
+        algorithm: advantage, ratio, clip, aggregation, KL.
+        exploration: the strategy of the rollouts; scores them.
+        optimizer: makes the optimiser from the policy's parameters.
+        settings: temperature, microbatches, clipping.
+    """
+
+    policy: ScoringModel
+    reference: ScoringModel | None
+
+    def __init__(
+        self,
+        source: ModelSource,
+        algorithm: Algorithm,
+        exploration: Exploration,
+        optimizer: Callable[[Iterable[Tensor]], Optimizer],
+        settings: UpdateSettings,
+    ) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.source = source
+        self.algorithm = algorithm
+        self.exploration = exploration
+        self.make_optimizer = optimizer
+        self.settings = settings
+        self._configured = False
+
+    def configure_model(self) -> None:
+        """Loads the policy, and the reference if the KL needs it; Lightning calls this more than once."""
+        if self._configured:
+            return
+        self.policy = self._load().train()
+        if self.source.gradient_checkpointing:
+            self.policy.lm.gradient_checkpointing_enable({"use_reentrant": False})
+        # Not a submodule: the frozen reference stays out of checkpoints and of the optimiser.
+        reference = self._load().requires_grad_(False).eval() if self.algorithm.needs_reference else None
+        object.__setattr__(self, "reference", reference)
+        self._configured = True
+
+    def _load(self) -> ScoringModel:
+        model = ScoringModel(self.source.load()).to(self.device)
+        mesh = getattr(self, "device_mesh", None)
+        return model if mesh is None else shard(model, mesh["data_parallel"])
+
+    def configure_optimizers(self) -> Optimizer:
+        """Makes the optimiser over the policy."""
+        return self.make_optimizer(self.policy.parameters())
+
+    def on_fit_start(self) -> None:
+        """Moves the reference, which Lightning does not know of."""
+        if self.reference is not None:
+            self.reference.to(self.device)
+
+    def transfer_batch_to_device(self, batch: PromptBatch, device: torch.device, dataloader_idx: int) -> PromptBatch:
+        """Leaves the batch where it is; microbatches are moved one by one."""
+        return batch
+
+    def policy_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Yields the policy's whole weights by transformers name (a collective when sharded)."""
+        return named_weights(self.policy)
+
+    def training_step(self, batch: PromptBatch, batch_idx: int) -> None:
+        """Makes the optimiser steps of one rollout batch and logs their metrics."""
+        start = time.perf_counter()
+        experience = batch.experience
+        advantages = self.algorithm.advantage(experience.rewards).flatten().tolist()
+        samples = [Sample(r, a) for r, a in zip(experience.rollouts, advantages, strict=True)]
+        samples = self._score_constants(samples)
+        scored = time.perf_counter()
+        steps = [
+            self._optimizer_step([samples[i] for i in part])
+            for part in contiguous(len(samples), self.algorithm.optimizer_steps)
+        ]
+        # Later steps compare new weights with the engine's old ones: only the first tells of a mismatch.
+        mismatch = {name: value for name, value in steps[0].items() if name.startswith("rollout/mismatch")}
+        seconds = {"time/score_s": scored - start, "time/update_s": time.perf_counter() - scored}
+        self.log_dict(average(steps) | mismatch | seconds, batch_size=1)
+
+    def _score_constants(self, samples: list[Sample]) -> list[Sample]:
+        """Adds old log-probs, when more than one step needs them, and reference log-probs."""
+        if self.algorithm.optimizer_steps > 1:
+            old = self._score_all(self.policy, samples)
+            samples = [replace(s, old_log_prob=lp) for s, lp in zip(samples, old, strict=True)]
+        if self.reference is not None:
+            ref = self._score_all(self.reference, samples)
+            samples = [replace(s, ref_log_prob=lp) for s, lp in zip(samples, ref, strict=True)]
+        return samples
+
+    @torch.no_grad()
+    def _score_all(self, model: ScoringModel, samples: Sequence[Sample]) -> list[Tensor]:
+        """Returns the log-probs of each sample under ``model``, in their order."""
+        out: dict[int, Tensor] = {}
+        for indices in self._microbatches(samples):
+            batch, scores = self._score(model, [samples[i].rollout for i in indices])
+            out.update(zip(indices, scores.log_prob.split(batch.response_lengths.tolist()), strict=True))
+        return [out[i] for i in range(len(samples))]
+
+    def _score(self, model: ScoringModel, rollouts: Sequence[Rollout]) -> tuple[PackedBatch, TokenScores]:
+        batch = pack(rollouts).to(self.device)
+        return batch, model(batch, self.settings.temperature, self.exploration)
+
+    def _microbatches(self, samples: Sequence[Sample]) -> list[list[int]]:
+        lengths = [len(s.rollout.prompt_ids) + s.rollout.length for s in samples]
+        return microbatches(lengths, self.settings.microbatch_tokens, lambda count: int(self._reduce(count, "max")))
+
+    def _reduce(self, value: Tensor | float, op: str) -> Tensor:
+        """Reduces over the ranks."""
+        tensor = torch.as_tensor(value, dtype=torch.float64, device=self.device)
+        if self.trainer.world_size == 1:
+            return tensor
+        return self.trainer.strategy.reduce(tensor.clone(), reduce_op=op)
+
+    def _optimizer_step(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
+        """Makes one optimiser step on this rank's share of a minibatch; returns its metrics."""
+        optimizer = self.optimizers()
+        metrics = self.accumulate(samples)
+        metrics["policy/grad_norm"] = full(clip_grad_norm_(self.policy.parameters(), self.settings.max_grad_norm))
+        optimizer.step()
+        optimizer.zero_grad()
+        return metrics
+
+    def accumulate(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
+        """Adds the gradient of a minibatch's loss to the parameters, microbatch by microbatch.
+
+        The loss is normalised by the counts of the whole minibatch on all ranks. FSDP averages gradients over the
+        ranks, so each rank's share is multiplied by their number.
+        """
+        totals = BatchTotals(
+            sequences=int(self._reduce(len(samples), "sum")),
+            tokens=int(self._reduce(sum(s.rollout.length for s in samples), "sum")),
+        )
+        metrics = StepMetrics(self.device)
+        for indices in self._microbatches(samples):
+            chosen = [samples[i] for i in indices]
+            rollouts = [s.rollout for s in chosen]
+            batch, scores = self._score(self.policy, rollouts)
+            output = self.algorithm.loss(_loss_inputs(chosen, batch, scores), totals)
+            self.manual_backward(output.loss * self.trainer.world_size)
+            metrics.add(output, scores, rollouts)
+        return metrics.finish(self._reduce)
+
+
+def _loss_inputs(samples: Sequence[Sample], batch: PackedBatch, scores: TokenScores) -> LossInputs:
+    """With a single optimiser step the old policy is the current one: the ratio is exactly 1."""
+    old = [s.old_log_prob for s in samples if s.old_log_prob is not None]
+    ref = [s.ref_log_prob for s in samples if s.ref_log_prob is not None]
+    return LossInputs(
+        log_prob=scores.log_prob,
+        old_log_prob=torch.cat(old) if old else scores.log_prob.detach(),
+        ref_log_prob=torch.cat(ref) if ref else None,
+        advantages=torch.tensor([s.advantage for s in samples], device=scores.log_prob.device),
+        lengths=batch.response_lengths,
+    )

@@ -1,0 +1,33 @@
+"""What code produced a result."""
+
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+_PACKAGES = ("ngrpo", "torch", "lightning", "transformers", "hydra-core", "math-verify", "vllm")
+
+
+def git_commit() -> str | None:
+    """Returns the commit of the checkout this package runs from, with ``+`` for uncommitted changes; None without."""
+    root = Path(__file__).parents[1]
+    try:
+        commit = _git(root, "rev-parse", "HEAD")
+        return commit + ("+" if _git(root, "status", "--porcelain") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def versions() -> dict[str, str]:
+    """Returns the versions of Python and of the packages that matter, those that are installed."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def _git(root: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=root, check=True, capture_output=True, text=True).stdout.strip()

@@ -1,0 +1,96 @@
+"""The mathematics reward: the boxed answer, compared with the reference by math-verify."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ngrpo.errors import SettingError
+from ngrpo.rewards.boxed import answer_of
+from ngrpo.rewards.pool import VerifierPool
+from ngrpo.rewards.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Score:
+    """The reward of one response and where it comes from.
+
+    Attributes:
+        reward: the reward; NaN where the reference cannot be used, so the sample must be left out.
+        correct: whether the answer equals the reference.
+        answer: the content of the last box, None without one.
+        status: the verdict; timeouts and crashes get the reward of a wrong answer and are visible here.
+    """
+
+    reward: float
+    correct: bool
+    answer: str | None
+    status: Verdict
+
+
+class MathReward:
+    r"""Scores responses by their last ``\boxed{...}``.
+
+    A response without a box is wrong (status ``no_answer``) whatever its reference. An answer that runs into
+    the time limit, or ends the process that checks it, gets the reward of a wrong answer: a policy must not
+    gain by writing what cannot be checked. An answer to an unusable reference gets NaN.
+
+    Args:
+        timeout_s: wall-clock seconds allowed for comparing one answer.
+        workers: processes that compare answers.
+        reasoning_end: the marker that closes a reasoning block; see `ngrpo.rewards.boxed.answer_of`.
+        correct: the reward of a correct answer.
+        wrong: the reward of any other.
+
+    Raises:
+        SettingError: a time limit or number of workers that cannot work.
+    """
+
+    def __init__(
+        self,
+        timeout_s: float = 5.0,
+        workers: int = 2,
+        reasoning_end: str | None = "</think>",
+        correct: float = 1.0,
+        wrong: float = 0.0,
+    ) -> None:
+        if not (math.isfinite(timeout_s) and timeout_s > 0):
+            raise SettingError(
+                f"reward.timeout_s is {timeout_s}; set a positive number of seconds, such as 5."
+            )
+        if workers < 1:
+            raise SettingError(f"reward.workers is {workers}; set it to at least 1.")
+        self._pool = VerifierPool(workers, timeout_s)
+        self._reasoning_end = reasoning_end
+        self._rewards = dict.fromkeys(Verdict, wrong) | {
+            Verdict.CORRECT: correct,
+            Verdict.UNPARSABLE_REFERENCE: math.nan,
+        }
+
+    def __call__(self, responses: Sequence[str], references: Sequence[str]) -> list[Score]:
+        """Score each response against the reference at the same place.
+
+        Raises:
+            ValueError: the two differ in length.
+        """
+        answers = [answer_of(response, self._reasoning_end) for response in responses]
+        pairs = list(zip(references, answers, strict=True))
+        stated = [(reference, answer) for reference, answer in pairs if answer is not None]
+        verdicts: dict[tuple[str, str | None], Verdict] = dict(
+            zip(stated, self._pool.judge(stated), strict=True)
+        )
+        return [self._score(pair[1], verdicts.get(pair, Verdict.NO_ANSWER)) for pair in pairs]
+
+    def usable_references(self, references: Sequence[str]) -> list[bool]:
+        """Say of each reference whether answers can be compared with it.
+
+        It can if it is judged correct against itself, within the time limit.
+        """
+        verdicts = self._pool.judge([(reference, reference) for reference in references])
+        return [verdict is Verdict.CORRECT for verdict in verdicts]
+
+    def close(self) -> None:
+        """End the processes; a later call starts them again."""
+        self._pool.close()
+
+    def _score(self, answer: str | None, status: Verdict) -> Score:
+        return Score(self._rewards[status], status is Verdict.CORRECT, answer, status)

@@ -1,0 +1,23 @@
+"""What can be said of an answer."""
+
+from enum import StrEnum
+
+
+class Verdict(StrEnum):
+    """The outcome of judging one answer against its reference.
+
+    Attributes:
+        CORRECT: the answer equals the reference.
+        WRONG: it does not, or it is not mathematics.
+        UNPARSABLE_REFERENCE: the reference is not something an answer can be compared with.
+        TIMEOUT: the comparison ran past the time limit and was killed.
+        CRASHED: the comparison ended its process, twice.
+        NO_ANSWER: the response states no answer.
+    """
+
+    CORRECT = "correct"
+    WRONG = "wrong"
+    UNPARSABLE_REFERENCE = "unparsable_reference"
+    TIMEOUT = "timeout"
+    CRASHED = "crashed"
+    NO_ANSWER = "no_answer"

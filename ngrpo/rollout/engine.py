@@ -1,0 +1,38 @@
+"""What every rollout engine offers."""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from ngrpo.exploration.bound import BoundExploration
+from ngrpo.rollout.types import Request, Rollout, Sampling
+
+
+class RolloutEngine(Protocol):
+    """Token ids in, token ids out; text is never re-encoded."""
+
+    def start(self, device: torch.device) -> None:
+        """Loads the model onto ``device``; called once, before everything else."""
+
+    def generate(
+        self, requests: Sequence[Request], sampling: Sampling, exploration: BoundExploration
+    ) -> list[Rollout]:
+        """Makes one rollout a request, in the order of the requests.
+
+        The rollout of a request depends on its prompt, its key, the weights and the settings only: not on the
+        other requests, their order or the engine's batch size.
+        """
+
+    def sync_weights(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
+        """Takes new weights by their transformers names; tied weights come once."""
+
+    def embedding(self) -> Tensor:
+        """Returns the served input embedding table, [V, d]."""
+
+    def sleep(self) -> None:
+        """Frees what it can (caches, and weights if it must) until `wake`."""
+
+    def wake(self) -> None:
+        """Makes ready to generate; weights are those of the last `sync_weights`."""

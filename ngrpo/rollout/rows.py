@@ -1,0 +1,106 @@
+"""State and records of the rollouts that the torch engine is running, one row each, kept compact."""
+
+import torch
+from torch import Tensor
+
+from ngrpo.exploration.base import Step
+from ngrpo.rollout.types import Mixture, Request, Rollout, Sampling, StopReason
+
+
+class Rows:
+    """Up to S running rollouts; the first ``active`` rows are in use.
+
+    Args:
+        capacity: S.
+        width: K of the strategy's mixtures.
+        sampling: bounds and stop ids.
+        end_ids: ids that end the reasoning; int64 [E].
+        like: an embedding row tensor, for device, dtype and width d.
+    """
+
+    def __init__(self, capacity: int, width: int, sampling: Sampling, end_ids: Tensor, like: Tensor) -> None:
+        budget, device = sampling.max_new_tokens, like.device
+        self.sampling = sampling
+        self.end_ids = end_ids
+        self.stop_ids = torch.tensor(sampling.stop_ids, device=device)
+        self.active = 0
+        self.request = torch.zeros(capacity, dtype=torch.int64)
+        self.keys = torch.zeros(capacity, dtype=torch.int64, device=device)
+        self.prompt_length = torch.zeros(capacity, dtype=torch.int64, device=device)
+        self.emitted = torch.zeros(capacity, dtype=torch.int64, device=device)
+        self.ended = torch.zeros(capacity, dtype=torch.bool, device=device)
+        self.inputs = like.new_zeros(capacity, like.shape[-1])
+        self.tokens = torch.zeros(capacity, budget, dtype=torch.int64, device=device)
+        self.log_probs = torch.zeros(capacity, budget, device=device)
+        self.mixed = torch.zeros(capacity, budget, dtype=torch.bool, device=device)
+        self.ids = torch.zeros(capacity, budget, width, dtype=torch.int32, device=device)
+        self.weights = torch.zeros(capacity, budget, width, device=device)
+
+    def admit(self, numbers: list[int], requests: list[Request]) -> slice:
+        """Opens a row for each request (``numbers`` are their places in the result); returns the rows."""
+        rows = slice(self.active, self.active + len(requests))
+        device = self.keys.device
+        self.request[rows] = torch.tensor(numbers)
+        self.keys[rows] = torch.tensor([r.key for r in requests], device=device)
+        self.prompt_length[rows] = torch.tensor([len(r.prompt_ids) for r in requests], device=device)
+        self.emitted[rows] = 0
+        self.ended[rows] = False
+        self.active = rows.stop
+        return rows
+
+    def record(self, rows: slice, step: Step, log_probs: Tensor, inputs: Tensor) -> None:
+        """Files a step of ``rows`` under its position; ``inputs`` [R, d] is what they are fed next."""
+        at = (torch.arange(rows.start, rows.stop, device=self.keys.device), self.emitted[rows])
+        self.tokens[at] = step.token
+        self.log_probs[at] = log_probs
+        self.mixed[at] = step.mixed
+        self.ids[at] = step.ids.int()
+        self.weights[at] = step.weights
+        self.inputs[rows] = inputs
+        self.ended[rows] |= torch.isin(step.token, self.end_ids)
+        self.emitted[rows] += 1
+
+    def last_positions(self) -> Tensor:
+        """Returns the absolute slot of each active row's newest token; int64 [R]."""
+        return (self.prompt_length + self.emitted - 1)[: self.active]
+
+    def finished(self) -> Tensor:
+        """Returns where the active rows are done; bool [R]."""
+        rows = slice(0, self.active)
+        last = self.tokens[torch.arange(self.active, device=self.keys.device), self.emitted[rows] - 1]
+        return torch.isin(last, self.stop_ids) | (self.emitted[rows] == self.sampling.max_new_tokens)
+
+    def take(self, row: int, request: Request) -> Rollout:
+        """Returns the rollout of a finished row."""
+        length = int(self.emitted[row])
+        tokens = self.tokens[row, :length].cpu()
+        at = self.mixed[row, :length].cpu().nonzero()[:, 0]
+        stopped = int(tokens[-1]) in self.sampling.stop_ids
+        return Rollout(
+            prompt_ids=torch.tensor(request.prompt_ids),
+            response_ids=tokens.clone(),
+            log_probs=self.log_probs[row, :length].cpu().clone(),
+            mixture=Mixture(
+                positions=at + len(request.prompt_ids),
+                ids=self.ids[row, :length].cpu()[at],
+                weights=self.weights[row, :length].cpu()[at],
+            ),
+            stop_reason=StopReason.STOP if stopped else StopReason.LENGTH,
+        )
+
+    def drop(self, done: Tensor) -> tuple[Tensor, Tensor]:
+        """Closes the rows ``done`` (bool [R]) by moving the last survivors into the holes.
+
+        Returns:
+            The moves made, (source, target), int64 each: the cache must follow them.
+        """
+        survivors = int((~done).sum())
+        source = (~done[survivors:]).nonzero()[:, 0] + survivors
+        target = done[:survivors].nonzero()[:, 0]
+        for state in (self.keys, self.prompt_length, self.emitted, self.ended, self.inputs):
+            state[target] = state[source]
+        for state in (self.tokens, self.log_probs, self.mixed, self.ids, self.weights):
+            state[target] = state[source]
+        self.request[target.cpu()] = self.request[source.cpu()]
+        self.active = survivors
+        return source, target

@@ -1,0 +1,158 @@
+"""The embedded engine: plain PyTorch, runs everywhere, and is the oracle that other engines are held to."""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from ngrpo.errors import SettingError
+from ngrpo.exploration.base import StepContext
+from ngrpo.exploration.bound import BoundExploration
+from ngrpo.modeling.attention import AttentionPlan
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.modeling.replay import mix
+from ngrpo.rollout.kv_cache import DecodeAttention, PrefillAttention, SlotCache
+from ngrpo.rollout.rows import Rows
+from ngrpo.rollout.types import Request, Rollout, Sampling
+
+_ADMIT_SHARE = 4
+"""Waiting requests enter when a quarter of the slots is free: prefills stay large and groups stay together."""
+
+
+class TorchEngine:
+    """Continuous batching over a preallocated cache: finished rows are dropped, waiting requests admitted.
+
+    Requests that start with the same prompt and are admitted together share its prefill.
+
+    Args:
+        model: where the weights come from; the engine holds its own copy.
+        max_batch_size: most rollouts running at once.
+    """
+
+    def __init__(self, model: ModelSource, max_batch_size: int = 128) -> None:
+        if max_batch_size < 1:
+            raise SettingError(f"rollout.engine.max_batch_size={max_batch_size} runs nothing; choose 1 or more.")
+        self.model = model
+        self.max_batch_size = max_batch_size
+        self._cache: SlotCache | None = None
+
+    def start(self, device: torch.device) -> None:
+        """Loads the model onto ``device``."""
+        self.lm = self.model.load().to(device).requires_grad_(False)
+
+    def embedding(self) -> Tensor:
+        """Returns the served input embedding table, [V, d]."""
+        return self.lm.get_input_embeddings().weight
+
+    @torch.no_grad()
+    def sync_weights(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
+        """Copies new weights in.
+
+        Raises:
+            ValueError: a tensor that the model does not have, or one that is missing.
+        """
+        parameters = dict(self.lm.named_parameters())
+        for name, tensor in tensors:
+            if name not in parameters:
+                raise ValueError(f"weights for an unknown or repeated parameter: {name}")
+            parameters.pop(name).copy_(tensor)
+        if parameters:
+            raise ValueError(f"no weights came for {', '.join(sorted(parameters))}")
+
+    def sleep(self) -> None:
+        """Frees the cache."""
+        self._cache = None
+
+    def wake(self) -> None:
+        """Needs nothing: the cache is made by the next `generate`."""
+
+    @torch.no_grad()
+    def generate(
+        self, requests: Sequence[Request], sampling: Sampling, exploration: BoundExploration
+    ) -> list[Rollout]:
+        """Makes one rollout a request, in their order (see `RolloutEngine`)."""
+        if not requests:
+            return []
+        slots = min(self.max_batch_size, len(requests))
+        cache = self._cache_for(slots, max(len(r.prompt_ids) for r in requests) + sampling.max_new_tokens)
+        table = self.embedding()
+        end_ids = torch.tensor(exploration.end_ids, dtype=torch.int64, device=table.device)
+        rows = Rows(slots, exploration.strategy.width, sampling, end_ids, like=table)
+        waiting = deque(enumerate(requests))
+        done: dict[int, Rollout] = {}
+        while waiting or rows.active:
+            if rows.active:
+                plan = DecodeAttention(cache, rows.last_positions())
+                hidden = self._forward(rows.inputs[: rows.active][:, None], plan.positions[:, None], plan)[:, 0]
+                self._step(rows, slice(0, rows.active), hidden, exploration)
+                self._retire(rows, cache, requests, done)
+            if waiting and slots - rows.active >= min(len(waiting), max(1, slots // _ADMIT_SHARE), slots):
+                self._admit(rows, cache, waiting, slots - rows.active, exploration)
+                self._retire(rows, cache, requests, done)
+        return [done[number] for number in range(len(requests))]
+
+    def _cache_for(self, slots: int, length: int) -> SlotCache:
+        if self._cache is None or not self._cache.fits(slots, length):
+            self._cache = None
+            self._cache = SlotCache(self.lm.config, slots, length, like=self.embedding())
+        return self._cache
+
+    def _admit(
+        self,
+        rows: Rows,
+        cache: SlotCache,
+        waiting: deque[tuple[int, Request]],
+        room: int,
+        exploration: BoundExploration,
+    ) -> None:
+        """Prefills the next requests, each distinct prompt once, and makes their first step."""
+        admitted = [waiting.popleft() for _ in range(min(room, len(waiting)))]
+        new = rows.admit([number for number, _ in admitted], [request for _, request in admitted])
+        slots_of: dict[tuple[int, ...], list[int]] = {}
+        for slot, (_, request) in enumerate(admitted, start=new.start):
+            slots_of.setdefault(request.prompt_ids, []).append(slot)
+        device = rows.keys.device
+        lengths = [len(prompt) for prompt in slots_of]
+        slots = [torch.tensor(group, device=device) for group in slots_of.values()]
+        tokens = torch.tensor([token for prompt in slots_of for token in prompt], device=device)
+        positions = torch.cat([torch.arange(n, device=device) for n in lengths])
+        inputs = self.lm.get_input_embeddings()(tokens)
+        hidden = self._forward(inputs[None], positions[None], PrefillAttention(cache, lengths, slots))[0]
+        last = hidden[torch.tensor(lengths, device=device).cumsum(0) - 1]
+        first_step = last.new_empty(new.stop - new.start, last.shape[-1])
+        for group, row in zip(slots, last, strict=True):
+            first_step[group - new.start] = row
+        self._step(rows, new, first_step, exploration)
+
+    def _forward(self, inputs: Tensor, positions: Tensor, plan: AttentionPlan) -> Tensor:
+        """Runs the body; [B, T, d] -> hidden [B, T, d]."""
+        output = self.lm.base_model(inputs_embeds=inputs, position_ids=positions, use_cache=False, plan=plan)
+        return output.last_hidden_state
+
+    def _step(self, rows: Rows, at: slice, hidden: Tensor, exploration: BoundExploration) -> None:
+        """Decides the next token of the rows ``at`` from hidden [R, d] and records it."""
+        logits = self.lm.lm_head(hidden).float() / rows.sampling.temperature
+        context = StepContext(
+            keys=rows.keys[at],
+            positions=(rows.prompt_length + rows.emitted)[at],
+            ended=rows.ended[at],
+            end_ids=rows.end_ids,
+            tables=exploration.tables,
+        )
+        step = exploration.strategy.step(logits, context)
+        embed = self.lm.get_input_embeddings()
+        inputs = embed(step.token)
+        if exploration.strategy.width > 0:
+            inputs = torch.where(step.mixed[:, None], mix(embed, step.ids, step.weights), inputs)
+        rows.record(at, step, exploration.strategy.log_prob(logits, step), inputs)
+
+    def _retire(self, rows: Rows, cache: SlotCache, requests: Sequence[Request], done: dict[int, Rollout]) -> None:
+        """Takes out the finished rows."""
+        finished = rows.finished()
+        if not bool(finished.any()):
+            return
+        for row in finished.nonzero()[:, 0].tolist():
+            number = int(rows.request[row])
+            done[number] = rows.take(row, requests[number])
+        cache.move(*rows.drop(finished))

@@ -1,0 +1,82 @@
+"""What goes into a rollout engine and what comes out of it."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from torch import Tensor
+
+
+class StopReason(StrEnum):
+    """Why a rollout ended."""
+
+    STOP = "stop"
+    """A stop token was emitted; it is the last response token."""
+    LENGTH = "length"
+    """``max_new_tokens`` were emitted without a stop token."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One rollout to make.
+
+    Attributes:
+        prompt_ids: token ids; [P], P >= 1.
+        key: 63-bit key of all randomness of this rollout (`ngrpo.exploration.random.request_key`).
+    """
+
+    prompt_ids: tuple[int, ...]
+    key: int
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """What is common to the requests of one call.
+
+    Attributes:
+        temperature: tau > 0; logits are divided by it before the strategy sees them.
+        max_new_tokens: most response tokens, the stop token included.
+        stop_ids: token ids that end a rollout.
+    """
+
+    temperature: float
+    max_new_tokens: int
+    stop_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The record of the mixed positions of one rollout (M of them), in ascending order.
+
+    Attributes:
+        positions: absolute slots in prompt + response (P + t - 1 for o_t, 0-based); int64 [M].
+        ids: int32 [M, K].
+        weights: float32 [M, K].
+    """
+
+    positions: Tensor
+    ids: Tensor
+    weights: Tensor
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """One response. All tensors are on the CPU.
+
+    Attributes:
+        prompt_ids: int64 [P].
+        response_ids: int64 [T], T >= 1.
+        log_probs: the strategy's score of each response token at the sampling temperature; float32 [T].
+        mixture: what stood at the mixed positions instead of the token's embedding.
+        stop_reason: why it ended.
+    """
+
+    prompt_ids: Tensor
+    response_ids: Tensor
+    log_probs: Tensor
+    mixture: Mixture
+    stop_reason: StopReason
+
+    @property
+    def length(self) -> int:
+        """T, the number of response tokens."""
+        return len(self.response_ids)

@@ -1,0 +1,146 @@
+"""From prompts to scored rollouts: the engine, the strategy, the reward and the tokenizer of one rank."""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from ngrpo.data.types import Prompt
+from ngrpo.errors import SettingError
+from ngrpo.exploration.base import Exploration
+from ngrpo.exploration.bound import BoundExploration, bind
+from ngrpo.exploration.random import request_key
+from ngrpo.exploration.vocabulary import Vocabulary
+from ngrpo.rewards.math import Score
+from ngrpo.rollout.engine import RolloutEngine
+from ngrpo.rollout.experience import Experience
+from ngrpo.rollout.types import Request, Sampling
+
+_EVALUATION = -1
+"""Stands for the iteration in the keys of evaluation rollouts: each evaluation draws the same randomness."""
+
+
+class Reward(Protocol):
+    """Scores responses against reference answers."""
+
+    def __call__(self, responses: Sequence[str], references: Sequence[str]) -> list[Score]:
+        """Returns a score a response."""
+
+    def close(self) -> None:
+        """Frees what scoring holds."""
+
+
+@dataclass(frozen=True)
+class RolloutSettings:
+    """How rollouts are made (``rollout`` in the configuration, without its engine).
+
+    Attributes:
+        group_size: G, rollouts a prompt.
+        max_new_tokens: most response tokens.
+        temperature: tau of rollouts and of the trainer's log-probs.
+    """
+
+    group_size: int = 8
+    max_new_tokens: int = 64
+    temperature: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("group_size", "max_new_tokens"):
+            if getattr(self, name) < 1:
+                raise SettingError(f"rollout.{name}={getattr(self, name)} makes no rollout; choose 1 or more.")
+        if not self.temperature > 0:
+            raise SettingError(
+                f"rollout.temperature={self.temperature} cannot divide logits; choose a positive value "
+                "(exploration.top_k=1 is greedy decoding)."
+            )
+
+
+class RolloutWorker:
+    """Makes and scores rollouts on one rank.
+
+    Args:
+        engine: makes the rollouts.
+        tokenizer: a transformers tokenizer; turns responses into text for the reward.
+        reward: scores them.
+        exploration: the training strategy.
+        settings: group size, lengths, temperature.
+        stop_ids: token ids that end a response.
+        seed: the run's seed.
+    """
+
+    def __init__(
+        self,
+        engine: RolloutEngine,
+        tokenizer: Any,
+        reward: Reward,
+        exploration: Exploration,
+        settings: RolloutSettings,
+        stop_ids: tuple[int, ...],
+        seed: int,
+    ) -> None:
+        self.engine = engine
+        self.tokenizer = tokenizer
+        self.reward = reward
+        self.exploration = exploration
+        self.settings = settings
+        self.seed = seed
+        self.vocabulary = Vocabulary.of(tokenizer)
+        self.sampling = Sampling(settings.temperature, settings.max_new_tokens, stop_ids)
+        self._bound: BoundExploration | None = None
+
+    def start(self, device: torch.device) -> None:
+        """Starts the engine on this rank's device."""
+        self.engine.start(device)
+
+    def sync_weights(self, tensors: Iterable[tuple[str, Tensor]], refresh: bool) -> None:
+        """Hands new weights to the engine; ``refresh`` rebuilds the strategy's tables from them."""
+        self.engine.sync_weights(tensors)
+        if refresh:
+            self._bound = None
+
+    @property
+    def bound(self) -> BoundExploration:
+        """The training strategy with its tables."""
+        if self._bound is None:
+            self._bound = bind(self.exploration, self.engine.embedding(), self.vocabulary)
+        return self._bound
+
+    def restore_tables(self, tables: dict[str, Tensor]) -> None:
+        """Takes the tables that an interrupted run was using, instead of building them from newer weights."""
+        end_ids = self.vocabulary.end_ids(self.exploration.end_token)
+        device = self.engine.embedding().device
+        moved = {name: table.to(device) for name, table in tables.items()}
+        self._bound = BoundExploration(self.exploration, moved, end_ids)
+
+    def roll_out(self, prompts: list[Prompt], iteration: int) -> Experience:
+        """Makes ``group_size`` training rollouts a prompt."""
+        return self._make(prompts, self.settings.group_size, iteration, self.sampling, self.bound)
+
+    def evaluate(
+        self, prompts: list[Prompt], samples: int, strategy: Exploration, temperature: float
+    ) -> Experience:
+        """Makes ``samples`` evaluation rollouts a prompt with ``strategy``, plain sampling as a rule."""
+        bound = bind(strategy, self.engine.embedding(), self.vocabulary)
+        sampling = replace(self.sampling, temperature=temperature)
+        return self._make(prompts, samples, _EVALUATION, sampling, bound)
+
+    def _make(
+        self, prompts: list[Prompt], samples: int, iteration: int, sampling: Sampling, bound: BoundExploration
+    ) -> Experience:
+        requests = [
+            Request(prompt.ids, request_key(self.seed, iteration, prompt.problem.key, sample))
+            for prompt in prompts
+            for sample in range(samples)
+        ]
+        start = time.perf_counter()
+        rollouts = self.engine.generate(requests, sampling, bound)
+        generated = time.perf_counter()
+        texts = self.tokenizer.batch_decode(
+            [r.response_ids.tolist() for r in rollouts], skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        references = [prompt.problem.answer for prompt in prompts for _ in range(samples)]
+        scores = self.reward(texts, references)
+        return Experience(prompts, rollouts, texts, scores, generated - start, time.perf_counter() - generated)

@@ -1,0 +1,138 @@
+"""Puts a run together from its configuration, and runs it."""
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning import Callback, Trainer, seed_everything
+from lightning.pytorch.strategies import ModelParallelStrategy
+from omegaconf import DictConfig
+
+from ngrpo.checkpoints import STATE, iteration_of, resolve
+from ngrpo.checks import check_context, check_group, check_ranks, check_support
+from ngrpo.config import TrainerConfig, build, checked
+from ngrpo.errors import SettingError
+from ngrpo.module import PolicyOptimization, UpdateSettings
+from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+
+log = logging.getLogger(__name__)
+
+
+def train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: Path = Path("outputs")) -> None:
+    """Trains as configured.
+
+    Args:
+        config: composed from ``conf/train.yaml``.
+        run_dir: the run's folder: log, TensorBoard, checkpoints, model, summary.json.
+        methods: names of the chosen methods, for the summary.
+        outputs: the folder of all runs, where ``ckpt=latest`` looks.
+
+    Raises:
+        SettingError: a setting cannot work; raised before any model is loaded.
+    """
+    config = checked(config)
+    if config.trainer.iterations < 1:
+        raise SettingError(f"trainer.iterations={config.trainer.iterations} trains nothing; choose 1 or more.")
+    checkpoint = _checkpoint(config, run_dir, outputs)
+    if config.trainer.threads is not None:
+        torch.set_num_threads(config.trainer.threads)
+    seed_everything(config.seed, verbose=False)
+
+    source = build(config.model)
+    algorithm = build(config.algo)
+    exploration = build(config.exploration)
+    rollout = RolloutSettings(
+        config.rollout.group_size, config.rollout.max_new_tokens, config.rollout.temperature
+    )
+    update = UpdateSettings(
+        rollout.temperature, config.trainer.microbatch_tokens, config.trainer.max_grad_norm
+    )
+    ranks = process_count(config.trainer)
+    check_group(algorithm, rollout)
+    check_support(exploration)
+    check_ranks(algorithm, ranks)
+    check_context(source.config(), config.data.max_prompt_tokens, rollout.max_new_tokens)
+
+    tokenizer = source.tokenizer()
+    datamodule = build(
+        config.data, tokenizer=tokenizer, prompts_per_batch=algorithm.prompts_per_batch, seed=config.seed
+    )
+    worker = RolloutWorker(
+        engine=build(config.rollout.engine, model=source),
+        tokenizer=tokenizer,
+        reward=build(config.reward),
+        exploration=exploration,
+        settings=rollout,
+        stop_ids=source.stop_ids(tokenizer),
+        seed=config.seed,
+    )
+    module = PolicyOptimization(source, algorithm, exploration, build(config.trainer.optimizer), update)
+    callbacks = [
+        build(
+            node,
+            worker=worker,
+            datamodule=datamodule,
+            iterations=config.trainer.iterations,
+            run_dir=run_dir,
+            methods=methods,
+            seed=config.seed,
+            source=source,
+            tokenizer=tokenizer,
+        )
+        for node in config.callbacks.values()
+        if node is not None
+    ]
+    trainer = make_trainer(config.trainer, ranks, callbacks, build(config.logger, save_dir=str(run_dir)))
+    log.info("run folder %s", run_dir)
+    trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint)
+    worker.reward.close()
+
+
+def process_count(config: TrainerConfig) -> int:
+    """Returns the number of processes over all machines: one a device."""
+    devices = config.devices
+    if devices == "auto":
+        devices = max(1, torch.cuda.device_count()) if config.accelerator != "cpu" else 1
+    return int(devices) * config.num_nodes
+
+
+def make_trainer(config: TrainerConfig, ranks: int, callbacks: list[Callback], logger: Any) -> Trainer:
+    """Makes the Lightning trainer: one endless epoch that the rollout callback ends.
+
+    One process needs no process group; several shard the models with FSDP2.
+    """
+    strategy: Any = "auto"
+    if ranks > 1:
+        # Lightning's "auto" sizes would make the ranks of a machine tensor-parallel.
+        strategy = ModelParallelStrategy(data_parallel_size=ranks, tensor_parallel_size=1)
+    return Trainer(
+        accelerator=config.accelerator,
+        devices=ranks // config.num_nodes,
+        num_nodes=config.num_nodes,
+        strategy=strategy,
+        precision=config.precision,
+        max_epochs=-1,
+        log_every_n_steps=1,
+        logger=logger,
+        callbacks=callbacks,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+        num_sanity_val_steps=0,
+    )
+
+
+def _checkpoint(config: DictConfig, run_dir: Path, outputs: Path) -> Path | None:
+    if config.ckpt is None:
+        return None
+    folder = resolve(config.ckpt, run_dir, outputs)
+    done = iteration_of(folder)
+    if done >= config.trainer.iterations:
+        raise SettingError(
+            f"trainer.iterations={config.trainer.iterations} is already reached by ckpt={folder} ({done} "
+            "iterations); raise it."
+        )
+    log.info("resuming from %s", folder)
+    return folder / STATE

@@ -1,0 +1,32 @@
+"""Trains a policy: ``python scripts/train.py exploration=neighbor algo=gspo``; see conf/train.yaml."""
+
+import sys
+from pathlib import Path
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from ngrpo.config import register
+from ngrpo.errors import SettingError
+
+register()
+
+
+@hydra.main(version_base="1.3", config_path="../conf", config_name="train")
+def main(config: DictConfig) -> None:
+    """Runs one training."""
+    from ngrpo.console import quieten
+    from ngrpo.training import train
+
+    quieten()
+    runtime = HydraConfig.get().runtime
+    methods = {group: runtime.choices[group] for group in ("algo", "exploration", "rollout")}
+    try:
+        train(config, Path(runtime.output_dir), methods)
+    except SettingError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from ngrpo.algo.clip import clipped_surrogate
+
+TABLE = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())["clip_table"]
+BOUNDS = {"ngrpo_0.16_0.24": (0.16, 0.24), "dapo_0.2_0.28": (0.2, 0.28), "sym_0.2": (0.2, 0.2)}
+
+
+@pytest.mark.parametrize("dual", [None, 3.0])
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("name", BOUNDS)
+def test_golden_values_and_gradients(name: str, sign: int, dual: float | None) -> None:
+    low, high = BOUNDS[name]
+    log_ratio = torch.tensor(TABLE["inputs"]["ratio"], dtype=torch.float64).log().requires_grad_()
+    advantage = torch.full_like(log_ratio, sign).detach()
+    surrogate = clipped_surrogate(log_ratio, advantage, low, high, dual)
+    (grad,) = torch.autograd.grad(surrogate.loss.sum(), log_ratio)
+
+    expected = TABLE["outputs"][f"{name}_A{sign:+d}"]
+    loss_key, grad_key = ("loss", "grad_wrt_logp") if dual is None else ("loss_dualclip3", "grad_dualclip3")
+    assert surrogate.loss.tolist() == pytest.approx(expected[loss_key], abs=1e-9)
+    assert grad.tolist() == pytest.approx(expected[grad_key], abs=1e-9)
+    assert surrogate.clipped.tolist() == [value == 0.0 for value in expected[grad_key]]
+
+
+def test_at_ratio_one_clipped_equals_unclipped() -> None:
+    advantage = torch.tensor([2.0, -1.0, 0.0])
+    log_ratio = torch.zeros(3, requires_grad=True)
+    surrogate = clipped_surrogate(log_ratio, advantage, 0.2, 0.28, 3.0)
+    (grad,) = torch.autograd.grad(surrogate.loss.sum(), log_ratio)
+    assert surrogate.loss.tolist() == [-2.0, 1.0, 0.0]
+    assert grad.tolist() == [-2.0, 1.0, 0.0]
+    assert not surrogate.clipped.any()
+
+
+def test_zero_advantage_never_moves_the_policy() -> None:
+    log_ratio = torch.tensor([-20.0, 0.5, 20.0], requires_grad=True)
+    surrogate = clipped_surrogate(log_ratio, torch.zeros(3), 0.2, 0.2, 3.0)
+    (grad,) = torch.autograd.grad(surrogate.loss.sum(), log_ratio)
+    assert surrogate.loss.tolist() == [0.0, 0.0, 0.0]
+    assert grad.tolist() == [0.0, 0.0, 0.0]
+    assert not surrogate.clipped.any()
+
+
+def test_dual_clip_bounds_only_negative_advantages_beyond_its_multiple() -> None:
+    log_ratio = torch.tensor([2.9, 3.1, 0.5], dtype=torch.float64).log().requires_grad_()
+    advantage = torch.tensor([-2.0, -2.0, 2.0], dtype=torch.float64)
+    surrogate = clipped_surrogate(log_ratio, advantage, 0.2, 0.2, 3.0)
+    (grad,) = torch.autograd.grad(surrogate.loss.sum(), log_ratio)
+    assert surrogate.loss.tolist() == pytest.approx([5.8, 6.0, -1.0])
+    assert grad.tolist() == pytest.approx([5.8, 0.0, -1.0])
+    assert surrogate.clipped.tolist() == [False, True, False]

@@ -1,0 +1,265 @@
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hydra.utils import instantiate
+
+from ngrpo.algo import advantage, kl, ratio
+from ngrpo.algo.aggregate import (
+    BatchTotals,
+    const_norm,
+    seq_mean_token_mean,
+    seq_mean_token_sum,
+    token_mean,
+)
+from ngrpo.algo.clip import clipped_surrogate
+from ngrpo.algo.policy_loss import Algorithm, LossInputs, LossOutput, LossSums
+from ngrpo.errors import SettingError
+
+VECTORS = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())
+GRPO = Algorithm(
+    advantage=advantage.group_standardised,
+    ratio=ratio.token,
+    clip=partial(clipped_surrogate, low=0.2, high=0.2),
+    aggregate=seq_mean_token_mean,
+    kl=kl.k3,
+)
+DAPO = replace(GRPO, clip=partial(clipped_surrogate, low=0.2, high=0.28), aggregate=token_mean)
+DR_GRPO = replace(GRPO, aggregate=partial(const_norm, length=10))
+GSPO = replace(GRPO, ratio=ratio.sequence)
+KL = 0.1
+
+
+def packed(rows: list[list[float]]) -> torch.Tensor:
+    return torch.tensor([value for row in rows for value in row], dtype=torch.float64)
+
+
+def golden(name: str, advantages: list[float] | None = None) -> tuple[LossInputs, BatchTotals]:
+    inputs = VECTORS[name]["inputs"]
+    batch = LossInputs(
+        log_prob=packed(inputs["logp_new"]).requires_grad_(),
+        old_log_prob=packed(inputs["logp_old"]),
+        ref_log_prob=None,
+        advantages=torch.tensor(advantages or inputs["A"], dtype=torch.float64),
+        lengths=torch.tensor([len(row) for row in inputs["logp_new"]]),
+    )
+    return batch, BatchTotals(sequences=2, tokens=8)
+
+
+def random_batch(lengths: list[int]) -> tuple[LossInputs, BatchTotals]:
+    generator = torch.Generator().manual_seed(0)
+    log_prob, old, ref = -torch.rand(3, sum(lengths), dtype=torch.float64, generator=generator)
+    advantages = torch.randn(len(lengths), dtype=torch.float64, generator=generator)
+    batch = LossInputs(log_prob.requires_grad_(), old, ref, advantages, torch.tensor(lengths))
+    return batch, BatchTotals(sequences=len(lengths), tokens=sum(lengths))
+
+
+def pick(batch: LossInputs, rows: list[int]) -> LossInputs:
+    """The microbatch of these sequences, sharing the leaf that gradient flows to."""
+    starts = (batch.lengths.cumsum(0) - batch.lengths).tolist()
+    spans = [torch.arange(starts[row], starts[row] + int(batch.lengths[row])) for row in rows]
+    index = torch.cat(spans)
+    assert batch.ref_log_prob is not None
+    return LossInputs(
+        batch.log_prob[index],
+        batch.old_log_prob[index],
+        batch.ref_log_prob[index],
+        batch.advantages[rows],
+        batch.lengths[rows],
+    )
+
+
+def gradient(output: LossOutput, batch: LossInputs) -> torch.Tensor:
+    return torch.autograd.grad(output.loss, batch.log_prob)[0]
+
+
+def one_sequence_at_a_time(algorithm: Algorithm, batch: LossInputs, totals: BatchTotals) -> torch.Tensor:
+    """The specification as a double loop, for token ratios, symmetric clip 0.2 and sequence means."""
+    assert batch.ref_log_prob is not None
+    loss = torch.zeros((), dtype=torch.float64)
+    start = 0
+    for length, adv in zip(batch.lengths.tolist(), batch.advantages, strict=True):
+        for t in range(start, start + length):
+            r = torch.exp(batch.log_prob[t] - batch.old_log_prob[t])
+            d = batch.ref_log_prob[t] - batch.log_prob[t]
+            surrogate = torch.minimum(adv * r, adv * r.clamp(0.8, 1.2))
+            loss = loss - (surrogate - algorithm.kl_coef * (d.exp() - d - 1)) / length / totals.sequences
+        start += length
+    return loss
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "loss_key", "grad_key"),
+    [
+        (GRPO, "GRPO_seq_mean (1/G sum_i 1/|o_i| sum_t)", "grad_wrt_logp_GRPO"),
+        (replace(GRPO, aggregate=token_mean), "DAPO_token_mean (1/sum|o_i| sum)", "grad_wrt_logp_DAPO"),
+        (DR_GRPO, "DrGRPO_const (1/(G*Lmax) sum)", "grad_wrt_logp_DrGRPO"),
+    ],
+)
+def test_golden_losses_and_gradients(algorithm: Algorithm, loss_key: str, grad_key: str) -> None:
+    batch, totals = golden("losses_two_sequences")
+    outputs = VECTORS["losses_two_sequences"]["outputs"]
+    found = algorithm.loss(batch, totals)
+    assert found.loss.item() == pytest.approx(outputs[loss_key], abs=1e-9)
+    assert gradient(found, batch).tolist() == pytest.approx(packed(outputs[grad_key]).tolist(), abs=1e-9)
+
+
+def test_golden_losses_without_gradients() -> None:
+    batch, totals = golden("losses_two_sequences")
+    outputs = VECTORS["losses_two_sequences"]["outputs"]
+    token_sum = replace(GRPO, aggregate=seq_mean_token_sum).loss(batch, totals).loss.item()
+    assert DAPO.loss(batch, totals).loss.item() == pytest.approx(outputs["DAPO_loss_0.2_0.28"], abs=1e-9)
+    assert token_sum == pytest.approx(outputs["seq-mean-token-sum (1/G sum_i sum_t)"], abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("case", "low", "high"),
+    [("paper_3e-4_4e-4", 3e-4, 4e-4), ("eps_0.2", 0.2, 0.2), ("A_swapped_paper_eps", 3e-4, 4e-4)],
+)
+def test_golden_gspo(case: str, low: float, high: float) -> None:
+    expected = VECTORS["gspo"]["outputs"][case]
+    batch, totals = golden("gspo", expected.get("A"))
+    found = replace(GSPO, clip=partial(clipped_surrogate, low=low, high=high)).loss(batch, totals)
+    grad = packed(expected["grad_wrt_each_token_logp"]).tolist()
+    assert found.loss.item() == pytest.approx(expected["loss_mean"], abs=1e-9)
+    assert gradient(found, batch).tolist() == pytest.approx(grad, abs=1e-9)
+    assert found.sums.clipped.item() == grad.count(0.0)
+
+
+def test_equals_the_specification_as_a_double_loop() -> None:
+    batch, totals = random_batch([3, 5, 1])
+    algorithm = replace(GRPO, kl_coef=KL)
+    found = algorithm.loss(batch, totals)
+    slow = one_sequence_at_a_time(algorithm, batch, totals)
+    (slow_grad,) = torch.autograd.grad(slow, batch.log_prob)
+    torch.testing.assert_close(found.loss, slow)
+    torch.testing.assert_close(gradient(found, batch), slow_grad)
+
+
+@pytest.mark.parametrize("split", [[[0, 1, 2], [3, 4]], [[4], [2], [0], [1, 3]], [[3, 1, 4, 0, 2]]])
+@pytest.mark.parametrize("algorithm", [GRPO, DAPO, DR_GRPO, GSPO])
+def test_no_split_or_order_changes_loss_gradient_or_metrics(algorithm: Algorithm, split: Any) -> None:
+    algorithm = replace(algorithm, kl_coef=KL)
+    batch, totals = random_batch([2, 8, 1, 5, 3])
+    whole = algorithm.loss(batch, totals)
+    parts = [algorithm.loss(pick(batch, rows), totals) for rows in split]
+    total = torch.stack([part.loss for part in parts]).sum()
+    sums = LossSums.unstack(torch.stack([part.sums.stack() for part in parts]).sum(0))
+    torch.testing.assert_close(total, whole.loss)
+    torch.testing.assert_close(torch.autograd.grad(total, batch.log_prob)[0], gradient(whole, batch))
+    torch.testing.assert_close(sums.means(), whole.sums.means())
+
+
+def test_gspo_weighs_a_short_and_a_long_sequence_equally() -> None:
+    batch, totals = random_batch([2, 8])
+    batch = replace(batch, old_log_prob=batch.log_prob.detach(), advantages=torch.ones(2).double())
+    short, long = gradient(GSPO.loss(batch, totals), batch).split([2, 8])
+    assert short.sum().item() == pytest.approx(-0.5)
+    assert long.sum().item() == pytest.approx(-0.5)
+
+
+@pytest.mark.parametrize("algorithm", [GRPO, DAPO, GSPO])
+def test_on_policy_the_clip_does_nothing(algorithm: Algorithm) -> None:
+    batch, totals = random_batch([2, 8, 4])
+    batch = replace(batch, old_log_prob=batch.log_prob.detach())
+    free = replace(algorithm, clip=partial(clipped_surrogate, low=1.0, high=1e9))
+    found, unclipped = algorithm.loss(batch, totals), free.loss(batch, totals)
+    torch.testing.assert_close(found.loss, unclipped.loss)
+    torch.testing.assert_close(gradient(found, batch), gradient(unclipped, batch))
+    assert found.sums.means()["clip_fraction"].item() == 0.0
+    assert found.sums.means()["ratio"].item() == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("algorithm", [GRPO, DAPO, DR_GRPO, GSPO])
+def test_padding_rows_of_length_zero_change_nothing(algorithm: Algorithm) -> None:
+    batch, totals = random_batch([2, 3])
+    padded = replace(
+        batch,
+        advantages=torch.cat([batch.advantages, torch.zeros(1).double()]),
+        lengths=torch.tensor([2, 3, 0]),
+    )
+    found, expected = algorithm.loss(padded, totals), algorithm.loss(batch, totals)
+    assert found.loss.item() == expected.loss.item()
+    assert gradient(found, padded).tolist() == gradient(expected, batch).tolist()
+
+
+@pytest.mark.parametrize("algorithm", [GRPO, DAPO, DR_GRPO, GSPO])
+def test_a_microbatch_of_padding_only_can_be_backpropagated(algorithm: Algorithm) -> None:
+    parameter = torch.ones((), requires_grad=True)
+    empty = torch.zeros(0)
+    batch = LossInputs(parameter * empty, empty, empty, torch.zeros(1), torch.tensor([0]))
+    found = replace(algorithm, kl_coef=KL).loss(batch, BatchTotals(sequences=0, tokens=0))
+    found.loss.backward()
+    assert parameter.grad is not None
+    assert parameter.grad.item() == 0.0
+    assert all(value.item() == 0.0 for value in found.sums.means().values())
+
+
+def test_sums_are_detached_token_sums() -> None:
+    batch, totals = random_batch([4, 6])
+    sums = DAPO.loss(batch, totals).sums
+    log_prob = batch.log_prob.detach()
+    r = (log_prob - batch.old_log_prob).exp()
+    adv = batch.advantages.repeat_interleave(batch.lengths)
+    clipped = ((adv > 0) & (r > 1.28)) | ((adv < 0) & (r < 0.8))
+    assert batch.ref_log_prob is not None
+    expected = [10.0, kl.k3(log_prob, batch.ref_log_prob).sum(), clipped.sum(), r.sum()]
+    assert 0 < clipped.sum() < 10
+    assert sums.stack().tolist() == pytest.approx([float(value) for value in expected])
+    assert not sums.stack().requires_grad
+
+
+def test_the_reference_is_needed_only_with_a_kl_term() -> None:
+    batch, totals = random_batch([2, 3])
+    blind = replace(batch, ref_log_prob=None)
+    regularised = replace(GRPO, kl_coef=KL)
+    assert not GRPO.needs_reference
+    assert regularised.needs_reference
+    assert GRPO.loss(blind, totals).loss.item() == GRPO.loss(batch, totals).loss.item()
+    with pytest.raises(ValueError, match=r"kl_coef=0.1 needs ref_log_prob"):
+        regularised.loss(blind, totals)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"kl_coef": -0.1}, ["algo.kl_coef=-0.1", "set it to 0"]),
+        ({"kl_coef": float("nan")}, ["algo.kl_coef=nan"]),
+        ({"prompts_per_batch": 0}, ["algo.prompts_per_batch=0", "1 or more"]),
+        ({"optimizer_steps": 0}, ["algo.optimizer_steps=0", "1 or more"]),
+        (
+            {"prompts_per_batch": 10, "optimizer_steps": 4},
+            ["algo.prompts_per_batch=10", "algo.optimizer_steps=4", "a multiple"],
+        ),
+    ],
+)
+def test_bad_settings_are_refused_by_name(settings: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(SettingError) as error:
+        replace(GRPO, **settings)
+    assert all(word in str(error.value) for word in words)
+
+
+def test_hydra_builds_an_algorithm_from_partials() -> None:
+    def function(path: str, **settings: Any) -> dict[str, Any]:
+        return {"_target_": f"ngrpo.algo.{path}", "_partial_": True, **settings}
+
+    build: Callable[[dict[str, Any]], Algorithm] = instantiate
+    algorithm = build(
+        {
+            "_target_": "ngrpo.algo.policy_loss.Algorithm",
+            "advantage": function("advantage.group_standardised"),
+            "ratio": function("ratio.token"),
+            "clip": function("clip.clipped_surrogate", low=0.2, high=0.2),
+            "aggregate": function("aggregate.const_norm", length=10),
+            "kl": function("kl.k3"),
+            "kl_coef": 0.001,
+        }
+    )
+    batch, totals = random_batch([2, 3])
+    expected = replace(DR_GRPO, kl_coef=0.001).loss(batch, totals).loss.item()
+    assert algorithm.loss(batch, totals).loss.item() == expected

@@ -1,0 +1,53 @@
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from ngrpo.algo import ratio
+
+VECTORS = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())
+
+
+def packed(rows: list[list[float]]) -> torch.Tensor:
+    return torch.tensor([value for row in rows for value in row], dtype=torch.float64)
+
+
+def golden(name: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    inputs = VECTORS[name]["inputs"]
+    lengths = torch.tensor([len(row) for row in inputs["logp_new"]])
+    return packed(inputs["logp_new"]), packed(inputs["logp_old"]), lengths
+
+
+def test_token_golden() -> None:
+    expected = VECTORS["losses_two_sequences"]["outputs"]["ratios"]
+    found = ratio.token(*golden("losses_two_sequences")).exp()
+    assert found.tolist() == pytest.approx(packed(expected).tolist(), abs=1e-9)
+
+
+def test_sequence_golden() -> None:
+    first, second = VECTORS["gspo"]["outputs"]["s_i (length-normalised)"]
+    found = ratio.sequence(*golden("gspo")).exp()
+    assert found.tolist() == pytest.approx([first] * 3 + [second] * 5, abs=1e-9)
+
+
+@pytest.mark.parametrize("level", [ratio.token, ratio.sequence])
+def test_log_ratios_stay_within_twenty(level: Callable[..., torch.Tensor]) -> None:
+    log_prob = torch.tensor([0.0, 0.0, -90.0, -90.0])
+    found = level(log_prob, log_prob.flip(0), torch.tensor([2, 2]))
+    assert found.tolist() == [20.0, 20.0, -20.0, -20.0]
+    assert found.exp().isfinite().all()
+
+
+def test_sequence_of_one_token_is_the_token_ratio() -> None:
+    log_prob, old = torch.tensor([-1.0, -2.0]), torch.tensor([-1.5, -1.0])
+    ones = torch.tensor([1, 1])
+    assert ratio.sequence(log_prob, old, ones).tolist() == ratio.token(log_prob, old, ones).tolist()
+
+
+def test_sequence_gradient_reaches_every_token_of_its_sequence_only() -> None:
+    log_prob = torch.zeros(5, dtype=torch.float64, requires_grad=True)
+    log_ratio = ratio.sequence(log_prob, torch.zeros(5, dtype=torch.float64), torch.tensor([2, 3]))
+    (grad,) = torch.autograd.grad(log_ratio[0], log_prob)
+    assert grad.tolist() == [0.5, 0.5, 0.0, 0.0, 0.0]

@@ -1,0 +1,108 @@
+"""A tiny random model and a few rollouts, so that the whole loop runs in seconds."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+import pytest
+import torch
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+from ngrpo.exploration.bound import BoundExploration, bind
+from ngrpo.exploration.base import Exploration
+from ngrpo.exploration.random import request_key
+from ngrpo.exploration.vocabulary import Vocabulary
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.rollout.torch_engine import TorchEngine
+from ngrpo.rollout.types import Request, Sampling
+
+torch.set_num_threads(1)
+
+WORDS = [chr(c) for c in range(ord("a"), ord("z") + 1)] + [str(d) for d in range(10)] + ["boxed", "{", "}", "\\"]
+CHAT_TEMPLATE = (
+    "{% for m in messages %}<|im_start|> {{ m['content'] }} <|im_end|> {% endfor %}"
+    "{% if add_generation_prompt %}<think> {% endif %}"
+)
+
+
+@pytest.fixture(scope="session")
+def tiny_model_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random two-layer Qwen2 with grouped heads and a word tokenizer; 64 rows, the last of them padding."""
+    path = tmp_path_factory.mktemp("tiny")
+    special = ["<|pad|>", "<|unk|>", "<|im_start|>", "<|im_end|>"]
+    vocabulary = {word: i for i, word in enumerate([*special, "<think>", "</think>", *WORDS])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<|unk|>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<|pad|>", unk_token="<|unk|>", eos_token="<|im_end|>",
+        additional_special_tokens=["<|im_start|>"], chat_template=CHAT_TEMPLATE,
+    )
+    fast.add_tokens(["<think>", "</think>"])
+    fast.save_pretrained(path)
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=256, tie_word_embeddings=False, eos_token_id=3, pad_token_id=0,
+        initializer_range=0.3,
+    )
+    Qwen2ForCausalLM(config).save_pretrained(path)
+    return path
+
+
+@pytest.fixture(scope="session")
+def tiny_source(tiny_model_path: Path) -> ModelSource:
+    return ModelSource(path=str(tiny_model_path))
+
+
+@pytest.fixture(scope="session")
+def tiny_vocabulary(tiny_source: ModelSource) -> Vocabulary:
+    return Vocabulary.of(tiny_source.tokenizer())
+
+
+@pytest.fixture
+def cache_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Keeps neighbour tables out of the user's cache."""
+    monkeypatch.setenv("NGRPO_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _private_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    os.environ["NGRPO_CACHE"] = str(tmp_path_factory.mktemp("ngrpo-cache"))
+
+
+@pytest.fixture
+def make_engine(tiny_source: ModelSource) -> Callable[..., TorchEngine]:
+    def make(max_batch_size: int = 64, source: ModelSource = tiny_source) -> TorchEngine:
+        engine = TorchEngine(source, max_batch_size)
+        engine.start(torch.device("cpu"))
+        return engine
+
+    return make
+
+
+@pytest.fixture
+def bound(tiny_vocabulary: Vocabulary) -> Callable[[TorchEngine, Exploration], BoundExploration]:
+    return lambda engine, strategy: bind(strategy, engine.embedding(), tiny_vocabulary)
+
+
+@pytest.fixture(scope="session")
+def requests() -> list[Request]:
+    """24 requests: 6 prompts of different lengths, 4 samples each."""
+    generator = torch.Generator().manual_seed(1)
+    made = []
+    for prompt in range(6):
+        length = int(torch.randint(3, 12, (1,), generator=generator))
+        ids = tuple(torch.randint(6, 46, (length,), generator=generator).tolist())
+        made += [Request(ids, request_key(7, 0, prompt, sample)) for sample in range(4)]
+    return made
+
+
+@pytest.fixture(scope="session")
+def sampling() -> Sampling:
+    return Sampling(temperature=0.8, max_new_tokens=24, stop_ids=(3,))

@@ -1,0 +1,168 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning.pytorch import LightningModule, Trainer
+from tiny_tokenizer import tiny_tokenizer
+
+from ngrpo.data.datamodule import PromptDataModule
+from ngrpo.data.sources import BOXED_INSTRUCTION
+from ngrpo.data.types import PromptBatch
+from ngrpo.errors import SettingError
+
+
+class Recorder(LightningModule):
+    """Records the keys it is trained on, saves a checkpoint after one batch and stops after another."""
+
+    def __init__(self, stop_after: int, checkpoint: Path, save_after: int | None = None) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.weight = torch.nn.Parameter(torch.zeros(()))
+        self.stop_after, self.checkpoint, self.save_after = stop_after, checkpoint, save_after
+        self.seen: list[list[int]] = []
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+    def training_step(self, batch: PromptBatch, batch_idx: int) -> None:
+        assert batch.experience is None
+        batch.experience = batch_idx
+        self.seen.append([prompt.problem.key for prompt in batch.prompts])
+        optimizer = self.optimizers()
+        for _ in range(2):
+            optimizer.zero_grad()
+            self.manual_backward(self.weight)
+            optimizer.step()
+
+    def on_train_batch_end(self, outputs: Any, batch: PromptBatch, batch_idx: int) -> None:
+        assert batch.experience == batch_idx
+        if len(self.seen) == self.save_after:
+            self.trainer.save_checkpoint(self.checkpoint)
+        if len(self.seen) == self.stop_after:
+            self.trainer.should_stop = True
+
+
+def data(path: Path | str, **settings: Any) -> PromptDataModule:
+    defaults: dict[str, Any] = {"tokenizer": tiny_tokenizer(), "prompts_per_batch": 4, "seed": 0}
+    return PromptDataModule(**defaults | {"path": str(path)} | settings)
+
+
+def fit(module: Recorder, datamodule: PromptDataModule, resume: Path | None = None, **settings: Any) -> None:
+    trainer = Trainer(
+        accelerator="cpu",
+        devices=1,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+        **{"max_epochs": 1} | settings,
+    )
+    trainer.fit(module, datamodule=datamodule, ckpt_path=resume)
+
+
+def write(file: Path, number: int) -> Path:
+    rows = [{"problem": f"what is {i}", "answer": str(i)} for i in range(number)]
+    rows[1]["answer"] = ""
+    rows[2]["problem"] = "what is " * 50
+    file.write_text(json.dumps(rows))
+    return file
+
+
+@pytest.mark.parametrize("rows", [100, 8])  # 8: six usable ones, so that the save falls into the third epoch
+def test_resume_under_lightning_sees_the_same_prompts(tmp_path: Path, rows: int) -> None:
+    path = write(tmp_path / "rows.json", rows)
+    checkpoint = tmp_path / "half.ckpt"
+    settings = {"max_prompt_tokens": 40}
+    straight, straight_data = Recorder(6, checkpoint, save_after=3), data(path, **settings)
+    fit(straight, straight_data)
+    resumed, resumed_data = Recorder(3, checkpoint), data(path, **settings)
+    fit(resumed, resumed_data, resume=checkpoint)
+    assert len(straight.seen) == 6
+    assert resumed.seen == straight.seen[3:]
+    assert resumed.weight == straight.weight
+    assert resumed_data.rows_left_out == straight_data.rows_left_out
+
+
+def test_the_stream_goes_on_across_lightning_epochs(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.json", 30)
+    one, several = Recorder(6, tmp_path / "unused"), Recorder(6, tmp_path / "unused")
+    fit(one, data(path))
+    fit(several, data(path), limit_train_batches=2, max_epochs=3)
+    assert several.seen == one.seen
+
+
+def test_the_checkpoint_is_loadable_without_pickled_objects(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "half.ckpt"
+    fit(Recorder(2, checkpoint, save_after=2), data("demo", eval_problems=1))
+    (state,) = torch.load(checkpoint, weights_only=True)["loops"]["fit_loop"]["state_dict"]["combined_loader"]
+    assert state == {
+        "identity": "demo:train",
+        "seed": 0,
+        "epoch": 0,
+        "position": 8,
+        "iteration": 2,
+        "rows_left_out": {},
+    }
+
+
+def test_resume_on_other_data_is_refused(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "half.ckpt"
+    fit(Recorder(2, checkpoint, save_after=2), data(write(tmp_path / "rows.json", 30)))
+    other = data(write(tmp_path / "rows.json", 31))
+    with pytest.raises(SettingError, match=r"data\.path=rows\.json@"):
+        fit(Recorder(2, checkpoint), other, resume=checkpoint)
+
+
+def test_a_rank_takes_its_share(tmp_path: Path) -> None:
+    class Ranked:
+        global_rank, world_size = 1, 2
+
+    whole, second = (data(write(tmp_path / "rows.json", 30)) for _ in range(2))
+    whole.trainer, second.trainer = (
+        Trainer(accelerator="cpu", devices=1, logger=False, barebones=True),
+        Ranked(),
+    )
+    batch, share = next(iter(whole.train_dataloader())), next(iter(second.train_dataloader()))
+    assert share.prompts == batch.prompts[2:]
+
+
+def test_evaluation_prompts_of_the_demo_are_held_out() -> None:
+    from ngrpo.demo.problems import problem
+
+    prompts = data("demo", eval_problems=3).eval_prompts()
+    assert [prompt.problem for prompt in prompts] == [problem(key, "held_out") for key in range(3)]
+
+
+def test_evaluation_takes_the_first_usable_rows_and_says_what_it_left_out(tmp_path: Path) -> None:
+    train, held_out = write(tmp_path / "train.json", 8), write(tmp_path / "test.json", 12)
+    assert data(train).eval_prompts() == []
+    with pytest.warns(
+        UserWarning, match=r"data\.eval_path=test\.json.*'missing_answer': 1, 'prompt_too_long': 1"
+    ):
+        prompts = data(train, eval_path=str(held_out), eval_problems=4, max_prompt_tokens=40).eval_prompts()
+    assert [prompt.problem.key for prompt in prompts] == [0, 3, 4, 5]
+    with pytest.raises(
+        SettingError, match=r"data\.eval_path=test\.json.*no usable row.*data\.max_prompt_tokens"
+    ):
+        data(train, eval_path=str(held_out), max_prompt_tokens=1)
+
+
+def test_the_instruction_is_the_sources_own_unless_given(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.json", 3)
+
+    def length(where: str, **settings: Any) -> int:
+        return len(data(path, eval_path=where, eval_problems=1, **settings).eval_prompts()[0].ids)
+
+    plain = length(str(path), instruction="")
+    assert length(str(path)) == plain + len(BOXED_INSTRUCTION.split())
+    assert length(str(path), instruction="please box") == plain + 2
+    assert length("demo") == length("demo", instruction="")
+
+
+@pytest.mark.parametrize("setting", ["prompts_per_batch", "eval_problems", "max_prompt_tokens"])
+def test_sizes_must_be_positive(setting: str) -> None:
+    with pytest.raises(SettingError, match=rf"data\.{setting}=0 must be at least 1"):
+        data("demo", **{setting: 0})

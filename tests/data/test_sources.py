@@ -1,0 +1,177 @@
+import json
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from ngrpo.data.sources import DemoSource, FileSource, HubSource, ProblemSource, open_source
+from ngrpo.data.sources import hub as hub_module
+from ngrpo.data.sources.hub import shuffle_buffered
+from ngrpo.data.types import LeftOut, Problem
+from ngrpo.errors import SettingError
+
+RECORDS: list[dict[str, Any]] = [
+    {"problem": "what is 0", "answer": "0", "difficulty": 1.0},
+    {"problem": "what is 1", "answer": None, "difficulty": 1.0},
+    {"problem": "what is 2", "answer": "2.0", "difficulty": 1.0},
+    {"problem": "", "answer": "3", "difficulty": 1.0},
+    {"problem": "line\u2028break 4", "answer": "4", "difficulty": 1.0},
+]
+ROWS = [
+    Problem(0, "what is 0", "0"),
+    LeftOut("missing_answer"),
+    Problem(2, "what is 2", "2"),
+    LeftOut("missing_question"),
+    Problem(4, "line\u2028break 4", "4"),
+]
+
+
+def write_json(file: Path, records: list[dict[str, Any]]) -> None:
+    file.write_text(json.dumps(records, ensure_ascii=False), encoding="utf-8")
+
+
+def write_jsonl(file: Path, records: list[dict[str, Any]]) -> None:
+    file.write_text("\n\n".join(json.dumps(r, ensure_ascii=False) for r in records) + "\n", encoding="utf-8")
+
+
+def write_parquet(file: Path, records: list[dict[str, Any]]) -> None:
+    pq.write_table(pa.Table.from_pylist(records), file)
+
+
+WRITERS: dict[str, Callable[[Path, list[dict[str, Any]]], None]] = {
+    ".json": write_json,
+    ".jsonl": write_jsonl,
+    ".parquet": write_parquet,
+}
+
+
+def hub_source(monkeypatch: pytest.MonkeyPatch, records: list[dict[str, Any]]) -> HubSource:
+    def load_dataset(name: str, split: str, streaming: bool) -> datasets.IterableDataset:
+        assert (name, split, streaming) == ("org/name", "train", True)
+        return datasets.IterableDataset.from_generator(lambda: iter(records))
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    source = open_source("org/name")
+    assert isinstance(source, HubSource)
+    return source
+
+
+@pytest.mark.parametrize("suffix", WRITERS)
+def test_file_formats_give_the_same_rows(tmp_path: Path, suffix: str) -> None:
+    file = tmp_path / f"rows{suffix}"
+    WRITERS[suffix](file, RECORDS)
+    source = open_source(str(file))
+    assert list(source.rows()) == ROWS
+    assert list(source.rows(3)) == ROWS[3:]
+
+
+def test_several_files_are_numbered_through(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "b.jsonl", RECORDS[2:])
+    write_json(tmp_path / "a.json", RECORDS[:2])
+    (tmp_path / "README.md").write_text("not data")
+    listed = [str(tmp_path / "a.json"), str(tmp_path / "b.jsonl")]
+    for path in (listed, str(tmp_path), str(tmp_path / "*.json*")):
+        assert list(open_source(path).rows()) == ROWS
+    assert list(open_source(listed[::-1]).rows())[3] == Problem(3, "what is 0", "0")
+
+
+def test_file_identity_is_of_the_content(tmp_path: Path) -> None:
+    (tmp_path / "copy").mkdir()
+    for place in (tmp_path, tmp_path / "copy"):
+        write_json(place / "rows.json", RECORDS)
+    identity = open_source(str(tmp_path / "rows.json")).identity
+    assert open_source(str(tmp_path / "copy" / "rows.json")).identity == identity
+    write_json(tmp_path / "rows.json", RECORDS[:-1])
+    assert open_source(str(tmp_path / "rows.json")).identity != identity
+
+
+def assert_epochs_are_seekable_permutations(source: ProblemSource) -> None:
+    epochs = [list(source.epoch_rows(7, epoch)) for epoch in (0, 1)]
+    for epoch, rows in enumerate(epochs):
+        assert sorted(map(repr, rows)) == sorted(map(repr, source.rows()))
+        assert list(source.epoch_rows(7, epoch, 5)) == rows[5:]
+    orders = [list(source.rows()), *epochs, list(source.epoch_rows(8, 0))]
+    assert all(a != b for i, a in enumerate(orders) for b in orders[:i])
+
+
+def test_file_epochs_are_seekable_permutations(tmp_path: Path) -> None:
+    write_json(tmp_path / "rows.json", [{"problem": f"p{i}", "answer": i} for i in range(20)])
+    assert_epochs_are_seekable_permutations(open_source(str(tmp_path / "rows.json")))
+
+
+def test_hub_rows_and_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert list(hub_source(monkeypatch, RECORDS).rows()) == ROWS
+    assert list(hub_source(monkeypatch, RECORDS).rows(2)) == ROWS[2:]
+    monkeypatch.setattr(hub_module, "SHUFFLE_BUFFER", 6)
+    source = hub_source(monkeypatch, [{"problem": f"p{i}", "answer": str(i)} for i in range(20)])
+    assert_epochs_are_seekable_permutations(source)
+
+
+def test_hub_refuses_a_missing_field_and_an_unknown_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SettingError, match=r"data\.question_field='problem'.*'org/name'.*: answer, question"):
+        hub_source(monkeypatch, [{"question": "what is 1", "answer": "1"}])
+
+    def unknown(*_: object, **__: object) -> None:
+        raise FileNotFoundError("no such data set")
+
+    monkeypatch.setattr(datasets, "load_dataset", unknown)
+    with pytest.raises(SettingError, match=r"data\.path='org/other'.*no such data set.*local file"):
+        open_source("org/other")
+
+
+def test_shuffle_buffered_reads_no_more_than_its_buffer() -> None:
+    taken: list[int] = []
+    shuffled = shuffle_buffered((taken.append(i) or i for i in range(100)), Random(0), 10)  # type: ignore[func-returns-value]
+    first = list(islice(shuffled, 5))
+    assert len(taken) == 15
+    assert max(first) < 15
+    assert sorted(first + list(shuffled)) == list(range(100))
+
+
+def test_demo_counts_through_its_problems() -> None:
+    from ngrpo.demo.problems import problem
+
+    source = open_source("demo", "held_out")
+    assert isinstance(source, DemoSource)
+    expected = [problem(key, "held_out") for key in range(4)]
+    assert list(islice(source.rows(), 4)) == expected
+    assert list(islice(source.epoch_rows(0, 0, 2), 2)) == expected[2:]
+    assert source.identity != open_source("demo", "train").identity
+
+
+@pytest.mark.parametrize("path", ["nowhere", "data/missing.json", "no/match/*.jsonl", "", [], ["demo"]])
+def test_open_source_refuses_what_is_not_there(path: str | list[str]) -> None:
+    with pytest.raises(SettingError, match=r"data\.eval_path=.*names no source; give 'demo'"):
+        open_source(path, setting="data.eval_path")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("rows.csv", "problem,answer\n", "unknown suffix; convert it to one of .json, .jsonl, .parquet"),
+        ("rows.json", "[{]", "cannot be read .*mend"),
+        ("rows.jsonl", '{"problem": "p", "answer": "1"}\n{"problem": }\n', "cannot be read .*line 2"),
+        ("rows.parquet", "PAR", "cannot be read"),
+        ("rows.json", '{"problem": "p", "answer": "1"}', "must hold a list of objects"),
+        ("rows.json", '["p"]', "must hold a list of objects"),
+        ("rows.json", "[]", "has no row"),
+    ],
+)
+def test_broken_files_are_refused(tmp_path: Path, name: str, content: str, message: str) -> None:
+    (tmp_path / name).write_text(content)
+    with pytest.raises(SettingError, match=message) as caught:
+        open_source(str(tmp_path / name))
+    assert "data.path=" in str(caught.value)
+    assert name in str(caught.value)
+
+
+def test_file_refuses_a_field_no_row_has(tmp_path: Path) -> None:
+    write_json(tmp_path / "rows.json", [{"question": "q", "answer": "1"}])
+    with pytest.raises(SettingError, match=r"data\.question_field='problem'.*rows\.json"):
+        FileSource([tmp_path / "rows.json"])

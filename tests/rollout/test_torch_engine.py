@@ -1,0 +1,134 @@
+"""Exactness and invariance of the torch engine."""
+
+import random
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.exploration.token import TokenSampling
+from ngrpo.modeling.packing import pack
+from ngrpo.modeling.policy import ScoringModel
+from ngrpo.rollout.types import Rollout, StopReason
+
+MIXING = NeighborMixing(rate=0.4, k=3)
+
+
+def same(a: Rollout, b: Rollout) -> bool:
+    return (
+        torch.equal(a.response_ids, b.response_ids)
+        and torch.equal(a.mixture.positions, b.mixture.positions)
+        and torch.equal(a.mixture.ids, b.mixture.ids)
+        and torch.allclose(a.mixture.weights, b.mixture.weights, atol=1e-5)
+        and torch.allclose(a.log_probs, b.log_probs, atol=1e-5)
+        and a.stop_reason == b.stop_reason
+    )
+
+
+def reference_log_probs(path, rollout: Rollout, temperature: float, ignore_mixture: bool = False) -> torch.Tensor:
+    """Scores one rollout with stock transformers, one sequence, no packing, no shared code."""
+    model = AutoModelForCausalLM.from_pretrained(path, attn_implementation="eager").eval()
+    table = model.get_input_embeddings().weight
+    tokens = torch.cat([rollout.prompt_ids, rollout.response_ids])
+    inputs = table[tokens].clone()
+    if not ignore_mixture:
+        for slot, ids, weights in zip(*vars(rollout.mixture).values(), strict=True):
+            inputs[slot] = sum(w * table[i] for i, w in zip(ids.tolist(), weights.tolist(), strict=True))
+    with torch.no_grad():
+        logits = model(inputs_embeds=inputs[None]).logits[0]
+    prompt = len(rollout.prompt_ids)
+    return (logits[prompt - 1 : -1] / temperature).log_softmax(-1)[torch.arange(rollout.length), rollout.response_ids]
+
+
+@pytest.mark.parametrize("strategy", [TokenSampling(), MIXING])
+def test_log_probs_equal_stock_transformers_at_mixed_and_plain_positions(
+    make_engine, bound, requests, sampling, tiny_model_path, strategy
+):
+    engine = make_engine()
+    rollouts = engine.generate(requests, sampling, bound(engine, strategy))
+    worst, worst_ignored = 0.0, 0.0
+    for rollout in rollouts:
+        expected = reference_log_probs(tiny_model_path, rollout, sampling.temperature)
+        worst = max(worst, float((expected - rollout.log_probs).abs().max()))
+        ignored = reference_log_probs(tiny_model_path, rollout, sampling.temperature, ignore_mixture=True)
+        worst_ignored = max(worst_ignored, float((ignored - rollout.log_probs).abs().max()))
+    assert worst < 1e-4
+    assert (worst_ignored > 0.01) == (strategy is MIXING)
+
+
+def test_trainer_replay_equals_engine(make_engine, bound, requests, sampling, tiny_source):
+    engine = make_engine()
+    rollouts = engine.generate(requests, sampling, bound(engine, MIXING))
+    model = ScoringModel(tiny_source.load())
+    scores = model(pack(rollouts), sampling.temperature, MIXING)
+    recorded = torch.cat([r.log_probs for r in rollouts])
+    assert sum(len(r.mixture.positions) for r in rollouts) > 50
+    torch.testing.assert_close(scores.log_prob, recorded, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("strategy", [TokenSampling(), MIXING])
+def test_rollouts_do_not_depend_on_batch_size_or_order(make_engine, bound, requests, sampling, strategy):
+    engine = make_engine(64)
+    together = engine.generate(requests, sampling, bound(engine, strategy))
+    for size in (1, 5):
+        small = make_engine(size)
+        alone = small.generate(requests, sampling, bound(small, strategy))
+        assert all(same(a, b) for a, b in zip(together, alone, strict=True))
+    order = list(range(len(requests)))
+    random.Random(0).shuffle(order)
+    shuffled = engine.generate([requests[i] for i in order], sampling, bound(engine, strategy))
+    assert all(same(together[i], shuffled[place]) for place, i in enumerate(order))
+
+
+def test_rate_zero_gives_the_rollouts_of_token_sampling(make_engine, bound, requests, sampling):
+    engine = make_engine()
+    plain = engine.generate(requests, sampling, bound(engine, TokenSampling()))
+    unmixed = engine.generate(requests, sampling, bound(engine, NeighborMixing(rate=0.0)))
+    for a, b in zip(plain, unmixed, strict=True):
+        assert torch.equal(a.response_ids, b.response_ids)
+        assert torch.equal(a.log_probs, b.log_probs)
+        assert len(b.mixture.positions) == 0
+
+
+def test_stop_reasons(make_engine, bound, requests, sampling):
+    engine = make_engine()
+    rollouts = engine.generate(requests, sampling, bound(engine, TokenSampling()))
+    reasons = {r.stop_reason for r in rollouts}
+    assert reasons == set(StopReason)
+    for r in rollouts:
+        stopped = r.stop_reason is StopReason.STOP
+        assert (int(r.response_ids[-1]) == 3) == stopped
+        assert stopped or r.length == sampling.max_new_tokens
+        assert 3 not in r.response_ids[:-1].tolist()
+
+
+def test_samples_of_a_prompt_differ_and_keys_decide(make_engine, bound, requests, sampling):
+    engine = make_engine()
+    rollouts = engine.generate(requests, sampling, bound(engine, TokenSampling()))
+    group = {tuple(r.response_ids.tolist()) for r in rollouts[:4]}
+    assert len(group) == 4
+    again = engine.generate([requests[0], requests[0]], sampling, bound(engine, TokenSampling()))
+    assert same(again[0], again[1])
+
+
+def test_sync_weights_changes_what_is_served_and_names_are_checked(make_engine, bound, requests, sampling):
+    engine = make_engine()
+    before = engine.generate(requests[:4], sampling, bound(engine, TokenSampling()))
+    tensors = {name: p.clone() * 1.5 for name, p in engine.lm.named_parameters()}
+    engine.sync_weights(tensors.items())
+    after = engine.generate(requests[:4], sampling, bound(engine, TokenSampling()))
+    assert not all(same(a, b) for a, b in zip(before, after, strict=True))
+    with pytest.raises(ValueError, match="unknown or repeated parameter: nope"):
+        engine.sync_weights([("nope", torch.zeros(1))])
+    with pytest.raises(ValueError, match="no weights came for"):
+        engine.sync_weights([])
+
+
+def test_sleep_and_wake_do_not_change_rollouts(make_engine, bound, requests, sampling):
+    engine = make_engine()
+    before = engine.generate(requests[:4], sampling, bound(engine, MIXING))
+    engine.sleep()
+    engine.wake()
+    after = engine.generate(requests[:4], sampling, bound(engine, MIXING))
+    assert all(same(a, b) for a, b in zip(before, after, strict=True))

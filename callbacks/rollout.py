@@ -7,13 +7,16 @@ from lightning import Callback, LightningModule, Trainer
 
 from ngrpo.data.types import PromptBatch
 from ngrpo.module import PolicyOptimization
+from ngrpo.rewards.verdict import Verdict
+from ngrpo.rollout.experience import Experience
 from ngrpo.rollout.worker import RolloutWorker
 
 
 class RolloutCallback(Callback):
     """Drives generation: the batch that reaches the training step carries scored rollouts.
 
-    Counts iterations and tokens over resumes, and ends the training after ``iterations``.
+    Counts iterations, tokens and problems with an unusable reference over resumes, and ends the training after
+    ``iterations``.
 
     Args:
         worker: makes and scores rollouts on this rank.
@@ -25,6 +28,7 @@ class RolloutCallback(Callback):
         self.iterations = iterations
         self.iterations_done = 0
         self.tokens_generated = 0
+        self.unparsable_references = 0
         self._tables: dict[str, torch.Tensor] | None = None
 
     def on_train_start(self, trainer: Trainer, pl_module: PolicyOptimization) -> None:
@@ -47,8 +51,8 @@ class RolloutCallback(Callback):
     ) -> None:
         """Hands the new weights over; the tables follow every ``exploration.refresh_every`` updates."""
         self.iterations_done = batch.iteration + 1
-        tokens = torch.tensor(batch.experience.tokens, device=pl_module.device)
-        self.tokens_generated += int(trainer.strategy.reduce(tokens, reduce_op="sum"))
+        self.tokens_generated += _total(trainer, batch.experience.tokens)
+        self.unparsable_references += _total(trainer, _unparsable(batch.experience))
         every = self.worker.exploration.refresh_every
         self._sync(pl_module, refresh=every > 0 and self.iterations_done % every == 0)
         if self.iterations_done >= self.iterations:
@@ -62,6 +66,7 @@ class RolloutCallback(Callback):
         return {
             "iterations_done": self.iterations_done,
             "tokens_generated": self.tokens_generated,
+            "unparsable_references": self.unparsable_references,
             "tables": {name: table.cpu() for name, table in self.worker.bound.tables.items()},
         }
 
@@ -69,4 +74,19 @@ class RolloutCallback(Callback):
         """Restores what `state_dict` held."""
         self.iterations_done = state_dict["iterations_done"]
         self.tokens_generated = state_dict["tokens_generated"]
+        self.unparsable_references = state_dict["unparsable_references"]
         self._tables = state_dict["tables"]
+
+
+def _total(trainer: Trainer, value: int) -> int:
+    """Adds up over the ranks."""
+    tensor = torch.tensor(value, device=trainer.strategy.root_device)
+    return int(trainer.strategy.reduce(tensor, reduce_op="sum"))
+
+
+def _unparsable(experience: Experience) -> int:
+    """Counts the problems whose reference no answer could be compared with."""
+    size = experience.group_size
+    statuses = [score.status for score in experience.scores]
+    groups = (statuses[start : start + size] for start in range(0, len(statuses), size))
+    return sum(Verdict.UNPARSABLE_REFERENCE in group for group in groups)

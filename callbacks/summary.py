@@ -52,8 +52,8 @@ class Summary(Callback):
         self._write(trainer)
         if trainer.is_global_zero:
             get_console().print(closing_table(_only(trainer, Evaluation).results, self.methods))
-            left_out = self.datamodule.rows_left_out
-            get_console().print(f"rows left out: {left_out or 'none'}; written to {self.run_dir}")
+            left_out = ", ".join(f"{count} {reason}" for reason, count in self._left_out(trainer).items())
+            get_console().print(f"rows left out: {left_out or 'none'}; run folder {self.run_dir}", soft_wrap=True)
 
     def _write(self, trainer: Trainer) -> None:
         results = _only(trainer, Evaluation).results
@@ -70,7 +70,7 @@ class Summary(Callback):
             "iterations": rollouts.iterations_done,
             "tokens_generated": rollouts.tokens_generated,
             "wall_s": self.wall_s,
-            "rows_left_out": self.datamodule.rows_left_out,
+            "rows_left_out": self._left_out(trainer),
             "seed": self.seed,
             "methods": self.methods,
             "git_commit": git_commit(),
@@ -79,6 +79,11 @@ class Summary(Callback):
         aside = self.run_dir / "summary.json.tmp"
         aside.write_text(json.dumps(summary, indent=2) + "\n")
         aside.replace(self.run_dir / "summary.json")
+
+    def _left_out(self, trainer: Trainer) -> dict[str, int]:
+        unparsable = _only(trainer, RolloutCallback).unparsable_references
+        met = {"unparsable_reference": unparsable} if unparsable else {}
+        return self.datamodule.rows_left_out | met
 
     @property
     def wall_s(self) -> float:

@@ -13,9 +13,9 @@ def contiguous(count: int, parts: int) -> list[range]:
 def microbatches(lengths: Sequence[int], budget: int, agree: Callable[[int], int]) -> list[list[int]]:
     """Partitions sequences into balanced microbatches of at most ``budget`` tokens.
 
-    Every rank must make the same number of forward passes, since each one is a collective under FSDP; ranks hold
-    equally many sequences, so any number up to that can be agreed on. A sequence longer than the budget gets a
-    microbatch of its own.
+    Every rank must make the same number of forward passes, since each one is a collective under FSDP; ranks
+    hold equally many sequences, so any number up to that can be agreed on. A sequence longer than the budget
+    gets a microbatch of its own.
 
     Args:
         lengths: tokens of each of S sequences, S >= 1.
@@ -25,7 +25,7 @@ def microbatches(lengths: Sequence[int], budget: int, agree: Callable[[int], int
     Returns:
         Indices of the sequences of each microbatch; none is empty.
     """
-    needed = max(1, -(-sum(lengths) // budget))
+    needed = max(1, -(-sum(min(length, budget) for length in lengths) // budget))
     while needed < len(lengths) and _overfull(balanced(lengths, needed), lengths, budget):
         needed += 1
     return balanced(lengths, agree(needed))

@@ -1,6 +1,7 @@
 """Checkpoint folders on disk: complete or absent, with a pointer to the latest."""
 
 import os
+import re
 from pathlib import Path
 
 from ngrpo.errors import SettingError
@@ -8,6 +9,7 @@ from ngrpo.errors import SettingError
 FOLDER = "checkpoints"
 STATE = "state.ckpt"
 _POINTER = "latest"
+_COMPLETE = re.compile(r"iteration=\d+")
 
 
 def publish(temporary: Path, final: Path) -> None:
@@ -32,10 +34,10 @@ def publish(temporary: Path, final: Path) -> None:
 
 def discard(folder: Path) -> None:
     """Removes a checkpoint; it stops being complete at once, by a rename."""
-    doomed = folder.with_name(folder.name + ".tmp")
-    if folder != doomed:
-        remove(doomed)
-        folder.rename(doomed)
+    # Not ".tmp": that is the name of a checkpoint being written, perhaps to replace this one.
+    doomed = folder.with_name(folder.name + ".old")
+    remove(doomed)
+    folder.rename(doomed)
     remove(doomed)
 
 
@@ -51,7 +53,7 @@ def remove(folder: Path) -> None:
 def complete(run: Path) -> list[Path]:
     """Returns the complete checkpoints of a run, oldest first."""
     folders = (run / FOLDER).glob("iteration=*")
-    return sorted((f for f in folders if f.suffix != ".tmp"), key=iteration_of)
+    return sorted(filter(_is_complete, folders), key=iteration_of)
 
 
 def iteration_of(folder: Path) -> int:
@@ -63,8 +65,8 @@ def resolve(ckpt: str, run: Path, outputs: Path) -> Path:
     """Finds the checkpoint that ``ckpt`` means.
 
     Args:
-        ckpt: "latest" (of this run's folder, else of the run under ``outputs`` that saved last), a run's folder, or
-            a checkpoint's folder.
+        ckpt: "latest" (of this run's folder, else of the run under ``outputs`` that saved last), a run's
+            folder, or a checkpoint's folder.
         run: this run's folder.
         outputs: the folder that holds the runs.
 
@@ -75,20 +77,29 @@ def resolve(ckpt: str, run: Path, outputs: Path) -> Path:
         SettingError: there is none.
     """
     if ckpt != "latest":
-        found = _latest_of(Path(ckpt)) or (Path(ckpt) if (Path(ckpt) / STATE).exists() else None)
+        found = _latest_of(Path(ckpt)) or (Path(ckpt) if _is_complete(Path(ckpt)) else None)
     else:
-        pointers = sorted(outputs.glob(f"**/{FOLDER}/{_POINTER}"), key=lambda p: p.stat().st_mtime_ns, reverse=True)
-        found = _latest_of(run) or next(filter(None, (_latest_of(p.parent.parent) for p in pointers)), None)
+        runs = (_latest_of(folder.parent) for folder in outputs.glob(f"**/{FOLDER}"))
+        found = _latest_of(run) or max(filter(None, runs), key=_written_at, default=None)
     if found is None:
         where = outputs if ckpt == "latest" else ckpt
-        raise SettingError(f"ckpt={ckpt} finds no complete checkpoint in {where}; give a run's folder, or ckpt=null.")
+        raise SettingError(
+            f"ckpt={ckpt} finds no complete checkpoint in {where}; give a run's folder, or ckpt=null."
+        )
     return found
 
 
 def _latest_of(run: Path) -> Path | None:
-    """The pointer's checkpoint; the newest complete one if a crash came between rename and pointer."""
     folders = complete(run)
     return folders[-1] if folders else None
+
+
+def _is_complete(folder: Path) -> bool:
+    return _COMPLETE.fullmatch(folder.name) is not None and (folder / STATE).exists()
+
+
+def _written_at(folder: Path) -> int:
+    return (folder / STATE).stat().st_mtime_ns
 
 
 def _sync(path: Path) -> None:

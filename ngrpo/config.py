@@ -8,6 +8,7 @@ from types import NoneType, UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from hydra.core.config_store import ConfigStore
+from hydra.errors import InstantiationException
 from hydra.utils import get_object, instantiate
 from omegaconf import MISSING, DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -105,14 +106,16 @@ def register() -> None:
     store = ConfigStore.instance()
     store.store(group="schema", name="train", node=Config, package="_global_")
     store.store(group="schema", name="evaluate", node=EvaluateConfig, package="_global_")
-    OmegaConf.register_new_resolver("for_demo", lambda path, yes, no: yes if path == "demo" else no, replace=True)
+    OmegaConf.register_new_resolver(
+        "for_demo", lambda path, yes, no: yes if path == "demo" else no, replace=True
+    )
 
 
 def checked(config: DictConfig, schema: type = Config) -> DictConfig:
     """Returns the resolved configuration, refusing every key that nothing reads.
 
-    Hydra lets ``+group.key=1`` through; merging into the schema again catches it, and the keys of `_target_` nodes
-    are compared with the signature of their target.
+    Hydra lets ``+group.key=1`` through; merging into the schema again catches it, and the keys of `_target_`
+    nodes are compared with the signature of their target.
 
     Raises:
         SettingError: a key is unknown or a value is missing.
@@ -121,7 +124,10 @@ def checked(config: DictConfig, schema: type = Config) -> DictConfig:
         merged = OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.to_container(config, resolve=True))
         OmegaConf.to_container(merged, throw_on_missing=True)
     except OmegaConfBaseException as error:
-        raise SettingError(f"{error.full_key or 'the configuration'}: {str(error).splitlines()[0]}.") from error
+        raise SettingError(
+            f"{error.full_key or 'the configuration'}: {str(error).splitlines()[0]}."
+        ) from error
+    assert isinstance(merged, DictConfig)
     _check_targets(merged, "")
     return merged
 
@@ -131,13 +137,21 @@ def build(node: DictConfig, **available: Any) -> Any:
 
     Args:
         node: the node.
-        available: objects of the run (tokenizer, worker, ...); those that the target's signature names and the node
-            leaves open are passed to it.
+        available: objects of the run (tokenizer, worker, ...); those that the target's signature names and
+            the node leaves open are passed to it.
+
+    Raises:
+        SettingError: of the target's own making, or because it cannot be imported.
     """
     parameters = inspect.signature(_target(node)).parameters
     passed = {name: value for name, value in available.items() if name in parameters and name not in node}
     # Passed to the partial, not to Hydra, which would turn dataclass objects into dictionaries.
-    made = instantiate(node, _partial_=True, _convert_="all")
+    try:
+        made = instantiate(node, _partial_=True, _convert_="all")
+    except InstantiationException as error:
+        if isinstance(error.__cause__, SettingError):
+            raise error.__cause__ from None
+        raise
     return partial(made, **passed) if node.get("_partial_") else made(**passed)
 
 
@@ -145,8 +159,10 @@ def _target(node: DictConfig) -> Callable[..., Any]:
     try:
         return get_object(node["_target_"])
     except Exception as error:
+        reason = " ".join(str(error).split())
         raise SettingError(
-            f"_target_={node['_target_']} cannot be imported ({error}); give the dotted path of a class or function."
+            f"_target_={node['_target_']} cannot be imported ({reason}); give the dotted path of a class or "
+            "function."
         ) from error
 
 
@@ -156,7 +172,7 @@ def _check_targets(node: Any, path: str) -> None:
     if "_target_" in node:
         _check_signature(node, path)
     for key, child in node.items():
-        _check_targets(child, f"{path}.{key}".lstrip("."))
+        _check_targets(child, f"{path}.{key!s}".lstrip("."))
 
 
 def _check_signature(node: DictConfig, path: str) -> None:
@@ -164,14 +180,16 @@ def _check_signature(node: DictConfig, path: str) -> None:
     parameters = inspect.signature(target).parameters
     hints = get_type_hints(target.__init__ if inspect.isclass(target) else target)
     free = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
-    for key in node.keys() - _HYDRA_KEYS:
+    for key in map(str, node.keys() - _HYDRA_KEYS):
         if key not in parameters and not free:
             known = ", ".join(parameters)
-            raise SettingError(f"{path}.{key}={node[key]} is not a setting of {node['_target_']}; it has {known}.")
-        if not _fits(node[key], hints.get(str(key), Any)):
             raise SettingError(
-                f"{path}.{key}={node[key]} is of type {type(node[key]).__name__}, and {node['_target_']} takes "
-                f"{_name(hints[str(key)])}; change the value."
+                f"{path}.{key}={node[key]} is not a setting of {node['_target_']}; it has {known}."
+            )
+        if not _fits(node[key], hints.get(key, Any)):
+            raise SettingError(
+                f"{path}.{key}={node[key]} is of type {type(node[key]).__name__}, and {node['_target_']} "
+                f"takes {_name(hints[key])}; change the value."
             )
 
 

@@ -2,7 +2,9 @@
 
     python scripts/make_demo_model.py --output /tmp/demo-model
 
-TIME AND RESULT GO HERE
+Takes 10 to 15 minutes on one CPU core and needs no network. The shipped model (0.74 million weights, 3 MB) is
+the result of the defaults. On 200 held-out problems, 16 samples each at temperature 1: Mean@1 0.376, Pass@16
+0.950; 22 % of the responses write the steps out and 91 % of those are right, against 23 % of the others.
 """
 
 import argparse
@@ -27,7 +29,9 @@ BATCH = 16
 PEAK_RATE = 3e-3
 WARMUP = 200
 SORTED = 8  # batches drawn at once and cut by length, to pad little
-# Share of responses with the steps written out: first to learn to calculate, then to prefer not to.
+# Share of responses with the steps written out, by number of steps: first to learn to calculate, then to
+# prefer not to. The model writes steps less often than SETTLE says: a token in a batch of short (direct)
+# responses weighs more.
 LEARN = {1: 0.85, 2: 0.85, 3: 0.85}
 SETTLE = {1: 0.5, 2: 0.3, 3: 0.15}
 SETTLE_PART = 0.2
@@ -38,7 +42,7 @@ def main() -> None:
     formatter = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=formatter)
     parser.add_argument("--output", type=Path, required=True, help="folder for the model")
-    parser.add_argument("--steps", type=int, default=6000, help="optimiser steps")
+    parser.add_argument("--steps", type=int, default=4000, help="optimiser steps")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()

@@ -63,6 +63,7 @@ class PromptDataModule(LightningDataModule):
         self._stream: PromptStream | None = None
         fields = Fields(question_field, answer_field)
         self.source = open_source(path, "train", fields)
+        self._survey = self._count_unusable() if self.source.in_memory else None
         if eval_path is None and path == "demo":
             eval_path = path
         self._eval_prompts: list[Prompt] = []
@@ -88,8 +89,15 @@ class PromptDataModule(LightningDataModule):
 
     @property
     def rows_left_out(self) -> dict[str, int]:
-        """Training rows met so far that cannot be used, by reason."""
+        """Training rows that cannot be used, by reason: of all rows of a file, of those met so far of a stream."""
+        if self._survey is not None:
+            return dict(self._survey)
         return dict(self._stream.rows_left_out) if self._stream else {}
+
+    def _count_unusable(self) -> Counter[str]:
+        build = self._builder(self.source)
+        items = (row if isinstance(row, LeftOut) else build(row) for row in self.source.rows())
+        return Counter(item.reason for item in items if isinstance(item, LeftOut))
 
     def _builder(self, source: ProblemSource) -> PromptBuilder:
         instruction = source.instruction if self.instruction is None else self.instruction

@@ -143,5 +143,5 @@ def no_usable_row(setting: str, source: ProblemSource, rows: int, left_out: Coun
     reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(left_out.items())) or "it is empty"
     return SettingError(
         f"{setting}={source.identity} has no usable row among {rows} ({reasons});"
-        " raise data.max_prompt_tokens, or set data.question_field and data.answer_field to fields that are filled in."
+        " raise data.max_prompt_tokens, or point data.question_field and data.answer_field at filled fields."
     )

@@ -1,6 +1,7 @@
 """The table of nearest rows of the input embedding: built in blocks, cached on disk."""
 
 import hashlib
+import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterable
@@ -13,6 +14,8 @@ from torch import Tensor
 from ngrpo.errors import SettingError
 from ngrpo.exploration.vocabulary import Vocabulary
 
+log = logging.getLogger(__name__)
+
 _BLOCK_ELEMENTS = 1 << 26
 """Similarities held at once: 512 MiB of float64."""
 
@@ -21,6 +24,9 @@ _CACHED_TABLES = 64
 
 _UNTRAINED_NORM = 0.2
 """Rows shorter than this fraction of the median row count as never trained."""
+
+_UNTRAINED_COSINE = 0.95
+"""So do rows this close to a padded or special row: with a tied head, never-trained rows all drift the same way."""
 
 
 def _cosine(rows: Tensor, table: Tensor) -> Tensor:
@@ -74,6 +80,7 @@ def neighbor_table(embedding: Tensor, k: int, metric: str, excluded: Tensor) -> 
     path = _cache_path(embedding, k, metric, excluded)
     if path.is_file():
         return load_file(path)["neighbors"].to(embedding.device)
+    log.info("building the table of %d neighbours of %d embedding rows", k - 1, len(embedding))
     table = build_neighbor_table(embedding, k, metric, excluded)
     _save(path, table)
     return table
@@ -88,7 +95,7 @@ def build_neighbor_table(embedding: Tensor, k: int, metric: str, excluded: Tenso
     for start in range(0, rows if k > 1 else 0, block):
         anchors = torch.arange(start, min(start + block, rows), device=table.device)
         similarity = SIMILARITIES[metric](table[anchors], table)
-        similarity = (similarity * 1e12).round_()
+        similarity.mul_(1e12).round_()
         similarity.masked_fill_(excluded[None, :], -torch.inf)
         similarity.scatter_(1, anchors[:, None], -torch.inf)
         for column in range(1, k):
@@ -103,15 +110,22 @@ def excluded_rows(embedding: Tensor, vocabulary: Vocabulary, further_ids: Iterab
     """Returns the rows that must never become neighbours: bool [V].
 
     These are padding beyond the tokenizer, special and reserved tokens, ``further_ids``, and rows that were never
-    trained, which lie close together or near the origin: those shorter than a fifth of the median row.
+    trained: those near the origin, and those in the cluster that padded and special rows lie in.
     """
-    norms = embedding.detach().float().norm(dim=-1)
-    known = norms[: vocabulary.size]
-    excluded = norms < _UNTRAINED_NORM * known.median()
-    excluded[vocabulary.size :] = True
-    ids = [number for number in (*vocabulary.special_ids, *further_ids) if number < len(excluded)]
-    excluded[torch.tensor(ids, dtype=torch.long, device=excluded.device)] = True
+    table = embedding.detach().float()
+    norms = table.norm(dim=-1)
+    reserved = torch.arange(len(table), device=table.device) >= vocabulary.size
+    reserved[_ids(vocabulary.special_ids, table)] = True
+    untrained = norms < _UNTRAINED_NORM * norms[: vocabulary.size].median()
+    clustered = (_cosine(table, table[reserved & ~untrained]) > _UNTRAINED_COSINE).any(dim=-1)
+    excluded = reserved | untrained | clustered
+    excluded[_ids(further_ids, table)] = True
     return excluded
+
+
+def _ids(numbers: Iterable[int], table: Tensor) -> Tensor:
+    inside = [number for number in numbers if number < len(table)]
+    return torch.tensor(inside, dtype=torch.long, device=table.device)
 
 
 def _cache_path(embedding: Tensor, k: int, metric: str, excluded: Tensor) -> Path:

@@ -25,6 +25,10 @@ class ProblemSource(Protocol):
     def instruction(self) -> str | None:
         """What to append to the question unless the user says otherwise."""
 
+    @property
+    def in_memory(self) -> bool:
+        """Whether all rows are at hand, so that the unusable ones can be counted before training."""
+
     def rows(self, start: int = 0) -> Iterator[Row]:
         """Yield the rows in their own order, from the `start`-th on; may never end."""
 

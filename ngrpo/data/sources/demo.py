@@ -10,6 +10,7 @@ class DemoSource:
     """Problems of `ngrpo.demo.problems`, numbered from 0; never ends, so there is one epoch only."""
 
     instruction: str | None = None
+    in_memory = False
 
     def __init__(self, split: Split = "train") -> None:
         self.split: Split = split

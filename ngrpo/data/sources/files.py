@@ -79,6 +79,7 @@ class FileSource:
     """
 
     instruction: str | None = BOXED_INSTRUCTION
+    in_memory = True
 
     def __init__(
         self, files: Sequence[Path], fields: Fields | None = None, setting: str = "data.path"

@@ -43,6 +43,7 @@ class HubSource:
     """
 
     instruction: str | None = BOXED_INSTRUCTION
+    in_memory = False
 
     def __init__(
         self, name: str, split: str = "train", fields: Fields | None = None, setting: str = "data.path"

@@ -1,0 +1,127 @@
+"""The hash against Python integers, and its statistics."""
+
+import random
+import zlib
+
+import pytest
+import torch
+from torch import Tensor
+
+from ngrpo.exploration.random import request_key, stream_id, uniform
+
+LOW = 2**32
+
+
+def rounds(state: int) -> int:
+    for _ in range(2):
+        state = ((state >> 16) ^ state) * 0x45D9F3B % LOW
+    return (state >> 16) ^ state
+
+
+def slow_uniform(key: int, position: int, stream: str, index: int) -> float:
+    state = rounds(key % LOW ^ zlib.crc32(stream.encode()))
+    state = rounds(state ^ key // LOW % LOW)
+    state = rounds((state + position * 0x9E3779B1) % LOW)
+    state = rounds((state + rounds(index % LOW)) % LOW)
+    return (state // 256) / 2**24
+
+
+def draws(keys: Tensor, positions: Tensor, stream: str = "gate", index: Tensor | int = 0) -> Tensor:
+    return uniform(keys, positions, stream, index).double().flatten()
+
+
+def chi_square_16(values: Tensor) -> float:
+    counts = torch.bincount((values * 16).long(), minlength=16).double()
+    expected = len(values) / 16
+    return float(((counts - expected).square() / expected).sum())
+
+
+def correlation(a: Tensor, b: Tensor) -> float:
+    return float(torch.corrcoef(torch.stack([a, b]))[0, 1])
+
+
+KEYS = torch.tensor([request_key(3, 0, 1, sample) for sample in range(400)])
+SLOTS = torch.arange(500)
+# 99.9th percentile of chi-square with 15 degrees of freedom.
+CHI_SQUARE_15 = 37.7
+
+
+@pytest.mark.parametrize("stream", ["gate", "token", "noise"])
+def test_hash_equals_integer_arithmetic(stream: str) -> None:
+    pick = random.Random(0)
+    keys = [0, 1, 2**31, 2**32 - 1, 2**32, 2**63 - 1] + [pick.getrandbits(63) for _ in range(500)]
+    positions = [0, 1, 2**31 - 1] + [pick.randrange(2**17) for _ in range(503)]
+    indices = [0, 1, 2**31] + [pick.randrange(2**18) for _ in range(503)]
+    found = uniform(torch.tensor(keys), torch.tensor(positions), stream, torch.tensor(indices))
+    expected = [slow_uniform(*args) for args in zip(keys, positions, [stream] * 506, indices, strict=True)]
+    assert found.tolist() == expected
+    plain = uniform(torch.tensor(keys), torch.tensor(positions), stream)
+    assert plain.tolist() == [slow_uniform(k, p, stream, 0) for k, p in zip(keys, positions, strict=True)]
+
+
+def test_draws_broadcast_and_do_not_depend_on_the_batch() -> None:
+    table = uniform(KEYS[:5, None], SLOTS[None, :7], "token")
+    assert table.shape == (5, 7)
+    for row in range(5):
+        for column in range(7):
+            alone = uniform(KEYS[row : row + 1], SLOTS[column : column + 1], "token")
+            assert alone.item() == table[row, column].item()
+
+
+def test_draws_lie_on_the_grid_below_one() -> None:
+    values = uniform(KEYS[:, None], SLOTS, "gate")
+    assert values.dtype == torch.float32
+    scaled = values.double() * 2**24
+    assert torch.equal(scaled, scaled.round())
+    assert values.min() >= 0
+    assert values.max() < 1
+    assert values.max() > 0.9999
+
+
+def test_mean_and_variance() -> None:
+    values = draws(KEYS[:, None], SLOTS)
+    # Five standard errors for 200 000 draws.
+    assert float(values.mean()) == pytest.approx(1 / 2, abs=5 * (1 / 12 / len(values)) ** 0.5)
+    assert float(values.var()) == pytest.approx(1 / 12, abs=5 * (1 / 180 / len(values)) ** 0.5)
+
+
+@pytest.mark.parametrize("stream", ["gate", "token"])
+def test_sixteen_bins_over_positions_keys_and_indices(stream: str) -> None:
+    one_key, one_slot = KEYS[:1], SLOTS[100:101]
+    many = torch.arange(20_000)
+    assert chi_square_16(draws(one_key, many, stream)) < CHI_SQUARE_15
+    assert chi_square_16(draws(many, one_slot, stream)) < CHI_SQUARE_15
+    assert chi_square_16(draws(torch.arange(20_000) << 32, one_slot, stream)) < CHI_SQUARE_15
+    assert chi_square_16(draws(one_key, one_slot, stream, many)) < CHI_SQUARE_15
+    assert chi_square_16(draws(KEYS[:, None], SLOTS, stream)) < CHI_SQUARE_15
+
+
+def test_streams_and_neighbours_are_uncorrelated() -> None:
+    keys = KEYS[:, None]
+    base = draws(keys, SLOTS)
+    others = {
+        "stream": draws(keys, SLOTS, "token"),
+        "next position": draws(keys, SLOTS + 1),
+        "next index": draws(keys, SLOTS, "gate", 1),
+        "next key": draws(keys + 1, SLOTS),
+    }
+    limit = 5 / len(base) ** 0.5
+    assert {
+        name: value for name, other in others.items() if abs(value := correlation(base, other)) > limit
+    } == {}
+
+
+def test_stream_id_is_stable() -> None:
+    assert (stream_id("gate"), stream_id("token")) == (3_089_864_852, 1_597_481_275)
+
+
+def test_request_key_is_stable_and_fits_63_bits() -> None:
+    assert request_key(0) == 4_761_921_975_702_974_394
+    assert request_key(7, 0, 3, 2) == 6_601_533_460_111_998_529
+    assert all(0 <= request_key(seed, 1, 2, 3) < 2**63 for seed in range(1000))
+
+
+def test_request_key_differs_by_each_part() -> None:
+    made = [request_key(*parts) for parts in [(1,), (1, 1), (1, 1, 1), (11, 1), (1, 11), (-1, 1), (1, -1)]]
+    made += [request_key(a, b, c, d) for a in range(3) for b in range(4) for c in range(5) for d in range(6)]
+    assert len(set(made)) == len(made)

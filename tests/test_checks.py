@@ -1,0 +1,172 @@
+"""Faults between settings, alone and through `train`, which must refuse them before a model is loaded."""
+
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig, OmegaConf
+from transformers import PretrainedConfig, Qwen2Config
+
+from ngrpo.algo import advantage, aggregate, clip, kl, ratio
+from ngrpo.algo.policy_loss import Algorithm
+from ngrpo.checks import check_context, check_group, check_ranks, check_support
+from ngrpo.config import register
+from ngrpo.errors import SettingError
+from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.exploration.token import TokenSampling
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.rollout.worker import RolloutSettings
+from ngrpo.training import train
+
+CONF = Path(__file__).parents[1] / "conf"
+
+
+def algorithm(**settings: Any) -> Algorithm:
+    parts = {"advantage": advantage.group_centred, "ratio": ratio.token, "clip": clip.clipped_surrogate}
+    return Algorithm(**{**parts, "aggregate": aggregate.token_mean, "kl": kl.k3, **settings})
+
+
+def assert_refused(error: BaseException, *words: str) -> None:
+    """One sentence on one line, with every word in it."""
+    message = str(error)
+    assert message.endswith(".")
+    assert "\n" not in message
+    for word in words:
+        assert word in message
+
+
+@pytest.mark.parametrize(
+    "function",
+    [advantage.group_centred, partial(advantage.group_standardised, eps=1e-4)],
+    ids=["plain", "partial"],
+)
+def test_group_of_one_is_refused_where_rewards_are_compared(function: Any) -> None:
+    check_group(algorithm(advantage=function), RolloutSettings(group_size=2))
+    with pytest.raises(SettingError) as caught:
+        check_group(algorithm(advantage=function), RolloutSettings(group_size=1))
+    name = getattr(function, "func", function).__name__
+    assert_refused(caught.value, "rollout.group_size=1 ", f"algo.advantage={name} ", "2 or more")
+
+
+def test_group_of_one_passes_without_a_comparison() -> None:
+    check_group(algorithm(advantage=lambda rewards: rewards), RolloutSettings(group_size=1))
+
+
+@pytest.mark.parametrize(("prompts", "steps", "ranks"), [(8, 4, 1), (8, 4, 2), (8, 1, 8), (64, 4, 8)])
+def test_prompts_that_ranks_and_steps_share_pass(prompts: int, steps: int, ranks: int) -> None:
+    check_ranks(algorithm(prompts_per_batch=prompts, optimizer_steps=steps), ranks)
+
+
+@pytest.mark.parametrize(("prompts", "steps", "ranks"), [(8, 4, 4), (8, 1, 3), (6, 2, 2)])
+def test_prompts_that_cannot_be_shared_are_refused(prompts: int, steps: int, ranks: int) -> None:
+    with pytest.raises(SettingError) as caught:
+        check_ranks(algorithm(prompts_per_batch=prompts, optimizer_steps=steps), ranks)
+    wanted = (f"algo.prompts_per_batch={prompts} ", f"algo.optimizer_steps={steps} ", f"{ranks} processes")
+    assert_refused(caught.value, *wanted, f"multiple of {steps * ranks}")
+
+
+def test_truncated_sampling_is_refused() -> None:
+    check_support(TokenSampling())
+    check_support(NeighborMixing())
+    for strategy in (TokenSampling(top_k=20), TokenSampling(top_p=0.9)):
+        with pytest.raises(SettingError) as caught:
+            check_support(strategy)
+        assert_refused(caught.value, str(strategy), "exploration.top_k=0", "exploration.top_p=1.0")
+
+
+def test_context_is_the_sum_of_prompt_and_response() -> None:
+    config = Qwen2Config(max_position_embeddings=256)
+    check_context(config, 128, 128)
+    with pytest.raises(SettingError) as caught:
+        check_context(config, 128, 129)
+    assert_refused(
+        caught.value, "data.max_prompt_tokens=128 ", "rollout.max_new_tokens=129 ", "256 positions"
+    )
+
+
+def test_model_without_a_limit_passes() -> None:
+    check_context(PretrainedConfig(), 10**6, 10**6)
+
+
+@cache
+def defaults() -> DictConfig:
+    register()
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        return compose("train", overrides=["trainer=cpu", "data.eval_problems=2", "trainer.threads=1"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"rollout.group_size": 1}, ["rollout.group_size=1 ", "group_standardised"]),
+        ({"rollout.group_size": 0}, ["rollout.group_size=0 "]),
+        ({"rollout.max_new_tokens": 0}, ["rollout.max_new_tokens=0 "]),
+        (
+            {"rollout.max_new_tokens": 10**6},
+            ["rollout.max_new_tokens=1000000 ", "data.max_prompt_tokens=128 "],
+        ),
+        ({"rollout.temperature": 0.0}, ["rollout.temperature=0.0 "]),
+        ({"rollout.engine.max_batch_size": 0}, ["rollout.engine.max_batch_size=0 "]),
+        ({"exploration.top_k": 5}, ["top_k=5", "exploration.top_k=0"]),
+        ({"exploration.top_p": 2.0}, ["exploration.top_p=2.0 "]),
+        ({"algo.prompts_per_batch": 6}, ["algo.prompts_per_batch=6 ", "algo.optimizer_steps=4 "]),
+        ({"algo.prompts_per_batch": 4, "trainer.devices": 2}, ["algo.prompts_per_batch=4 ", "2 processes"]),
+        ({"algo.kl_coef": -1.0}, ["algo.kl_coef=-1.0 "]),
+        ({"trainer.iterations": 0}, ["trainer.iterations=0 "]),
+        ({"trainer.iterations": "???"}, ["trainer.iterations"]),
+        ({"trainer.microbatch_tokens": 0}, ["trainer.microbatch_tokens=0 "]),
+        ({"trainer.optimzer": 1}, ["trainer.optimzer"]),
+        ({"data.max_prompt_tokens": 0}, ["data.max_prompt_tokens=0 "]),
+        ({"data.path": "/nowhere.jsonl", "data.max_prompt_tokens": 128}, ["data.path='/nowhere.jsonl' "]),
+        ({"model.path": "/nowhere"}, ["model.path=/nowhere "]),
+        ({"model.dtype": "float16"}, ["model.dtype=float16 "]),
+        ({"reward.workers": 0}, ["reward.workers"]),
+        ({"callbacks.checkpoint.keep": 0}, ["keep=0 "]),
+        ({"callbacks.evaluation.evaluator.samples": 0}, ["evaluator.samples=0 "]),
+        ({"ckpt": "latest"}, ["ckpt=latest "]),
+        ({"ckpt": "/nowhere"}, ["ckpt=/nowhere "]),
+    ],
+    ids=str,
+)
+def test_train_refuses_before_any_model_is_loaded(
+    changes: dict[str, Any], words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(self: ModelSource) -> None:
+        raise AssertionError("a model was loaded")
+
+    monkeypatch.setattr(ModelSource, "load", load)
+    # A process count of 2 must be refused by arithmetic, not by starting two processes.
+    monkeypatch.setattr(torch.distributed, "init_process_group", load)
+    config = defaults().copy()
+    for key, value in changes.items():
+        OmegaConf.update(config, key, value, force_add=True)
+    with pytest.raises(SettingError) as caught:
+        train(config, tmp_path / "run", {}, tmp_path)
+    assert_refused(caught.value, *words)
+
+
+def test_train_gets_as_far_as_the_model_with_good_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the refusals above are not due to something else."""
+
+    def load(self: ModelSource) -> None:
+        raise InterruptedError("a model was loaded")
+
+    monkeypatch.setattr(ModelSource, "load", load)
+    with pytest.raises(InterruptedError, match="a model was loaded"):
+        train(defaults(), tmp_path / "run", {"algo": "grpo"}, tmp_path)
+
+
+def test_train_refuses_a_checkpoint_that_already_has_all_iterations(tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "checkpoints" / "iteration=40"
+    folder.mkdir(parents=True)
+    (folder / "state.ckpt").touch()
+    config = defaults().copy()
+    config.ckpt = "latest"
+    with pytest.raises(SettingError) as caught:
+        train(config, tmp_path / "run", {}, tmp_path)
+    assert_refused(caught.value, "trainer.iterations=40 ", f"ckpt={folder} ")

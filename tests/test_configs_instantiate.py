@@ -1,0 +1,166 @@
+"""Every file under conf/ composes, passes the checks, and builds what it names."""
+
+import logging
+import logging.config
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from lightning import Trainer
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from ngrpo.config import Config, EvaluateConfig, build, checked, register
+from ngrpo.console import ConsoleHandler
+from ngrpo.data.datamodule import PromptDataModule
+from ngrpo.exploration.token import TokenSampling
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.rewards.math import MathReward
+from ngrpo.rollout.torch_engine import TorchEngine
+from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+from ngrpo.training import make_trainer
+
+CONF = Path(__file__).parents[1] / "conf"
+FILES = sorted(path.relative_to(CONF).with_suffix("").as_posix() for path in CONF.rglob("*.yaml"))
+SCHEMAS = {"train": Config, "evaluate": EvaluateConfig}
+CLIP = "{_target_:ngrpo.algo.clip.clipped_surrogate,_partial_:true,low:0.2,high:0.2,dual:null}"
+FURTHER_OVERRIDES = {
+    # What every preset adds to the base.
+    "algo/base": [
+        "+algo/advantage=group_centred",
+        "+algo/ratio=token",
+        "+algo/aggregate=token_mean",
+        "+algo/kl=k1",
+        f"+algo.clip={CLIP}",
+    ],
+}
+
+
+def root_of(file: str) -> str:
+    return "evaluate" if file == "evaluate" or file.startswith("evaluator/") else "train"
+
+
+@cache
+def composed(file: str) -> DictConfig:
+    """The configuration with ``file`` chosen for its group; Hydra's own node included."""
+    register()
+    group, _, option = file.rpartition("/")
+    overrides = ([f"{group}={option}"] if group else []) + FURTHER_OVERRIDES.get(file, [])
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        return compose(root_of(file), overrides=overrides, return_hydra_config=True)
+
+
+def checked_config(file: str) -> DictConfig:
+    """What `ngrpo.training.train` gets to see of it, checked."""
+    config = composed(file)
+    ours = OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
+    return checked(ours, SCHEMAS[root_of(file)])
+
+
+def targets(node: Any) -> Iterator[DictConfig]:
+    """The outermost `_target_` nodes; Hydra instantiates those within."""
+    if not isinstance(node, DictConfig):
+        return
+    if "_target_" in node:
+        yield node
+        return
+    for child in node.values():
+        yield from targets(child)
+
+
+@pytest.fixture(scope="module")
+def available(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The objects of a run, as `ngrpo.training.train` passes them; no model is loaded."""
+    source = ModelSource()
+    tokenizer = source.tokenizer()
+    run_dir = tmp_path_factory.mktemp("run")
+    worker = RolloutWorker(
+        engine=TorchEngine(source),
+        tokenizer=tokenizer,
+        reward=MathReward(),
+        exploration=TokenSampling(),
+        settings=RolloutSettings(),
+        stop_ids=source.stop_ids(tokenizer),
+        seed=0,
+    )
+    return {
+        "model": source,
+        "source": source,
+        "tokenizer": tokenizer,
+        "prompts_per_batch": 4,
+        "seed": 0,
+        "worker": worker,
+        "datamodule": PromptDataModule(tokenizer=tokenizer, prompts_per_batch=4, seed=0, eval_problems=4),
+        "iterations": 2,
+        "run_dir": run_dir,
+        "save_dir": str(run_dir),
+        "methods": {"algo": "grpo"},
+    }
+
+
+def test_files_are_found() -> None:
+    assert {"train", "evaluate", "algo/grpo", "algo/kl/k3", "hydra/job_logging/ngrpo"} <= set(FILES)
+    assert len(FILES) == len([path for path in CONF.rglob("*") if path.is_file()])
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_file_composes_and_builds(file: str, available: dict[str, Any]) -> None:
+    group, _, option = file.rpartition("/")
+    if group:
+        assert composed(file).hydra.runtime.choices[group] == option
+    config = checked_config(file)
+    nodes = [node for node in targets(config) if node is not config.data or config.data.path == "demo"]
+    # train: model, data, reward, algo, exploration, engine, optimizer, logger and at least five callbacks.
+    assert len(nodes) >= (12 if root_of(file) == "train" else 5)
+    for node in nodes:
+        made = build(node, **available)
+        if node is config.get("trainer", {}).get("optimizer"):
+            made = made([torch.nn.Parameter(torch.zeros(2))])
+            assert isinstance(made, torch.optim.Optimizer)
+        assert not isinstance(made, DictConfig)
+        assert callable(made) or type(made).__name__ == node["_target_"].rpartition(".")[2]
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if file.startswith("trainer/")])
+def test_trainer_is_made(file: str) -> None:
+    config = checked_config(file).trainer
+    if config.accelerator == "gpu" and not torch.cuda.is_available():
+        assert (config.devices, config.precision) == ("auto", "bf16-true")
+        return
+    assert isinstance(make_trainer(config, ranks=1, callbacks=[], logger=False), Trainer)
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if file.startswith("algo/")])
+def test_algorithm_takes_the_chosen_function(file: str) -> None:
+    """The function that the file names is the one in the built algorithm."""
+    named = OmegaConf.load(CONF / f"{file}.yaml")
+    part = file.split("/")[1] if file.count("/") == 2 else None
+    algorithm = build(checked_config(file).algo)
+    if part is not None:
+        function = getattr(algorithm, part)
+        found = getattr(function, "func", function)
+        assert f"{found.__module__}.{found.__name__}" == named["_target_"]
+    assert algorithm.prompts_per_batch % algorithm.optimizer_steps == 0
+
+
+def test_job_logging_writes_the_file_and_the_console(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = composed("hydra/job_logging/ngrpo").copy()
+    with open_dict(config):
+        config.hydra.runtime.output_dir = str(tmp_path)
+        config.hydra.job.name = "train"
+    root = logging.getLogger()
+    before = (root.handlers[:], root.level)
+    try:
+        logging.config.dictConfig(OmegaConf.to_container(config.hydra.job_logging, resolve=True))
+        assert [type(handler) for handler in root.handlers] == [ConsoleHandler, logging.FileHandler]
+        logging.getLogger("ngrpo.example").info("iteration [1] done")
+        root.handlers[1].close()
+    finally:
+        root.handlers, root.level = before
+    assert (tmp_path / "train.log").read_text().endswith("[ngrpo.example][INFO] iteration [1] done\n")
+    assert capsys.readouterr().out == "iteration [1] done\n"

@@ -1,0 +1,104 @@
+"""One optimiser step has the same gradient however its batch is laid out."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+from update_probe import Case, gradient
+
+from ngrpo.algo.advantage import group_standardised
+from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.rollout.types import Rollout
+
+TOLERANCE = 1e-5
+
+
+def distance(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> float:
+    """Relative distance of two gradients, in the norm over all parameters."""
+    difference = sum(float((a[name] - b[name]).double().square().sum()) for name in a)
+    return (difference / sum(float(a[name].double().square().sum()) for name in a)) ** 0.5
+
+
+@pytest.fixture
+def case(make_engine, bound, requests, sampling, tiny_model_path) -> Case:
+    engine = make_engine()
+    rollouts = engine.generate(requests, sampling, bound(engine, NeighborMixing(rate=0.3)))
+    rewards = torch.rand(6, 4, generator=torch.Generator().manual_seed(3)).round()
+    rewards[0] = torch.tensor([1.0, 0.0, 0.0, 1.0])
+    return Case(str(tiny_model_path), "gspo", sampling.temperature, 10_000, rollouts, rewards)
+
+
+def padded_gradient(case: Case) -> dict[str, torch.Tensor]:
+    """The same step with stock transformers: right-padded batch, attention mask, whole logits, formulas written out.
+
+    On the first step the ratio is 1, so the surrogate is -A exp(lp - sg(lp)); the KL to an equal reference is 0 and
+    so is its gradient.
+    """
+    model = AutoModelForCausalLM.from_pretrained(case.model_path, attn_implementation="eager")
+    embed = model.get_input_embeddings()  # the module, since it gives its padding row no gradient
+    rollouts, advantages = case.rollouts, group_standardised(case.rewards).flatten()
+    width = max(len(r.prompt_ids) + r.length for r in rollouts)
+    inputs = torch.zeros(len(rollouts), width, embed.embedding_dim)
+    mask = torch.zeros(len(rollouts), width, dtype=torch.long)
+    for row, r in enumerate(rollouts):
+        tokens = torch.cat([r.prompt_ids, r.response_ids])
+        vectors = list(embed(tokens))
+        for slot, ids, weights in zip(*vars(r.mixture).values(), strict=True):
+            vectors[slot] = sum(w * vector for w, vector in zip(weights, embed(ids.long()), strict=True))
+        inputs[row, : len(tokens)] = torch.stack(vectors)
+        mask[row, : len(tokens)] = 1
+    log_probs = (model(inputs_embeds=inputs, attention_mask=mask).logits / case.temperature).log_softmax(-1)
+    tokens_in_all = sum(r.length for r in rollouts)
+    loss = torch.zeros(())
+    for row, r in enumerate(rollouts):
+        start = len(r.prompt_ids) - 1
+        lp = log_probs[row, start : start + r.length].gather(-1, r.response_ids[:, None])[:, 0]
+        log_ratio = lp - lp.detach()
+        if case.algorithm == "gspo":
+            loss = loss - advantages[row] * log_ratio.mean().exp() / len(rollouts)
+        else:
+            loss = loss - (advantages[row] * log_ratio.exp()).sum() / tokens_in_all
+    loss.backward()
+    return {name: p.grad for name, p in model.named_parameters()}
+
+
+@pytest.mark.parametrize("algorithm", ["gspo", "grpo"])
+def test_microbatch_split_and_padding_do_not_matter(case: Case, algorithm: str):
+    case = replace(case, algorithm=algorithm)
+    whole = gradient(case)
+    assert distance(whole, padded_gradient(case)) < TOLERANCE
+    for budget in (1, 60, 200):
+        assert distance(whole, gradient(replace(case, microbatch_tokens=budget))) < TOLERANCE
+
+
+def test_the_comparison_can_fail(case: Case):
+    whole = gradient(case)
+    plain = [replace(r, mixture=replace(r.mixture, positions=r.mixture.positions[:0], ids=r.mixture.ids[:0],
+                                        weights=r.mixture.weights[:0])) for r in case.rollouts]
+    assert distance(whole, gradient(replace(case, rollouts=plain))) > 1e-2
+    assert distance(whole, gradient(replace(case, algorithm="grpo"))) > 1e-2
+
+
+def test_order_of_the_groups_does_not_matter(case: Case):
+    order = [3, 0, 5, 1, 4, 2]
+    moved: list[Rollout] = [case.rollouts[4 * group + i] for group in order for i in range(4)]
+    permuted = replace(case, rollouts=moved, rewards=case.rewards[order], microbatch_tokens=120)
+    assert distance(gradient(case), gradient(permuted)) < TOLERANCE
+
+
+@pytest.mark.parametrize("algorithm", ["gspo", "grpo"])
+def test_two_sharded_processes_make_the_gradient_of_one(case: Case, algorithm: str, tmp_path: Path):
+    case = replace(case, algorithm=algorithm, microbatch_tokens=80)
+    torch.save(case, tmp_path / "case.pt")
+    here = Path(__file__).parent
+    subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+         str(here / "update_probe.py"), str(tmp_path / "case.pt"), str(tmp_path / "gradient.pt")],
+        check=True, timeout=240, env=os.environ | {"PYTHONPATH": f"{here.parent}:{here}", "OMP_NUM_THREADS": "1"},
+    )
+    assert distance(gradient(case), torch.load(tmp_path / "gradient.pt")) < TOLERANCE

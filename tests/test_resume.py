@@ -1,0 +1,73 @@
+"""Six iterations straight equal three, kill -9, resume, three."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[1]
+
+
+def command(run: Path, prompts: Path, *overrides: str) -> list[str]:
+    return [
+        sys.executable, "scripts/train.py", "exploration=neighbor", "algo=grpo", "debug=fast", "trainer.iterations=6",
+        "exploration.refresh_every=2", "exploration.rate=0.5", "callbacks.checkpoint.every=3", "callbacks.export=null",
+        "callbacks.evaluation.every=0", f"hydra.run.dir={run}", "+callbacks.recorder._target_=prompt_recorder.PromptRecorder",
+        f"+callbacks.recorder.path={prompts}", *overrides,
+    ]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    path = f"{ROOT}:{ROOT / 'tests'}"
+    return os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "NGRPO_CACHE": str(tmp_path / "cache")}
+
+
+def final_state(run: Path) -> dict:
+    return torch.load(run / "checkpoints" / "iteration=6" / "state.ckpt", weights_only=True)
+
+
+@pytest.mark.faults
+def test_resume_after_kill_is_exact(tmp_path: Path, environment: dict[str, str]):
+    straight, broken, resumed = tmp_path / "straight", tmp_path / "broken", tmp_path / "resumed"
+    subprocess.run(command(straight, tmp_path / "a.txt"), cwd=ROOT, env=environment, check=True, timeout=240)
+
+    process = subprocess.Popen(command(broken, tmp_path / "b.txt"), cwd=ROOT, env=environment)
+    deadline = time.monotonic() + 240
+    while not (broken / "checkpoints" / "latest").exists():
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (broken / "checkpoints" / "iteration=6").exists()
+    resume = command(resumed, tmp_path / "c.txt", f"ckpt={broken}")
+    subprocess.run(resume, cwd=ROOT, env=environment, check=True, timeout=240)
+
+    before = (tmp_path / "b.txt").read_text().splitlines()[:3]
+    after = (tmp_path / "c.txt").read_text().splitlines()
+    assert before + after == (tmp_path / "a.txt").read_text().splitlines()
+    one, two = final_state(straight), final_state(resumed)
+    assert one["state_dict"].keys() == two["state_dict"].keys()
+    for name, tensor in one["state_dict"].items():
+        assert torch.equal(tensor, two["state_dict"][name]), name
+    first, second = (state["optimizer_states"][0]["state"] for state in (one, two))
+    assert all(torch.equal(first[i]["exp_avg"], second[i]["exp_avg"]) for i in first)
+    tables = [state["callbacks"]["RolloutCallback"]["tables"]["neighbors"] for state in (one, two)]
+    assert torch.equal(*tables)
+
+
+def test_resuming_a_finished_run_says_what_to_raise(tmp_path: Path, environment: dict[str, str]):
+    run = tmp_path / "run"
+    quick = ("trainer.iterations=1", "callbacks.checkpoint.every=1", "callbacks.evaluation=null", "callbacks.summary=null")
+    subprocess.run(command(run, tmp_path / "a.txt", *quick), cwd=ROOT, env=environment, check=True, timeout=240)
+    again = command(tmp_path / "again", tmp_path / "b.txt", *quick, f"ckpt={run}")
+    done = subprocess.run(again, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 1
+    assert "trainer.iterations=1 is already reached by ckpt=" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,93 @@
+"""Makes one optimiser step on recorded rollouts and writes its whole gradient; also run under torchrun.
+
+    torchrun --nproc-per-node 2 tests/update_probe.py CASE.pt GRADIENT.pt
+"""
+
+import sys
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import torch
+from lightning import Callback, Trainer
+from lightning.pytorch.strategies import ModelParallelStrategy
+from torch.utils.data import DataLoader
+
+from ngrpo.algo import aggregate, kl, ratio
+from ngrpo.algo.advantage import group_standardised
+from ngrpo.algo.clip import clipped_surrogate
+from ngrpo.algo.policy_loss import Algorithm
+from ngrpo.data.types import PromptBatch
+from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.modeling.sharding import full
+from ngrpo.module import PolicyOptimization, UpdateSettings
+from ngrpo.rollout.types import Rollout
+
+ALGORITHMS = {
+    "grpo": Algorithm(
+        group_standardised, ratio.token, partial(clipped_surrogate, low=0.2, high=0.2), aggregate.token_mean, kl.k3,
+        kl_coef=0.1,
+    ),
+    "gspo": Algorithm(
+        group_standardised, ratio.sequence, partial(clipped_surrogate, low=3e-4, high=4e-4),
+        aggregate.seq_mean_token_mean, kl.k3,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What a step is made from; P prompts with G rollouts each."""
+
+    model_path: str
+    algorithm: str
+    temperature: float
+    microbatch_tokens: int
+    rollouts: list[Rollout]
+    rewards: torch.Tensor
+
+
+class GivenExperience:
+    """A rank's share of a case, with what the training step reads of an Experience."""
+
+    def __init__(self, case: Case, rank: int, ranks: int) -> None:
+        prompts = len(case.rewards) // ranks
+        size = case.rewards.shape[1]
+        self.rewards = case.rewards[rank * prompts : (rank + 1) * prompts]
+        self.rollouts = case.rollouts[rank * prompts * size : (rank + 1) * prompts * size]
+
+
+class KeepGradient(Callback):
+    gradient: dict[str, torch.Tensor]
+
+    def on_before_optimizer_step(self, trainer, pl_module, optimizer) -> None:
+        named = pl_module.policy.lm.named_parameters()
+        self.gradient = {name: full(p.grad).detach().clone() for name, p in named}
+        trainer.should_stop = True
+
+
+def gradient(case: Case, ranks: int = 1) -> dict[str, torch.Tensor]:
+    """Returns the gradient that the optimiser sees, by parameter."""
+    keep = KeepGradient()
+    strategy = ModelParallelStrategy(data_parallel_size=ranks, tensor_parallel_size=1) if ranks > 1 else "auto"
+    trainer = Trainer(
+        accelerator="cpu", devices=ranks, strategy=strategy, max_epochs=1, callbacks=[keep], logger=False,
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+        use_distributed_sampler=False,
+    )
+    module = PolicyOptimization(
+        ModelSource(case.model_path), ALGORITHMS[case.algorithm], NeighborMixing(),
+        partial(torch.optim.SGD, lr=0.0), UpdateSettings(case.temperature, case.microbatch_tokens, 1e9),
+    )
+    batch = PromptBatch([], 0, 0)
+    batch.experience = GivenExperience(case, trainer.global_rank, ranks)
+    trainer.fit(module, DataLoader([batch], batch_size=None))
+    return keep.gradient
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    made = gradient(torch.load(sys.argv[1], weights_only=False), ranks=2)
+    if torch.distributed.get_rank() == 0:
+        torch.save(made, Path(sys.argv[2]))

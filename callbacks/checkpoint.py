@@ -50,7 +50,7 @@ class IterationCheckpoint(Callback):
             remove(temporary)
             temporary.mkdir(parents=True)
         trainer.strategy.barrier()
-        trainer.save_checkpoint(temporary / STATE)
+        trainer.save_checkpoint(temporary / STATE, weights_only=False)
         trainer.strategy.barrier()
         if trainer.is_global_zero:
             publish(temporary, final)

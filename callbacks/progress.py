@@ -5,7 +5,14 @@ from typing import Any
 
 from lightning import Callback, LightningModule, Trainer
 from rich import get_console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from ngrpo.data.types import PromptBatch
 
@@ -27,7 +34,12 @@ class ProgressReport(Callback):
         """Opens the bar on rank 0 of a terminal."""
         if not trainer.is_global_zero or not get_console().is_terminal:
             return
-        columns = (TextColumn("iteration"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"))
+        columns = (
+            TextColumn("iteration"),
+            MofNCompleteColumn(),
+            BarColumn(),
+            TextColumn("{task.description}"),
+        )
         self._bar = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=get_console())
         self._bar.add_task("", total=self.iterations)
         self._bar.start()

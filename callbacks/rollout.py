@@ -47,7 +47,12 @@ class RolloutCallback(Callback):
         self.worker.engine.sleep()
 
     def on_train_batch_end(
-        self, trainer: Trainer, pl_module: PolicyOptimization, outputs: Any, batch: PromptBatch, batch_idx: int
+        self,
+        trainer: Trainer,
+        pl_module: PolicyOptimization,
+        outputs: Any,
+        batch: PromptBatch,
+        batch_idx: int,
     ) -> None:
         """Hands the new weights over; the tables follow every ``exploration.refresh_every`` updates."""
         self.iterations_done = batch.iteration + 1

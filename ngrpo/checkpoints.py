@@ -83,9 +83,7 @@ def resolve(ckpt: str, run: Path, outputs: Path) -> Path:
         found = _latest_of(run) or max(filter(None, runs), key=_written_at, default=None)
     if found is None:
         where = outputs if ckpt == "latest" else ckpt
-        raise SettingError(
-            f"ckpt={ckpt} finds no complete checkpoint in {where}; give a run's folder, or ckpt=null."
-        )
+        raise SettingError(f"ckpt={ckpt} finds no complete checkpoint in {where}; give a run's folder, or ckpt=null.")
     return found
 
 

@@ -88,12 +88,22 @@ class Config:
 
 @dataclass
 class EvaluateConfig:
-    """The root of ``conf/evaluate.yaml``."""
+    """The root of ``conf/evaluate.yaml``.
+
+    Attributes:
+        model: builds a `ngrpo.modeling.loading.ModelSource`.
+        data: builds a `ngrpo.data.datamodule.PromptDataModule`; its evaluation problems are used.
+        reward: builds a `ngrpo.rollout.worker.Reward`.
+        rollout: the engine and ``max_new_tokens``; the rest is for training.
+        evaluator: builds a `ngrpo.evaluation.evaluator.Evaluator`.
+        accelerator: cpu | gpu | auto.
+        threads: CPU threads of PyTorch; null leaves it to PyTorch.
+        seed: of the samples.
+    """
 
     model: Any = MISSING
     data: Any = MISSING
     reward: Any = MISSING
-    exploration: Any = MISSING
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     evaluator: Any = MISSING
     accelerator: str = "auto"
@@ -106,9 +116,7 @@ def register() -> None:
     store = ConfigStore.instance()
     store.store(group="schema", name="train", node=Config, package="_global_")
     store.store(group="schema", name="evaluate", node=EvaluateConfig, package="_global_")
-    OmegaConf.register_new_resolver(
-        "for_demo", lambda path, yes, no: yes if path == "demo" else no, replace=True
-    )
+    OmegaConf.register_new_resolver("for_demo", lambda path, yes, no: yes if path == "demo" else no, replace=True)
 
 
 def checked(config: DictConfig, schema: type = Config) -> DictConfig:
@@ -124,9 +132,7 @@ def checked(config: DictConfig, schema: type = Config) -> DictConfig:
         merged = OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.to_container(config, resolve=True))
         OmegaConf.to_container(merged, throw_on_missing=True)
     except OmegaConfBaseException as error:
-        raise SettingError(
-            f"{error.full_key or 'the configuration'}: {str(error).splitlines()[0]}."
-        ) from error
+        raise SettingError(f"{error.full_key or 'the configuration'}: {str(error).splitlines()[0]}.") from error
     assert isinstance(merged, DictConfig)
     _check_targets(merged, "")
     return merged
@@ -161,8 +167,7 @@ def _target(node: DictConfig) -> Callable[..., Any]:
     except Exception as error:
         reason = " ".join(str(error).split())
         raise SettingError(
-            f"_target_={node['_target_']} cannot be imported ({reason}); give the dotted path of a class or "
-            "function."
+            f"_target_={node['_target_']} cannot be imported ({reason}); give the dotted path of a class or function."
         ) from error
 
 
@@ -183,9 +188,7 @@ def _check_signature(node: DictConfig, path: str) -> None:
     for key in map(str, node.keys() - _HYDRA_KEYS):
         if key not in parameters and not free:
             known = ", ".join(parameters)
-            raise SettingError(
-                f"{path}.{key}={node[key]} is not a setting of {node['_target_']}; it has {known}."
-            )
+            raise SettingError(f"{path}.{key}={node[key]} is not a setting of {node['_target_']}; it has {known}.")
         if not _fits(node[key], hints.get(key, Any)):
             raise SettingError(
                 f"{path}.{key}={node[key]} is of type {type(node[key]).__name__}, and {node['_target_']} "

@@ -20,5 +20,7 @@ def quieten() -> None:
     disable_progress_bar()
     warnings.filterwarnings("ignore", message=".*isinstance\\(treespec, LeafSpec\\).*")
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
-    for name in ("lightning.pytorch.utilities.rank_zero", "lightning.pytorch.accelerators.cuda"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    warnings.filterwarnings("ignore", message=".*overridden `transfer_batch_to_device`.*")
+    # Lightning's own handler would print again what reaches the root logger's.
+    logging.getLogger("lightning.pytorch").handlers.clear()
+    logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)

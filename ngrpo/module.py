@@ -163,7 +163,7 @@ class PolicyOptimization(LightningModule):
         out: dict[int, Tensor] = {}
         for indices in self._microbatches(samples):
             batch, scores = self._score(model, [samples[i].rollout for i in indices])
-            out.update(zip(indices, scores.log_prob.split(batch.response_lengths.tolist()), strict=True))
+            out.update(zip(indices, torch.split(scores.log_prob, batch.response_lengths.tolist()), strict=True))
         return [out[i] for i in range(len(samples))]
 
     def _score(self, model: ScoringModel, rollouts: Sequence[Rollout]) -> tuple[PackedBatch, TokenScores]:

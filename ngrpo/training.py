@@ -42,12 +42,8 @@ def train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: P
     source = build(config.model)
     algorithm = build(config.algo)
     exploration = build(config.exploration)
-    rollout = RolloutSettings(
-        config.rollout.group_size, config.rollout.max_new_tokens, config.rollout.temperature
-    )
-    update = UpdateSettings(
-        rollout.temperature, config.trainer.microbatch_tokens, config.trainer.max_grad_norm
-    )
+    rollout = RolloutSettings(config.rollout.group_size, config.rollout.max_new_tokens, config.rollout.temperature)
+    update = UpdateSettings(rollout.temperature, config.trainer.microbatch_tokens, config.trainer.max_grad_norm)
     ranks = process_count(config.trainer)
     check_group(algorithm, rollout)
     check_support(exploration)

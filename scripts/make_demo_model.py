@@ -109,9 +109,7 @@ def make_optimizer(model: Qwen2ForCausalLM) -> torch.optim.AdamW:
 def pretrain(model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast, steps: int) -> None:
     """Train on fresh problems of the train split."""
     optimizer = make_optimizer(model)
-    rate = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min((step + 1) / WARMUP, 1.02 - step / steps)
-    )
+    rate = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min((step + 1) / WARMUP, 1.02 - step / steps))
     seen = torch.zeros(model.config.vocab_size, dtype=torch.bool)
     began, mean = time.monotonic(), 0.0
     for step, batch in enumerate(batches(tokenizer, steps), start=1):

@@ -13,8 +13,8 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-from ngrpo.exploration.bound import BoundExploration, bind
 from ngrpo.exploration.base import Exploration
+from ngrpo.exploration.bound import BoundExploration, bind
 from ngrpo.exploration.random import request_key
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.loading import ModelSource
@@ -39,15 +39,27 @@ def tiny_model_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<|unk|>"))
     tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="<|pad|>", unk_token="<|unk|>", eos_token="<|im_end|>",
-        additional_special_tokens=["<|im_start|>"], chat_template=CHAT_TEMPLATE,
+        tokenizer_object=tokenizer,
+        pad_token="<|pad|>",
+        unk_token="<|unk|>",
+        eos_token="<|im_end|>",
+        additional_special_tokens=["<|im_start|>"],
+        chat_template=CHAT_TEMPLATE,
     )
     fast.add_tokens(["<think>", "</think>"])
     fast.save_pretrained(path)
     torch.manual_seed(0)
     config = Qwen2Config(
-        vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-        num_key_value_heads=2, max_position_embeddings=256, tie_word_embeddings=False, eos_token_id=3, pad_token_id=0,
+        vocab_size=64,
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        max_position_embeddings=256,
+        tie_word_embeddings=False,
+        eos_token_id=3,
+        pad_token_id=0,
         initializer_range=0.3,
     )
     Qwen2ForCausalLM(config).save_pretrained(path)

@@ -14,10 +14,7 @@ def alone(needed: int) -> int:
 
 def cases() -> list[tuple[list[int], int]]:
     pick = random.Random(0)
-    made = [
-        ([pick.randint(1, 300) for _ in range(pick.randint(1, 40))], pick.randint(50, 1000))
-        for _ in range(200)
-    ]
+    made = [([pick.randint(1, 300) for _ in range(pick.randint(1, 40))], pick.randint(50, 1000)) for _ in range(200)]
     return [*made, ([5], 10), ([500], 10), ([10, 10, 10], 10), ([1] * 64, 1000), ([400, 400, 1, 1], 100)]
 
 

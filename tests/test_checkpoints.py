@@ -119,9 +119,7 @@ def test_resolve_takes_this_runs_latest(tmp_path: Path) -> None:
 
 
 def test_resolve_takes_the_run_that_saved_last(tmp_path: Path) -> None:
-    first, second, third = (
-        save(tmp_path / "day" / name, number) for name, number in (("a", 30), ("b", 10), ("c", 20))
-    )
+    first, second, third = (save(tmp_path / "day" / name, number) for name, number in (("a", 30), ("b", 10), ("c", 20)))
     for checkpoint, seconds in ((first, 300), (second, 100), (third, 200)):
         age(checkpoint, seconds)
     # A run that began to save later and was killed has nothing to offer.
@@ -153,9 +151,7 @@ def test_crash_before_the_first_pointer_loses_nothing(tmp_path: Path) -> None:
     assert resolve("latest", tmp_path / "new", tmp_path) == only
 
 
-@pytest.mark.parametrize(
-    "where", ["nowhere", "empty", "partial", "partial/checkpoints/iteration=1.tmp", "file"]
-)
+@pytest.mark.parametrize("where", ["nowhere", "empty", "partial", "partial/checkpoints/iteration=1.tmp", "file"])
 def test_resolve_refuses_what_holds_no_complete_checkpoint(where: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").touch()

@@ -82,9 +82,7 @@ def test_context_is_the_sum_of_prompt_and_response() -> None:
     check_context(config, 128, 128)
     with pytest.raises(SettingError) as caught:
         check_context(config, 128, 129)
-    assert_refused(
-        caught.value, "data.max_prompt_tokens=128 ", "rollout.max_new_tokens=129 ", "256 positions"
-    )
+    assert_refused(caught.value, "data.max_prompt_tokens=128 ", "rollout.max_new_tokens=129 ", "256 positions")
 
 
 def test_model_without_a_limit_passes() -> None:
@@ -148,9 +146,7 @@ def test_train_refuses_before_any_model_is_loaded(
     assert_refused(caught.value, *words)
 
 
-def test_train_gets_as_far_as_the_model_with_good_settings(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_train_gets_as_far_as_the_model_with_good_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """So the refusals above are not due to something else."""
 
     def load(self: ModelSource) -> None:

@@ -128,6 +128,7 @@ def test_wrong_type_in_a_typed_group_is_refused_by_hydra(override: str) -> None:
         ("exploration.rate", "often", "str", "float"),
         ("exploration.rate", True, "bool", "float"),
         ("exploration.k", 2.5, "float", "int"),
+        ("exploration.k", True, "bool", "int"),
         ("exploration.k", [3], "ListConfig", "int"),
         ("exploration.end_token", 7, "int", "str | None"),
         ("rollout.engine.max_batch_size", "all", "str", "int"),
@@ -165,9 +166,7 @@ def test_broken_interpolation_is_refused() -> None:
 
 @pytest.mark.parametrize("path", ["ngrpo.nowhere.Thing", "ngrpo.errors.Nothing", "nopackage.Thing"])
 def test_target_that_cannot_be_imported_is_refused(path: str) -> None:
-    assert refusal(mixing_with("exploration._target_", path)).startswith(
-        f"_target_={path} cannot be imported ("
-    )
+    assert refusal(mixing_with("exploration._target_", path)).startswith(f"_target_={path} cannot be imported (")
 
 
 def test_target_with_free_keywords_takes_any_key() -> None:
@@ -177,9 +176,7 @@ def test_target_with_free_keywords_takes_any_key() -> None:
 
 def test_build_passes_available_objects_by_name_and_leaves_others() -> None:
     worker = Worker()
-    made = build(
-        node(_target_=target(Outer), inner={"_target_": target(Inner), "size": 3}), worker=worker, seed=7
-    )
+    made = build(node(_target_=target(Outer), inner={"_target_": target(Inner), "size": 3}), worker=worker, seed=7)
     assert made == Outer(worker, Inner(3))
     # The very object: Hydra alone would pass a dictionary or a copy of a dataclass.
     assert made.worker is worker

@@ -146,9 +146,7 @@ def test_algorithm_takes_the_chosen_function(file: str) -> None:
     assert algorithm.prompts_per_batch % algorithm.optimizer_steps == 0
 
 
-def test_job_logging_writes_the_file_and_the_console(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_job_logging_writes_the_file_and_the_console(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = composed("hydra/job_logging/ngrpo").copy()
     with open_dict(config):
         config.hydra.runtime.output_dir = str(tmp_path)

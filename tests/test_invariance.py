@@ -78,8 +78,18 @@ def test_microbatch_split_and_padding_do_not_matter(case: Case, algorithm: str):
 
 def test_the_comparison_can_fail(case: Case):
     whole = gradient(case)
-    plain = [replace(r, mixture=replace(r.mixture, positions=r.mixture.positions[:0], ids=r.mixture.ids[:0],
-                                        weights=r.mixture.weights[:0])) for r in case.rollouts]
+    plain = [
+        replace(
+            r,
+            mixture=replace(
+                r.mixture,
+                positions=r.mixture.positions[:0],
+                ids=r.mixture.ids[:0],
+                weights=r.mixture.weights[:0],
+            ),
+        )
+        for r in case.rollouts
+    ]
     assert distance(whole, gradient(replace(case, rollouts=plain))) > 1e-2
     assert distance(whole, gradient(replace(case, algorithm="grpo"))) > 1e-2
 
@@ -97,8 +107,19 @@ def test_two_sharded_processes_make_the_gradient_of_one(case: Case, algorithm: s
     torch.save(case, tmp_path / "case.pt")
     here = Path(__file__).parent
     subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
-         str(here / "update_probe.py"), str(tmp_path / "case.pt"), str(tmp_path / "gradient.pt")],
-        check=True, timeout=240, env=os.environ | {"PYTHONPATH": f"{here.parent}:{here}", "OMP_NUM_THREADS": "1"},
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            "2",
+            str(here / "update_probe.py"),
+            str(tmp_path / "case.pt"),
+            str(tmp_path / "gradient.pt"),
+        ],
+        check=True,
+        timeout=240,
+        env=os.environ | {"PYTHONPATH": f"{here.parent}:{here}", "OMP_NUM_THREADS": "1"},
     )
     assert distance(gradient(case), torch.load(tmp_path / "gradient.pt")) < TOLERANCE

@@ -15,10 +15,21 @@ ROOT = Path(__file__).parents[1]
 
 def command(run: Path, prompts: Path, *overrides: str) -> list[str]:
     return [
-        sys.executable, "scripts/train.py", "exploration=neighbor", "algo=grpo", "debug=fast", "trainer.iterations=6",
-        "exploration.refresh_every=2", "exploration.rate=0.5", "callbacks.checkpoint.every=3", "callbacks.export=null",
-        "callbacks.evaluation.every=0", f"hydra.run.dir={run}", "+callbacks.recorder._target_=prompt_recorder.PromptRecorder",
-        f"+callbacks.recorder.path={prompts}", *overrides,
+        sys.executable,
+        "scripts/train.py",
+        "exploration=neighbor",
+        "algo=grpo",
+        "debug=fast",
+        "trainer.iterations=6",
+        "exploration.refresh_every=2",
+        "exploration.rate=0.5",
+        "callbacks.checkpoint.every=3",
+        "callbacks.export=null",
+        "callbacks.evaluation.every=0",
+        f"hydra.run.dir={run}",
+        "+callbacks.recorder._target_=prompt_recorder.PromptRecorder",
+        f"+callbacks.recorder.path={prompts}",
+        *overrides,
     ]
 
 
@@ -64,7 +75,12 @@ def test_resume_after_kill_is_exact(tmp_path: Path, environment: dict[str, str])
 
 def test_resuming_a_finished_run_says_what_to_raise(tmp_path: Path, environment: dict[str, str]):
     run = tmp_path / "run"
-    quick = ("trainer.iterations=1", "callbacks.checkpoint.every=1", "callbacks.evaluation=null", "callbacks.summary=null")
+    quick = (
+        "trainer.iterations=1",
+        "callbacks.checkpoint.every=1",
+        "callbacks.evaluation=null",
+        "callbacks.summary=null",
+    )
     subprocess.run(command(run, tmp_path / "a.txt", *quick), cwd=ROOT, env=environment, check=True, timeout=240)
     again = command(tmp_path / "again", tmp_path / "b.txt", *quick, f"ckpt={run}")
     done = subprocess.run(again, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)

@@ -1,6 +1,6 @@
 """Makes one optimiser step on recorded rollouts and writes its whole gradient; also run under torchrun.
 
-    torchrun --nproc-per-node 2 tests/update_probe.py CASE.pt GRADIENT.pt
+torchrun --nproc-per-node 2 tests/update_probe.py CASE.pt GRADIENT.pt
 """
 
 import sys
@@ -26,12 +26,19 @@ from ngrpo.rollout.types import Rollout
 
 ALGORITHMS = {
     "grpo": Algorithm(
-        group_standardised, ratio.token, partial(clipped_surrogate, low=0.2, high=0.2), aggregate.token_mean, kl.k3,
+        group_standardised,
+        ratio.token,
+        partial(clipped_surrogate, low=0.2, high=0.2),
+        aggregate.token_mean,
+        kl.k3,
         kl_coef=0.1,
     ),
     "gspo": Algorithm(
-        group_standardised, ratio.sequence, partial(clipped_surrogate, low=3e-4, high=4e-4),
-        aggregate.seq_mean_token_mean, kl.k3,
+        group_standardised,
+        ratio.sequence,
+        partial(clipped_surrogate, low=3e-4, high=4e-4),
+        aggregate.seq_mean_token_mean,
+        kl.k3,
     ),
 }
 
@@ -72,13 +79,23 @@ def gradient(case: Case, ranks: int = 1) -> dict[str, torch.Tensor]:
     keep = KeepGradient()
     strategy = ModelParallelStrategy(data_parallel_size=ranks, tensor_parallel_size=1) if ranks > 1 else "auto"
     trainer = Trainer(
-        accelerator="cpu", devices=ranks, strategy=strategy, max_epochs=1, callbacks=[keep], logger=False,
-        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+        accelerator="cpu",
+        devices=ranks,
+        strategy=strategy,
+        max_epochs=1,
+        callbacks=[keep],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
         use_distributed_sampler=False,
     )
     module = PolicyOptimization(
-        ModelSource(case.model_path), ALGORITHMS[case.algorithm], NeighborMixing(),
-        partial(torch.optim.SGD, lr=0.0), UpdateSettings(case.temperature, case.microbatch_tokens, 1e9),
+        ModelSource(case.model_path),
+        ALGORITHMS[case.algorithm],
+        NeighborMixing(),
+        partial(torch.optim.SGD, lr=0.0),
+        UpdateSettings(case.temperature, case.microbatch_tokens, 1e9),
     )
     batch = PromptBatch([], 0, 0)
     batch.experience = GivenExperience(case, trainer.global_rank, ranks)

@@ -28,9 +28,7 @@ class PromptBuilder:
     def __call__(self, problem: Problem) -> Prompt | LeftOut:
         """Return the prompt of `problem`, or `LeftOut` if it is too long."""
         ids = self._template_ids(problem) if self.tokenizer.chat_template else self._plain_ids(problem)
-        return (
-            Prompt(problem, tuple(ids)) if len(ids) <= self.max_prompt_tokens else LeftOut("prompt_too_long")
-        )
+        return Prompt(problem, tuple(ids)) if len(ids) <= self.max_prompt_tokens else LeftOut("prompt_too_long")
 
     def _template_ids(self, problem: Problem) -> list[int]:
         messages = [{"role": "user", "content": self._user_text(problem)}]

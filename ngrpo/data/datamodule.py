@@ -118,9 +118,7 @@ class PromptDataModule(LightningDataModule):
         if not prompts:
             raise no_usable_row("data.eval_path", source, left_out.total(), left_out)
         if left_out:
-            rank_zero_warn(
-                f"data.eval_path={source.identity}: rows left out of the evaluation: {dict(left_out)}"
-            )
+            rank_zero_warn(f"data.eval_path={source.identity}: rows left out of the evaluation: {dict(left_out)}")
         return prompts
 
 

@@ -37,9 +37,7 @@ class Evaluator:
                 "(evaluator.exploration.top_k=1 is greedy decoding)."
             )
 
-    def run(
-        self, worker: RolloutWorker, prompts: Sequence[Prompt], rank: int = 0, ranks: int = 1
-    ) -> dict[str, float]:
+    def run(self, worker: RolloutWorker, prompts: Sequence[Prompt], rank: int = 0, ranks: int = 1) -> dict[str, float]:
         """Evaluates this rank's share of ``prompts`` and returns the metrics over all ranks.
 
         Returns:

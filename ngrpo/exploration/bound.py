@@ -26,6 +26,4 @@ class BoundExploration:
 
 def bind(strategy: Exploration, embedding: Tensor, vocabulary: Vocabulary) -> BoundExploration:
     """Prepares a strategy for the served input embedding [V, d]."""
-    return BoundExploration(
-        strategy, strategy.prepare(embedding, vocabulary), vocabulary.end_ids(strategy.end_token)
-    )
+    return BoundExploration(strategy, strategy.prepare(embedding, vocabulary), vocabulary.end_ids(strategy.end_token))

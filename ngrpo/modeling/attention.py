@@ -49,9 +49,11 @@ class PackedAttention:
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         """Runs one causal kernel a sequence; no token sees another sequence."""
         repeats = query.shape[1] // key.shape[1]
-        segments = zip(*(part.split(self.lengths, dim=2) for part in (query, key, value)), strict=True)
+        segments = zip(*(torch.split(part, self.lengths, dim=2) for part in (query, key, value)), strict=True)
         outputs = [
-            scaled_dot_product_attention(q, repeat_heads(k, repeats), repeat_heads(v, repeats), is_causal=True, scale=scale)
+            scaled_dot_product_attention(
+                q, repeat_heads(k, repeats), repeat_heads(v, repeats), is_causal=True, scale=scale
+            )
             for q, k, v in segments
         ]
         return torch.cat(outputs, dim=2)

@@ -1,7 +1,8 @@
 """Rollouts packed into one row without padding, with what is needed to replay and score them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -38,8 +39,8 @@ class PackedBatch:
 
     def to(self, device: torch.device) -> "PackedBatch":
         """Returns the batch on ``device``."""
-        moved = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(self, **{name: t.to(device) for name, t in moved.items() if isinstance(t, Tensor)})
+        moved: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        return PackedBatch(**{name: v.to(device) if isinstance(v, Tensor) else v for name, v in moved.items()})
 
     def steps(self) -> Step:
         """Returns the recorded decision of every response token, R rows."""

@@ -41,7 +41,11 @@ class ScoringModel(nn.Module):
     def forward(self, batch: PackedBatch, temperature: float, exploration: Exploration) -> TokenScores:
         """Scores the response tokens of a packed batch; logits exist for the scored rows only."""
         inputs = replay(
-            self.lm.get_input_embeddings(), batch.tokens, batch.mixed_slots, batch.mixed_ids, batch.mixed_weights
+            self.lm.get_input_embeddings(),
+            batch.tokens,
+            batch.mixed_slots,
+            batch.mixed_ids,
+            batch.mixed_weights,
         )
         hidden = self.lm.base_model(
             inputs_embeds=inputs[None],

@@ -30,9 +30,7 @@ def last_boxed(text: str) -> str | None:
         The content without surrounding spaces, or None if there is no such box.
     """
     last_start, last_content = -1, None
-    opened: list[
-        int | None
-    ] = []  # one entry a brace still open: where a box's content starts, None for others
+    opened: list[int | None] = []  # one entry a brace still open: where a box's content starts, None for others
     for token in _TOKEN.finditer(text):
         if token["open"]:
             opened.append(token.end())

@@ -54,9 +54,7 @@ class MathReward:
         wrong: float = 0.0,
     ) -> None:
         if not (math.isfinite(timeout_s) and timeout_s > 0):
-            raise SettingError(
-                f"reward.timeout_s is {timeout_s}; set a positive number of seconds, such as 5."
-            )
+            raise SettingError(f"reward.timeout_s is {timeout_s}; set a positive number of seconds, such as 5.")
         if workers < 1:
             raise SettingError(f"reward.workers is {workers}; set it to at least 1.")
         self._pool = VerifierPool(workers, timeout_s)
@@ -75,9 +73,7 @@ class MathReward:
         answers = [answer_of(response, self._reasoning_end) for response in responses]
         pairs = list(zip(references, answers, strict=True))
         stated = [(reference, answer) for reference, answer in pairs if answer is not None]
-        verdicts: dict[tuple[str, str | None], Verdict] = dict(
-            zip(stated, self._pool.judge(stated), strict=True)
-        )
+        verdicts: dict[tuple[str, str | None], Verdict] = dict(zip(stated, self._pool.judge(stated), strict=True))
         return [self._score(pair[1], verdicts.get(pair, Verdict.NO_ANSWER)) for pair in pairs]
 
     def usable_references(self, references: Sequence[str]) -> list[bool]:

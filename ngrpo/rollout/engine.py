@@ -16,9 +16,7 @@ class RolloutEngine(Protocol):
     def start(self, device: torch.device) -> None:
         """Loads the model onto ``device``; called once, before everything else."""
 
-    def generate(
-        self, requests: Sequence[Request], sampling: Sampling, exploration: BoundExploration
-    ) -> list[Rollout]:
+    def generate(self, requests: Sequence[Request], sampling: Sampling, exploration: BoundExploration) -> list[Rollout]:
         """Makes one rollout a request, in the order of the requests.
 
         The rollout of a request depends on its prompt, its key, the weights and the settings only: not on the

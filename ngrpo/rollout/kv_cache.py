@@ -43,7 +43,9 @@ class PrefillAttention(PackedAttention):
     def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         """Attends inside each prompt."""
         keys, values = self.cache.data[layer]
-        for k, v, slots in zip(key[0].split(self.lengths, 1), value[0].split(self.lengths, 1), self.slots, strict=True):
+        for k, v, slots in zip(
+            torch.split(key[0], self.lengths, 1), torch.split(value[0], self.lengths, 1), self.slots, strict=True
+        ):
             keys[slots, :, : k.shape[1]] = k
             values[slots, :, : v.shape[1]] = v
         return super().attend(layer, query, key, value, scale)
@@ -72,5 +74,6 @@ class DecodeAttention:
         values[self.rows, :, self.positions] = value[:, :, 0]
         rows, heads, _, size = query.shape
         grouped = query.reshape(rows, key.shape[1], heads // key.shape[1], size)
-        past = (part[:rows, :, : self.length] for part in (keys, values))
-        return scaled_dot_product_attention(grouped, *past, attn_mask=self.visible, scale=scale).reshape(query.shape)
+        past_keys, past_values = keys[:rows, :, : self.length], values[:rows, :, : self.length]
+        output = scaled_dot_product_attention(grouped, past_keys, past_values, attn_mask=self.visible, scale=scale)
+        return output.reshape(query.shape)

@@ -68,9 +68,7 @@ class TorchEngine:
         """Needs nothing: the cache is made by the next `generate`."""
 
     @torch.no_grad()
-    def generate(
-        self, requests: Sequence[Request], sampling: Sampling, exploration: BoundExploration
-    ) -> list[Rollout]:
+    def generate(self, requests: Sequence[Request], sampling: Sampling, exploration: BoundExploration) -> list[Rollout]:
         """Makes one rollout a request, in their order (see `RolloutEngine`)."""
         if not requests:
             return []

@@ -119,9 +119,7 @@ class RolloutWorker:
         """Makes ``group_size`` training rollouts a prompt."""
         return self._make(prompts, self.settings.group_size, iteration, self.sampling, self.bound)
 
-    def evaluate(
-        self, prompts: list[Prompt], samples: int, strategy: Exploration, temperature: float
-    ) -> Experience:
+    def evaluate(self, prompts: list[Prompt], samples: int, strategy: Exploration, temperature: float) -> Experience:
         """Makes ``samples`` evaluation rollouts a prompt with ``strategy``, plain sampling as a rule."""
         bound = bind(strategy, self.engine.embedding(), self.vocabulary)
         sampling = replace(self.sampling, temperature=temperature)
@@ -139,7 +137,9 @@ class RolloutWorker:
         rollouts = self.engine.generate(requests, sampling, bound)
         generated = time.perf_counter()
         texts = self.tokenizer.batch_decode(
-            [r.response_ids.tolist() for r in rollouts], skip_special_tokens=False, clean_up_tokenization_spaces=False
+            [r.response_ids.tolist() for r in rollouts],
+            skip_special_tokens=False,
+            clean_up_tokenization_spaces=False,
         )
         references = [prompt.problem.answer for prompt in prompts for _ in range(samples)]
         scores = self.reward(texts, references)

@@ -139,14 +139,10 @@ def test_evaluation_prompts_of_the_demo_are_held_out() -> None:
 def test_evaluation_takes_the_first_usable_rows_and_says_what_it_left_out(tmp_path: Path) -> None:
     train, held_out = write(tmp_path / "train.json", 8), write(tmp_path / "test.json", 12)
     assert data(train).eval_prompts() == []
-    with pytest.warns(
-        UserWarning, match=r"data\.eval_path=test\.json.*'missing_answer': 1, 'prompt_too_long': 1"
-    ):
+    with pytest.warns(UserWarning, match=r"data\.eval_path=test\.json.*'missing_answer': 1, 'prompt_too_long': 1"):
         prompts = data(train, eval_path=str(held_out), eval_problems=4, max_prompt_tokens=40).eval_prompts()
     assert [prompt.problem.key for prompt in prompts] == [0, 3, 4, 5]
-    with pytest.raises(
-        SettingError, match=r"data\.eval_path=test\.json.*no usable row.*data\.max_prompt_tokens"
-    ):
+    with pytest.raises(SettingError, match=r"data\.eval_path=test\.json.*no usable row.*data\.max_prompt_tokens"):
         data(train, eval_path=str(held_out), max_prompt_tokens=1)
 
 

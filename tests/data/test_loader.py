@@ -34,9 +34,7 @@ def file_source(folder: Path, rows: list[dict[str, Any]]) -> FileSource:
     return FileSource([file])
 
 
-def stream(
-    source: ProblemSource, *, seed: int = 0, size: int = 4, rank: int = 0, world: int = 1
-) -> PromptStream:
+def stream(source: ProblemSource, *, seed: int = 0, size: int = 4, rank: int = 0, world: int = 1) -> PromptStream:
     return PromptStream(source, build, seed=seed, prompts_per_batch=size, rank=rank, world_size=world)
 
 
@@ -128,9 +126,7 @@ def test_other_data_or_another_seed_is_refused(tmp_path: Path) -> None:
 
 def test_a_source_without_a_usable_row_is_refused(tmp_path: Path) -> None:
     rows = [{"problem": "p", "answer": None}, {"problem": "long", "answer": "1"}]
-    with pytest.raises(
-        SettingError, match=r"data\.path=rows.*among 2 \(missing_answer: 1, prompt_too_long: 1\)"
-    ):
+    with pytest.raises(SettingError, match=r"data\.path=rows.*among 2 \(missing_answer: 1, prompt_too_long: 1\)"):
         next(iter(stream(file_source(tmp_path, rows))))
 
 
@@ -156,7 +152,5 @@ def test_one_usable_row_is_enough(tmp_path: Path) -> None:
 
 
 def test_the_batch_must_divide_by_the_ranks() -> None:
-    with pytest.raises(
-        SettingError, match=r"data\.prompts_per_batch=4 .* 3 processes; make it a multiple of 3"
-    ):
+    with pytest.raises(SettingError, match=r"data\.prompts_per_batch=4 .* 3 processes; make it a multiple of 3"):
         stream(DemoSource(), world=3)

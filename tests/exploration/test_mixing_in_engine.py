@@ -47,9 +47,7 @@ def check_gates(
             mixed = gate and not ended and anchor not in end_ids
             assert (slot in mixed_slots) == mixed
             assert not mixed or token == anchor
-            cases[
-                "mixed" if mixed else "ended" if gate and ended else "anchor ends" if gate else "drawn"
-            ] += 1
+            cases["mixed" if mixed else "ended" if gate and ended else "anchor ends" if gate else "drawn"] += 1
             ended = ended or token in end_ids
     return cases
 

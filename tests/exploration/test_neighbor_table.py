@@ -114,9 +114,7 @@ def test_blocks_do_not_change_the_table(
 
 
 def test_k_1_is_the_anchor_alone(embedding: Tensor) -> None:
-    assert build_neighbor_table(embedding, 1, "cosine", none_excluded(60)).tolist() == [
-        [i] for i in range(60)
-    ]
+    assert build_neighbor_table(embedding, 1, "cosine", none_excluded(60)).tolist() == [[i] for i in range(60)]
 
 
 def test_excluded_rows_are_padding_special_further_and_untrained() -> None:
@@ -157,9 +155,7 @@ def test_strategy_prepares_the_table_without_excluded_rows(
     tables = NeighborMixing(k=4, metric="l2", excluded_ids=(20,)).prepare(embedding, tiny_vocabulary)
     neighbours = set(tables["neighbors"][:, 1:].flatten().tolist())
     assert tables["neighbors"].shape == (len(embedding), 4)
-    assert neighbours.isdisjoint(
-        {20, *tiny_vocabulary.special_ids, *range(tiny_vocabulary.size, len(embedding))}
-    )
+    assert neighbours.isdisjoint({20, *tiny_vocabulary.special_ids, *range(tiny_vocabulary.size, len(embedding))})
 
 
 def test_second_call_reads_the_disk(embedding: Tensor, cache_dir: Path, builds: list[int]) -> None:
@@ -171,9 +167,7 @@ def test_second_call_reads_the_disk(embedding: Tensor, cache_dir: Path, builds: 
     assert len(list(cache_dir.rglob("*.safetensors"))) == 1
 
 
-def test_whatever_the_table_depends_on_misses_the_cache(
-    embedding: Tensor, cache_dir: Path, builds: list[int]
-) -> None:
+def test_whatever_the_table_depends_on_misses_the_cache(embedding: Tensor, cache_dir: Path, builds: list[int]) -> None:
     changed = embedding.clone()
     changed[59, 7] += 1e-3
     one_excluded = none_excluded(60)
@@ -187,9 +181,7 @@ def test_whatever_the_table_depends_on_misses_the_cache(
     assert len(builds) == 6
 
 
-def test_cache_keeps_the_newest_tables(
-    embedding: Tensor, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_cache_keeps_the_newest_tables(embedding: Tensor, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_CACHED_TABLES", 2)
     for k in (2, 3, 4, 5):
         neighbor_table(embedding, k, "cosine", none_excluded(60))

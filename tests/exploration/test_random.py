@@ -106,9 +106,7 @@ def test_streams_and_neighbours_are_uncorrelated() -> None:
         "next key": draws(keys + 1, SLOTS),
     }
     limit = 5 / len(base) ** 0.5
-    assert {
-        name: value for name, other in others.items() if abs(value := correlation(base, other)) > limit
-    } == {}
+    assert {name: value for name, other in others.items() if abs(value := correlation(base, other)) > limit} == {}
 
 
 def test_stream_id_is_stable() -> None:

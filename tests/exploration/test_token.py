@@ -75,9 +75,7 @@ def test_truncates() -> None:
     assert TokenSampling(top_p=0.95).truncates
 
 
-@pytest.mark.parametrize(
-    ("setting", "value"), [("top_k", -1), ("top_p", 0.0), ("top_p", 1.01), ("top_p", math.nan)]
-)
+@pytest.mark.parametrize(("setting", "value"), [("top_k", -1), ("top_p", 0.0), ("top_p", 1.01), ("top_p", math.nan)])
 def test_settings_out_of_range_are_refused(setting: str, value: Any) -> None:
     with pytest.raises(SettingError, match=rf"^exploration\.{setting}={value} .*\.$"):
         TokenSampling(**{setting: value})

@@ -73,9 +73,7 @@ def test_verdicts_are_forgotten_least_recently_used_first(
     assert asked == [a, b, c, b]
 
 
-def test_a_hanging_answer_is_killed_in_time_and_the_pool_goes_on(
-    pool: VerifierPool, asked: list[Pair]
-) -> None:
+def test_a_hanging_answer_is_killed_in_time_and_the_pool_goes_on(pool: VerifierPool, asked: list[Pair]) -> None:
     first = process_of(pool)
     start = time.monotonic()
     assert pool.judge([HANGING]) == [Verdict.TIMEOUT]

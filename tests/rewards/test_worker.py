@@ -11,14 +11,10 @@ from ngrpo.rewards.verdict import Verdict
 from ngrpo.rewards.worker import judge, tidy
 
 REPOSITORY = Path(__file__).parents[2]
-ROWS = [
-    json.loads(line) for line in Path(__file__).with_name("verifier_pairs.jsonl").read_text().splitlines()
-]
+ROWS = [json.loads(line) for line in Path(__file__).with_name("verifier_pairs.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize(
-    "row", [row for row in ROWS if row["name"] != "huge exponent"], ids=lambda row: row["name"]
-)
+@pytest.mark.parametrize("row", [row for row in ROWS if row["name"] != "huge exponent"], ids=lambda row: row["name"])
 def test_pair(row: dict[str, str | bool]) -> None:
     answer = last_boxed(str(row["text"]))
     assert (answer is not None and judge(str(row["gold"]), answer) == "correct") == row["expected"]

@@ -55,6 +55,5 @@ class Fields:
         for setting, name in (("data.question_field", self.question), ("data.answer_field", self.answer)):
             if name not in available:
                 raise SettingError(
-                    f"{setting}={name!r} is no field of {data}; set it to one of:"
-                    f" {', '.join(sorted(available))}."
+                    f"{setting}={name!r} is no field of {data}; set it to one of: {', '.join(sorted(available))}."
                 )

@@ -50,15 +50,11 @@ def find_files(path: str) -> list[Path]:
 
 def _records(file: Path, content: bytes, setting: str) -> list[dict[str, Any]]:
     if file.suffix not in READERS:
-        raise SettingError(
-            f"{setting}={str(file)!r} has an unknown suffix; convert it to one of {', '.join(READERS)}."
-        )
+        raise SettingError(f"{setting}={str(file)!r} has an unknown suffix; convert it to one of {', '.join(READERS)}.")
     try:
         records = READERS[file.suffix](content)
     except ValueError as error:
-        raise SettingError(
-            f"{setting}={str(file)!r} cannot be read ({error}); mend or replace the file."
-        ) from error
+        raise SettingError(f"{setting}={str(file)!r} cannot be read ({error}); mend or replace the file.") from error
     if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
         raise SettingError(f"{setting}={str(file)!r} must hold a list of objects, one a problem; convert it.")
     return records
@@ -81,9 +77,7 @@ class FileSource:
     instruction: str | None = BOXED_INSTRUCTION
     in_memory = True
 
-    def __init__(
-        self, files: Sequence[Path], fields: Fields | None = None, setting: str = "data.path"
-    ) -> None:
+    def __init__(self, files: Sequence[Path], fields: Fields | None = None, setting: str = "data.path") -> None:
         fields = fields or Fields()
         digest = hashlib.sha256()
         records: list[dict[str, Any]] = []

@@ -39,8 +39,11 @@ class PackedBatch:
 
     def to(self, device: torch.device) -> "PackedBatch":
         """Returns the batch on ``device``."""
-        moved: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
-        return PackedBatch(**{name: v.to(device) if isinstance(v, Tensor) else v for name, v in moved.items()})
+
+        def move(value: Any) -> Any:
+            return value.to(device) if isinstance(value, Tensor) else value
+
+        return PackedBatch(**{f.name: move(getattr(self, f.name)) for f in fields(self)})
 
     def steps(self) -> Step:
         """Returns the recorded decision of every response token, R rows."""

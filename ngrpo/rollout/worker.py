@@ -22,6 +22,10 @@ from ngrpo.rollout.types import Request, Sampling
 _EVALUATION = -1
 """Stands for the iteration in the keys of evaluation rollouts: each evaluation draws the same randomness."""
 
+_REASONING = "<think>"
+_TAIL = 8
+"""Tokens at the end of a prompt in which a generation prompt's `<think>` is looked for."""
+
 
 class Reward(Protocol):
     """Scores responses against reference answers."""
@@ -141,6 +145,16 @@ class RolloutWorker:
             skip_special_tokens=False,
             clean_up_tokenization_spaces=False,
         )
+        openings = [self._opening(prompt) for prompt in prompts for _ in range(samples)]
         references = [prompt.problem.answer for prompt in prompts for _ in range(samples)]
-        scores = self.reward(texts, references)
+        scores = self.reward([a + b for a, b in zip(openings, texts, strict=True)], references)
         return Experience(prompts, rollouts, texts, scores, generated - start, time.perf_counter() - generated)
+
+    def _opening(self, prompt: Prompt) -> str:
+        """Returns the reasoning marker that the prompt ends with, if it does.
+
+        The reward sees it before the response: otherwise a response cut off inside the block could not be told from
+        one of a model that opens no block, and a box inside unfinished reasoning would count.
+        """
+        tail = self.tokenizer.decode(list(prompt.ids[-_TAIL:]))
+        return _REASONING if tail.rstrip().endswith(_REASONING) else ""

@@ -1,6 +1,7 @@
 """What a step may draw and record."""
 
 from bisect import bisect_right
+from dataclasses import replace
 from itertools import accumulate
 
 import pytest
@@ -46,13 +47,17 @@ def test_sampling_is_inversion_of_the_token_stream() -> None:
         assert sum(row[:token]) <= draw < sum(row[: token + 1])
 
 
-def test_sampling_from_a_large_vocabulary_loses_nothing_to_rounding() -> None:
-    """float32 sums over 150 000 tokens would be off by more than most probabilities."""
-    ctx = context(8)
-    logits = torch.randn(8, 150_000, generator=torch.Generator().manual_seed(0))
-    draws = uniform(ctx.keys, ctx.positions, "token").tolist()
-    for token, draw, row in zip(ctx.sample(logits).tolist(), draws, logits.double().softmax(-1).tolist(), strict=True):
-        assert token == bisect_right(list(accumulate(row)), draw)
+def test_sampling_tells_unlikely_tokens_apart() -> None:
+    """Between cumulative probabilities of 1/2 and 1, float32 lies on a grid four times as wide as these tokens."""
+    many = context(20_000)
+    draws = uniform(many.keys, many.positions, "token")
+    hits = ((draws > 0.5) & (draws < 0.5 + 2**-8)).nonzero()[:6, 0]
+    ctx = replace(many, keys=many.keys[hits], positions=many.positions[hits], ended=many.ended[hits])
+    logits = torch.cat([torch.tensor([0.5]), torch.full((2**18,), 2.0**-26), torch.tensor([0.5 - 2**-8])]).log()
+    cdf = list(accumulate(logits.double().softmax(-1).tolist()))
+    expected = [bisect_right(cdf, draw) for draw in draws[hits].tolist()]
+    assert ctx.sample(logits.repeat(6, 1)).tolist() == expected
+    assert all(0 < token <= 2**18 for token in expected)
 
 
 def test_uniform_draws_a_value_a_row_or_a_row_and_candidate() -> None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ngrpo.exploration.random import uniform
+from ngrpo.exploration.random import gumbel, uniform
 from ngrpo.exploration.vocabulary import Vocabulary
 
 
@@ -67,19 +67,24 @@ class StepContext:
     tables: Mapping[str, Tensor]
 
     def uniform(self, stream: str, index: Tensor | int = 0) -> Tensor:
-        """Returns one U[0, 1) draw a row (float32 [R]), or a row and candidate when ``index`` is [R, C]."""
-        if isinstance(index, Tensor) and index.dim() == 2:
-            return uniform(self.keys[:, None], self.positions[:, None], stream, index)
-        return uniform(self.keys, self.positions, stream, index)
+        """Returns one U[0, 1) draw a row (float32 [R]), or a row and candidate when ``index`` is [R or 1, C]."""
+        return uniform(*self._counters(index), stream, index)
+
+    def gumbel(self, stream: str, index: Tensor | int = 0) -> Tensor:
+        """Returns standard Gumbel draws, shaped like those of `uniform`."""
+        return gumbel(*self._counters(index), stream, index)
+
+    def _counters(self, index: Tensor | int) -> tuple[Tensor, Tensor]:
+        columns = isinstance(index, Tensor) and index.dim() == 2
+        return (self.keys[:, None], self.positions[:, None]) if columns else (self.keys, self.positions)
 
     def sample(self, logits: Tensor) -> Tensor:
-        """Draws one token a row from softmax(logits) by inversion; logits [R, V] -> int64 [R].
+        """Draws one token a row from softmax(logits); logits [R, V] -> int64 [R].
 
-        The sums run in float64: in float32 the tail of a large vocabulary would be lost to rounding.
+        By the Gumbel-max trick: one pass over the logits, and a token's draw depends on its own id only.
         """
-        cdf = logits.double().softmax(-1).cumsum(-1)
-        threshold = self.uniform("token").double()[:, None] * cdf[:, -1:]
-        return torch.searchsorted(cdf, threshold, right=True)[:, 0]
+        candidates = torch.arange(logits.shape[-1], device=logits.device)[None, :]
+        return (logits + self.gumbel("token", candidates)).argmax(-1)
 
     def is_end(self, token: Tensor) -> Tensor:
         """Returns where ``token`` (int64 [R]) ends the reasoning; bool [R]."""

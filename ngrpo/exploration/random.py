@@ -41,11 +41,29 @@ def uniform(keys: Tensor, positions: Tensor, stream: str, index: Tensor | int = 
     Returns:
         float32, the broadcast shape.
     """
-    state = _mix((keys & _LOW32) ^ stream_id(stream))
-    state = _mix(state ^ ((keys >> 32) & _LOW32))
+    return (_hash(keys, positions, stream, index) >> 8).float() * 2.0**-24
+
+
+def gumbel(keys: Tensor, positions: Tensor, stream: str, index: Tensor | int = 0) -> Tensor:
+    """Returns standard Gumbel draws, -log(-log u); arguments and shape as for `uniform`, float32.
+
+    u lies on the odd multiples of 2^-24: each is exact in float32 and none is 0 or 1, so that no draw is infinite.
+    """
+    u = (_hash(keys, positions, stream, index) >> 9).float() * 2.0**-23 + 2.0**-24
+    return -torch.log(-torch.log(u))
+
+
+def _hash(keys: Tensor, positions: Tensor, stream: str, index: Tensor | int) -> Tensor:
+    """Returns 32 bits in int64. The key goes in before and after the position.
+
+    With the key before it only, two rollouts could walk the same cycle of states, one some positions behind the other.
+    """
+    low, high = keys & _LOW32, (keys >> 32) & _LOW32
+    state = _mix(low ^ stream_id(stream))
+    state = _mix(state ^ high)
     state = _mix((state + positions * 0x9E3779B1) & _LOW32)
-    state = _mix((state + _mix(torch.as_tensor(index, device=keys.device) & _LOW32)) & _LOW32)
-    return (state >> 8).float() * 2.0**-24
+    state = _mix(state ^ low)
+    return _mix((state + _mix(torch.as_tensor(index, device=keys.device) & _LOW32)) & _LOW32)
 
 
 def _mix(state: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ngrpo.exploration.random import request_key, stream_id, uniform
+from ngrpo.exploration.random import gumbel, request_key, stream_id, uniform
 
 LOW = 2**32
 
@@ -22,6 +22,7 @@ def slow_uniform(key: int, position: int, stream: str, index: int) -> float:
     state = rounds(key % LOW ^ zlib.crc32(stream.encode()))
     state = rounds(state ^ key // LOW % LOW)
     state = rounds((state + position * 0x9E3779B1) % LOW)
+    state = rounds(state ^ key % LOW)
     state = rounds((state + rounds(index % LOW)) % LOW)
     return (state // 256) / 2**24
 
@@ -123,3 +124,11 @@ def test_request_key_differs_by_each_part() -> None:
     made = [request_key(*parts) for parts in [(1,), (1, 1), (1, 1, 1), (11, 1), (1, 11), (-1, 1), (1, -1)]]
     made += [request_key(a, b, c, d) for a in range(3) for b in range(4) for c in range(5) for d in range(6)]
     assert len(set(made)) == len(made)
+
+
+def test_gumbel_is_finite_and_follows_its_distribution() -> None:
+    values = gumbel(KEYS[:, None], SLOTS, "token").double().flatten()
+    assert values.isfinite().all()
+    assert abs(float(values.mean()) - 0.5772) < 0.01
+    assert abs(float(values.var()) - torch.pi**2 / 6) < 0.03
+    assert chi_square_16((-(-values).exp()).exp().clamp(max=1 - 1e-9)) < CHI_SQUARE_15

@@ -116,7 +116,9 @@ def excluded_rows(embedding: Tensor, vocabulary: Vocabulary, further_ids: Iterab
     norms = table.norm(dim=-1)
     reserved = torch.arange(len(table), device=table.device) >= vocabulary.size
     reserved[_ids(vocabulary.special_ids, table)] = True
-    untrained = norms < _UNTRAINED_NORM * norms[: vocabulary.size].median()
+    known = norms[: vocabulary.size]
+    # Zero rows stay out of the median: they may be the majority (unused byte tokens of a small vocabulary).
+    untrained = norms <= _UNTRAINED_NORM * known[known > 0].median()
     clustered = (_cosine(table, table[reserved & ~untrained]) > _UNTRAINED_COSINE).any(dim=-1)
     excluded = reserved | untrained | clustered
     excluded[_ids(further_ids, table)] = True

@@ -195,3 +195,10 @@ def test_k_beyond_the_candidates_is_refused(embedding: Tensor, cache_dir: Path) 
     assert neighbor_table(embedding, 4, "cosine", excluded)[0].tolist()[0] == 0
     with pytest.raises(SettingError, match=r"^exploration\.k=5 exceeds the 4 embedding rows .*\.$"):
         neighbor_table(embedding, 5, "cosine", excluded)
+
+
+def test_zero_rows_are_excluded_even_when_they_are_the_majority() -> None:
+    embedding = torch.zeros(10, 3)
+    embedding[:4] = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    excluded = excluded_rows(embedding, Vocabulary(size=9, special_ids=frozenset(), tokens={}))
+    assert excluded.tolist() == [False] * 4 + [True] * 6

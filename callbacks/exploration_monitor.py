@@ -1,15 +1,17 @@
 """What exploration did to the rollouts."""
 
-import math
-
 import torch
 from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
+from callbacks.over_ranks import log_extreme, log_means
 from ngrpo.data.types import PromptBatch
 from ngrpo.rollout.experience import Experience
 from ngrpo.rollout.worker import RolloutWorker
+
+_CHUNK = 4096
+"""Mixtures whose embedding rows are held at once."""
 
 
 class ExplorationMonitor(Callback):
@@ -28,28 +30,34 @@ class ExplorationMonitor(Callback):
         """Logs; runs after the rollout callback."""
         if self.worker.exploration.width == 0:
             return
-        metrics = exploration_metrics(batch.experience, self.worker.engine.embedding())
-        pl_module.log_dict(metrics, sync_dist=trainer.world_size > 1, batch_size=1)
+        values = exploration_values(batch.experience, self.worker.engine.embedding())
+        log_means(trainer, pl_module, values)
+        log_extreme(trainer, pl_module, "exploration/cosine_min", values["exploration/cosine_mean"], "min")
 
 
-def exploration_metrics(experience: Experience, embedding: Tensor) -> dict[str, float]:
-    """Returns the gated fraction, mixture statistics, and the reward with and without mixing.
+def exploration_values(experience: Experience, embedding: Tensor) -> dict[str, Tensor]:
+    """Returns the values whose means are gated fraction, mixture statistics, and reward with and without mixing.
 
-    The anchor is the first id of a mixture. Means over nothing are NaN.
+    The anchor is the first id of a mixture.
     """
-    mixtures = [r.mixture for r in experience.rollouts]
-    ids = torch.cat([m.ids for m in mixtures]).long()
-    weights = torch.cat([m.weights for m in mixtures])
-    rows = embedding[ids.to(embedding.device)].float()
-    mixed = (weights.to(rows.device)[..., None] * rows).sum(1)
-    cosine = cosine_similarity(mixed, rows[:, 0], dim=-1)
-    touched = torch.tensor([len(m.positions) > 0 for m in mixtures])
+    rollouts = experience.rollouts
+    ids = torch.cat([r.mixture.ids for r in rollouts])
+    weights = torch.cat([r.mixture.weights for r in rollouts])
+    slots = [torch.arange(len(r.prompt_ids), len(r.prompt_ids) + r.length) for r in rollouts]
+    gated = [torch.isin(at, r.mixture.positions) for at, r in zip(slots, rollouts, strict=True)]
+    touched = torch.stack([g.any() for g in gated])
     rewards = experience.rewards.flatten()
     return {
-        "exploration/gated_fraction": len(ids) / experience.tokens,
-        "exploration/cosine_mean": float(cosine.mean()),
-        "exploration/cosine_min": float(cosine.min()) if len(cosine) else math.nan,
-        "exploration/anchor_weight": float(weights[:, 0].mean()),
-        "exploration/reward_mixed": float(rewards[touched].nanmean()),
-        "exploration/reward_plain": float(rewards[~touched].nanmean()),
+        "exploration/gated_fraction": torch.cat(gated),
+        "exploration/cosine_mean": anchor_cosine(ids, weights, embedding),
+        "exploration/anchor_weight": weights[:, 0],
+        "exploration/reward_mixed": rewards[touched],
+        "exploration/reward_plain": rewards[~touched],
     }
+
+
+def anchor_cosine(ids: Tensor, weights: Tensor, embedding: Tensor) -> Tensor:
+    """Returns cos(sum_j w_j E[id_j], E[id_0]) of M mixtures; [M, K], [M, K], [V, d] -> float32 [M]."""
+    parts = zip(*(torch.split(part.to(embedding.device), _CHUNK) for part in (ids, weights)), strict=True)
+    rows = ((embedding[i.long()].float(), w) for i, w in parts)
+    return torch.cat([cosine_similarity((w[..., None] * r).sum(1), r[:, 0], dim=-1) for r, w in rows])

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from lightning import Callback, LightningModule, Trainer
 
+from callbacks.over_ranks import over_ranks
 from ngrpo.data.types import PromptBatch
 from ngrpo.module import PolicyOptimization
 from ngrpo.rewards.verdict import Verdict
@@ -85,8 +86,7 @@ class RolloutCallback(Callback):
 
 def _total(trainer: Trainer, value: int) -> int:
     """Adds up over the ranks."""
-    tensor = torch.tensor(value, device=trainer.strategy.root_device)
-    return int(trainer.strategy.reduce(tensor, reduce_op="sum"))
+    return int(over_ranks(trainer, torch.tensor(value), "sum"))
 
 
 def _unparsable(experience: Experience) -> int:

@@ -44,23 +44,23 @@ class Summary(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: PromptBatch, batch_idx: int
     ) -> None:
         """Writes if there is a new evaluation."""
-        if len(_only(trainer, Evaluation).results) != self._written:
+        if len(_results(trainer)) != self._written:
             self._write(trainer)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Writes the final state and prints the table."""
         self._write(trainer)
         if trainer.is_global_zero:
-            get_console().print(closing_table(_only(trainer, Evaluation).results, self.methods))
+            get_console().print(closing_table(_results(trainer), self.methods))
             left_out = ", ".join(f"{count} {reason}" for reason, count in self._left_out(trainer).items())
             get_console().print(f"rows left out: {left_out or 'none'}; run folder {self.run_dir}", soft_wrap=True)
 
     def _write(self, trainer: Trainer) -> None:
-        results = _only(trainer, Evaluation).results
+        results = _results(trainer)
         self._written = len(results)
         if not trainer.is_global_zero:
             return
-        rollouts = _only(trainer, RolloutCallback)
+        rollouts = _rollouts(trainer)
         summary = {
             "eval": {
                 "before": results[0].metrics if results else None,
@@ -81,7 +81,7 @@ class Summary(Callback):
         aside.replace(self.run_dir / "summary.json")
 
     def _left_out(self, trainer: Trainer) -> dict[str, int]:
-        unparsable = _only(trainer, RolloutCallback).unparsable_references
+        unparsable = _rollouts(trainer).unparsable_references
         met = {"unparsable_reference": unparsable} if unparsable else {}
         return self.datamodule.rows_left_out | met
 
@@ -114,5 +114,10 @@ def closing_table(results: list[EvaluationResult], methods: dict[str, str]) -> T
     return table
 
 
-def _only(trainer: Trainer, kind: type[Any]) -> Any:
-    return next(callback for callback in trainer.callbacks if isinstance(callback, kind))
+def _results(trainer: Trainer) -> list[EvaluationResult]:
+    """Returns what the evaluation callback has found; nothing if the run has none."""
+    return [result for c in trainer.callbacks if isinstance(c, Evaluation) for result in c.results]
+
+
+def _rollouts(trainer: Trainer) -> RolloutCallback:
+    return next(callback for callback in trainer.callbacks if isinstance(callback, RolloutCallback))

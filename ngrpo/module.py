@@ -215,10 +215,11 @@ def _loss_inputs(samples: Sequence[Sample], batch: PackedBatch, scores: TokenSco
     """With a single optimiser step the old policy is the current one: the ratio is exactly 1."""
     old = [s.old_log_prob for s in samples if s.old_log_prob is not None]
     ref = [s.ref_log_prob for s in samples if s.ref_log_prob is not None]
+    advantages = [s.advantage for s in samples]
     return LossInputs(
         log_prob=scores.log_prob,
         old_log_prob=torch.cat(old) if old else scores.log_prob.detach(),
         ref_log_prob=torch.cat(ref) if ref else None,
-        advantages=torch.tensor([s.advantage for s in samples], device=scores.log_prob.device),
+        advantages=torch.tensor(advantages, dtype=torch.float32, device=scores.log_prob.device),
         lengths=batch.response_lengths,
     )

@@ -35,6 +35,8 @@ def train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: P
     if config.trainer.iterations < 1:
         raise SettingError(f"trainer.iterations={config.trainer.iterations} trains nothing; choose 1 or more.")
     checkpoint = _checkpoint(config, run_dir, outputs)
+    if config.trainer.threads is not None and config.trainer.threads < 1:
+        raise SettingError(f"trainer.threads={config.trainer.threads} is too small; choose 1 or more, or null.")
     if config.trainer.threads is not None:
         torch.set_num_threads(config.trainer.threads)
     seed_everything(config.seed, verbose=False)

@@ -10,7 +10,8 @@ import zlib
 import torch
 from torch import Tensor
 
-_LOW32 = 0xFFFFFFFF
+_GOLDEN = 0x9E3779B1
+"""2^32 over the golden ratio: spreads consecutive positions."""
 
 
 def request_key(seed: int, *parts: int) -> int:
@@ -24,9 +25,10 @@ def request_key(seed: int, *parts: int) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 
+@torch.compiler.assume_constant_result
 def stream_id(name: str) -> int:
-    """Returns the 32-bit number of a named stream ("gate", "token", ...)."""
-    return zlib.crc32(name.encode())
+    """Returns the number of a named stream ("gate", "token", ...) as a signed 32-bit integer."""
+    return int.from_bytes(zlib.crc32(name.encode()).to_bytes(4, "big"), "big", signed=True)
 
 
 def uniform(keys: Tensor, positions: Tensor, stream: str, index: Tensor | int = 0) -> Tensor:
@@ -41,7 +43,7 @@ def uniform(keys: Tensor, positions: Tensor, stream: str, index: Tensor | int = 
     Returns:
         float32, the broadcast shape.
     """
-    return (_hash(keys, positions, stream, index) >> 8).float() * 2.0**-24
+    return _top_bits(_hash(keys, positions, stream, index), 24).float() * 2.0**-24
 
 
 def gumbel(keys: Tensor, positions: Tensor, stream: str, index: Tensor | int = 0) -> Tensor:
@@ -49,25 +51,40 @@ def gumbel(keys: Tensor, positions: Tensor, stream: str, index: Tensor | int = 0
 
     u lies on the odd multiples of 2^-24: each is exact in float32 and none is 0 or 1, so that no draw is infinite.
     """
-    u = (_hash(keys, positions, stream, index) >> 9).float() * 2.0**-23 + 2.0**-24
+    u = _top_bits(_hash(keys, positions, stream, index), 23).float() * 2.0**-23 + 2.0**-24
     return -torch.log(-torch.log(u))
 
 
 def _hash(keys: Tensor, positions: Tensor, stream: str, index: Tensor | int) -> Tensor:
-    """Returns 32 bits in int64. The key goes in before and after the position.
+    """Returns 32 bits in int32. The key goes in before and after the position.
 
     With the key before it only, two rollouts could walk the same cycle of states, one some positions behind the other.
     """
-    low, high = keys & _LOW32, (keys >> 32) & _LOW32
+    low, high = _int32(keys), _int32(keys >> 32)
     state = _mix(low ^ stream_id(stream))
     state = _mix(state ^ high)
-    state = _mix((state + positions * 0x9E3779B1) & _LOW32)
+    state = _mix(state + _int32(positions * _GOLDEN))
     state = _mix(state ^ low)
-    return _mix((state + _mix(torch.as_tensor(index, device=keys.device) & _LOW32)) & _LOW32)
+    return _mix(state + _mix(_int32(torch.as_tensor(index, device=keys.device))))
 
 
 def _mix(state: Tensor) -> Tensor:
-    """One round of a 32-bit integer hash on int64 holding values < 2^32; products stay below 2^63."""
-    state = ((state >> 16) ^ state) * 0x45D9F3B & _LOW32
-    state = ((state >> 16) ^ state) * 0x45D9F3B & _LOW32
-    return (state >> 16) ^ state
+    """One round of a 32-bit integer hash; int32, products wrap."""
+    state = (_shift(state) ^ state) * 0x45D9F3B
+    state = (_shift(state) ^ state) * 0x45D9F3B
+    return _shift(state) ^ state
+
+
+def _shift(state: Tensor) -> Tensor:
+    """Logical right shift by 16 of int32, whose own shift is arithmetic."""
+    return (state >> 16) & 0xFFFF
+
+
+def _top_bits(state: Tensor, bits: int) -> Tensor:
+    return (state >> (32 - bits)) & ((1 << bits) - 1)
+
+
+def _int32(value: Tensor) -> Tensor:
+    """Keeps the low 32 bits; casts alone saturate or not depending on the device."""
+    low = value.long() & 0xFFFFFFFF
+    return (low - ((low >> 31) << 32)).int()

@@ -86,7 +86,9 @@ def check_attention(config: PretrainedConfig) -> None:
     Raises:
         SettingError: the model has sliding-window or linear attention layers.
     """
-    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+    # Models whose layers are all alike (Mistral, Phi-3) list none.
+    alike = "sliding_attention" if getattr(config, "sliding_window", None) else "full_attention"
+    kinds = set(getattr(config, "layer_types", None) or [alike])
     if kinds != {"full_attention"}:
         raise SettingError(
             f"model.path={config._name_or_path} has layers of type {', '.join(sorted(kinds))}, and only full "

@@ -77,11 +77,16 @@ class ModelSource:
             SettingError: there is none.
         """
         try:
-            return AutoTokenizer.from_pretrained(self.location)
+            tokenizer = AutoTokenizer.from_pretrained(self.location)
         except (OSError, ValueError) as error:
-            raise SettingError(
-                f"model.path={self.path} holds no tokenizer ({_first_line(error)}); save one beside the model."
-            ) from error
+            raise self._no_tokenizer(_first_line(error)) from error
+        # For some architectures transformers makes one up that has special tokens only.
+        if len(tokenizer) == len(tokenizer.get_added_vocab()):
+            raise self._no_tokenizer("there is no vocabulary")
+        return tokenizer
+
+    def _no_tokenizer(self, reason: str) -> SettingError:
+        return SettingError(f"model.path={self.path} holds no tokenizer ({reason}); save one beside the model.")
 
     def stop_ids(self, tokenizer: Any) -> tuple[int, ...]:
         """Returns the ids that end a response: those of the generation config and the tokenizer's EOS."""

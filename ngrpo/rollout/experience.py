@@ -38,7 +38,8 @@ class Experience:
     @property
     def rewards(self) -> Tensor:
         """Rewards, NaN where the reference could not be used; float32 [P, G]."""
-        return torch.tensor([s.reward for s in self.scores]).view(len(self.prompts), -1)
+        # Named, since half-precision training changes the default dtype.
+        return torch.tensor([s.reward for s in self.scores], dtype=torch.float32).view(len(self.prompts), -1)
 
     @property
     def correct(self) -> Tensor:

@@ -16,9 +16,12 @@ class Rows:
         sampling: bounds and stop ids.
         end_ids: ids that end the reasoning; int64 [E].
         like: an embedding row tensor, for device, dtype and width d.
+        all_explore: no request of the call is sampled plainly.
     """
 
-    def __init__(self, capacity: int, width: int, sampling: Sampling, end_ids: Tensor, like: Tensor) -> None:
+    def __init__(
+        self, capacity: int, width: int, sampling: Sampling, end_ids: Tensor, like: Tensor, all_explore: bool
+    ) -> None:
         budget, device = sampling.max_new_tokens, like.device
         self.sampling = sampling
         self.end_ids = end_ids
@@ -29,6 +32,7 @@ class Rows:
         self.prompt_length = torch.zeros(capacity, dtype=torch.int64, device=device)
         self.emitted = torch.zeros(capacity, dtype=torch.int64, device=device)
         self.ended = torch.zeros(capacity, dtype=torch.bool, device=device)
+        self.explore = None if all_explore else torch.ones(capacity, dtype=torch.bool, device=device)
         self.inputs = like.new_zeros(capacity, like.shape[-1])
         self.tokens = torch.zeros(capacity, budget, dtype=torch.int64, device=device)
         self.log_probs = torch.zeros(capacity, budget, device=device)
@@ -43,6 +47,8 @@ class Rows:
         self.request[rows] = torch.tensor(numbers)
         self.keys[rows] = torch.tensor([r.key for r in requests], device=device)
         self.prompt_length[rows] = torch.tensor([len(r.prompt_ids) for r in requests], device=device)
+        if self.explore is not None:
+            self.explore[rows] = torch.tensor([r.explore for r in requests], device=device)
         self.emitted[rows] = 0
         self.ended[rows] = False
         self.active = rows.stop
@@ -99,6 +105,8 @@ class Rows:
         target = done[:survivors].nonzero()[:, 0]
         for state in (self.keys, self.prompt_length, self.emitted, self.ended, self.inputs):
             state[target] = state[source]
+        if self.explore is not None:
+            self.explore[target] = self.explore[source]
         for state in (self.tokens, self.log_probs, self.mixed, self.ids, self.weights):
             state[target] = state[source]
         self.request[target.cpu()] = self.request[source.cpu()]

@@ -9,6 +9,7 @@ from torch import Tensor
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import StepContext
 from ngrpo.exploration.bound import BoundExploration
+from ngrpo.exploration.decide import decide
 from ngrpo.modeling.attention import AttentionPlan
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.replay import mix
@@ -76,7 +77,14 @@ class TorchEngine:
         cache = self._cache_for(slots, max(len(r.prompt_ids) for r in requests) + sampling.max_new_tokens)
         table = self.embedding()
         end_ids = torch.tensor(exploration.end_ids, dtype=torch.int64, device=table.device)
-        rows = Rows(slots, exploration.strategy.width, sampling, end_ids, like=table)
+        rows = Rows(
+            slots,
+            exploration.strategy.width,
+            sampling,
+            end_ids,
+            like=table,
+            all_explore=all(r.explore for r in requests),
+        )
         waiting = deque(enumerate(requests))
         done: dict[int, Rollout] = {}
         while waiting or rows.active:
@@ -130,7 +138,7 @@ class TorchEngine:
 
     def _step(self, rows: Rows, at: slice, hidden: Tensor, exploration: BoundExploration) -> None:
         """Decides the next token of the rows ``at`` from hidden [R, d] and records it."""
-        logits = self.lm.lm_head(hidden).float() / rows.sampling.temperature
+        logits = self.lm.lm_head(hidden)
         context = StepContext(
             keys=rows.keys[at],
             positions=(rows.prompt_length + rows.emitted)[at],
@@ -138,12 +146,18 @@ class TorchEngine:
             end_ids=rows.end_ids,
             tables=exploration.tables,
         )
-        step = exploration.strategy.step(logits, context)
+        step, log_probs = decide(
+            exploration.strategy,
+            logits,
+            rows.sampling.temperature,
+            context,
+            None if rows.explore is None else rows.explore[at],
+        )
         embed = self.lm.get_input_embeddings()
         inputs = embed(step.token)
         if exploration.strategy.width > 0:
             inputs = torch.where(step.mixed[:, None], mix(embed, step.ids, step.weights), inputs)
-        rows.record(at, step, exploration.strategy.log_prob(logits, step), inputs)
+        rows.record(at, step, log_probs, inputs)
 
     def _retire(self, rows: Rows, cache: SlotCache, requests: Sequence[Request], done: dict[int, Rollout]) -> None:
         """Takes out the finished rows."""

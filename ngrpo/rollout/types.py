@@ -22,10 +22,12 @@ class Request:
     Attributes:
         prompt_ids: token ids; [P], P >= 1.
         key: 63-bit key of all randomness of this rollout (`ngrpo.exploration.random.request_key`).
+        explore: False samples this rollout plainly, whatever the strategy of the call.
     """
 
     prompt_ids: tuple[int, ...]
     key: int
+    explore: bool = True
 
 
 @dataclass(frozen=True)

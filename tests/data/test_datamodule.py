@@ -108,6 +108,31 @@ def test_the_checkpoint_is_loadable_without_pickled_objects(tmp_path: Path) -> N
     }
 
 
+def test_rows_left_out_of_a_file_are_counted_before_training_whatever_the_epochs(tmp_path: Path) -> None:
+    surveyed = data(write(tmp_path / "rows.json", 8), max_prompt_tokens=40)
+    assert surveyed.rows_left_out == {"missing_answer": 1, "prompt_too_long": 1}
+    fit(Recorder(6, tmp_path / "unused"), surveyed)  # 24 prompts of 6 usable rows: four epochs
+    assert surveyed.rows_left_out == {"missing_answer": 1, "prompt_too_long": 1}
+    assert data(tmp_path / "rows.json").rows_left_out == {"missing_answer": 1}
+
+
+@pytest.mark.filterwarnings("ignore:data.eval_path=demo")
+def test_rows_left_out_of_a_stream_are_those_met_so_far(tmp_path: Path) -> None:
+    from ngrpo.demo.problems import problem
+
+    lengths = [len(problem(key, "train").question.split()) for key in range(50)]
+    limit = sorted(lengths)[25]
+    markers = len(data("demo", eval_problems=1).eval_prompts()[0].ids) - len(problem(0, "held_out").question.split())
+    streamed = data("demo", max_prompt_tokens=limit + markers)
+    assert streamed.rows_left_out == {}
+    module = Recorder(3, tmp_path / "unused")
+    fit(module, streamed)
+    met = [length > limit for length in lengths[: module.seen[-1][-1] + 1]]
+    assert met.count(False) == 12
+    assert streamed.rows_left_out == {"prompt_too_long": met.count(True)}
+    assert met.count(True) > 3
+
+
 def test_resume_on_other_data_is_refused(tmp_path: Path) -> None:
     checkpoint = tmp_path / "half.ckpt"
     fit(Recorder(2, checkpoint, save_after=2), data(write(tmp_path / "rows.json", 30)))

@@ -1,0 +1,28 @@
+"""The step that every engine makes, the same tensor function in all of them."""
+
+from torch import Tensor
+
+from ngrpo.exploration.base import Exploration, Step, StepContext
+
+
+def decide(
+    strategy: Exploration, logits: Tensor, temperature: float, context: StepContext, explore: Tensor | None
+) -> tuple[Step, Tensor]:
+    """Chooses tokens and mixtures and scores them.
+
+    Args:
+        strategy: decides the rows of ``explore``; the others are sampled plainly.
+        logits: the model's, any float dtype; [R, V].
+        temperature: tau.
+        context: of the same rows.
+        explore: bool [R]; None for all rows, which saves the second draw.
+
+    Returns:
+        The step and its log-probs, float32 [R].
+    """
+    scaled = logits.float() / temperature
+    step = strategy.step(scaled, context)
+    if explore is not None:
+        token = step.token.where(explore, context.sample(scaled))
+        step = step._replace(token=token, mixed=step.mixed & explore)
+    return step, strategy.log_prob(scaled, step)

@@ -1,0 +1,88 @@
+"""The input embedding that mixes, inside vLLM's compiled and captured forward."""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import embedding
+from vllm.distributed import tensor_model_parallel_all_reduce
+from vllm.model_executor.layers.vocab_parallel_embedding import VocabParallelEmbedding, get_masked_input_and_mask
+
+
+class MixBuffers:
+    """What the next forward feeds, at addresses that CUDA graphs keep.
+
+    Args:
+        tokens: most tokens in a forward.
+        width: K; at least 1.
+        device: the worker's device.
+    """
+
+    def __init__(self, tokens: int, width: int, device: torch.device) -> None:
+        self.mixed = torch.zeros(tokens, dtype=torch.bool, device=device)
+        self.ids = torch.zeros(tokens, width, dtype=torch.int32, device=device)
+        self.weights = torch.zeros(tokens, width, device=device)
+        self._clean = True
+
+    def clear(self) -> None:
+        """Makes every token plain."""
+        if not self._clean:
+            self.mixed.zero_()
+            self._clean = True
+
+    def fill(self, mixed: Tensor, ids: Tensor, weights: Tensor) -> None:
+        """Takes what `ngrpo.rollout.vllm.stepper.feed` returned for the first T tokens."""
+        tokens, width = ids.shape
+        self.mixed[:tokens] = mixed
+        self.ids[:tokens, :width] = ids
+        self.weights[:tokens, :width] = weights
+        self.weights[:tokens, width:] = 0
+        self._clean = False
+
+
+class MixingEmbedding(VocabParallelEmbedding):
+    """A vLLM input embedding whose mixed tokens are sum_j w_j E[id_j].
+
+    An existing embedding becomes one by `install`: its parameters keep their names and a tied head keeps its weight.
+    Under tensor parallelism each rank mixes the rows that it holds, so that one all-reduce serves as before.
+    """
+
+    buffers_: MixBuffers
+
+    def forward(self, input_: Tensor) -> Tensor:
+        """Embeds token ids [T] -> [T, d]."""
+        tokens = input_.shape[0]
+        mixed = self.buffers_.mixed[:tokens, None]
+        rows = self._local_rows(self.buffers_.ids[:tokens])
+        mixture = (self.buffers_.weights[:tokens, :, None] * rows.float()).sum(1).to(rows.dtype)
+        output = torch.where(mixed, mixture, self._local_rows(input_))
+        return output if self.tp_size == 1 else tensor_model_parallel_all_reduce(output)
+
+    def _local_rows(self, ids: Tensor) -> Tensor:
+        """Returns this rank's rows of ``ids``, zero for those that another rank holds."""
+        if self.tp_size == 1:
+            return embedding(ids.long(), self.weight)
+        shard = self.shard_indices
+        local, elsewhere = get_masked_input_and_mask(
+            ids,
+            shard.org_vocab_start_index,
+            shard.org_vocab_end_index,
+            shard.num_org_vocab_padding,
+            shard.added_vocab_start_index,
+            shard.added_vocab_end_index,
+        )
+        return embedding(local.long(), self.weight).masked_fill(elsewhere[..., None], 0)
+
+
+def install(model: Any, buffers: MixBuffers) -> nn.Module:
+    """Makes the input embedding of a loaded vLLM model a mixing one; call before anything is compiled.
+
+    Raises:
+        ValueError: the model's embedding is of an unknown kind.
+    """
+    module = model.model.embed_tokens
+    if type(module) is not VocabParallelEmbedding:
+        raise ValueError(f"cannot mix in an input embedding of type {type(module).__name__}")
+    module.__class__ = MixingEmbedding
+    module.buffers_ = buffers
+    return module

@@ -1,0 +1,228 @@
+"""The vLLM rollout engine."""
+
+import os
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ngrpo.errors import SettingError
+from ngrpo.exploration.base import Exploration
+from ngrpo.exploration.bound import BoundExploration
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.rollout.types import Mixture, Request, Rollout, Sampling, StopReason
+from ngrpo.rollout.vllm.session import SessionSpec
+from ngrpo.rollout.vllm.versions import check_version
+
+_REFUSED = {
+    "speculative_config": "speculative decoding accepts tokens whose mixtures were never made",
+    "pipeline_parallel_size": "records are made on the last stage and read on the first",
+}
+_BUCKET_BYTES = 512 << 20
+_CHECKSUM_TOLERANCE = 1e-6
+
+
+class VllmEngine:
+    """Runs strategies inside vLLM: mixtures in the compiled forward, records and log-probs on the device.
+
+    One engine a rank. Without tensor parallelism it lives in this process, so that weights are handed over without a
+    copy to the host; with it vLLM starts a process a GPU.
+
+    Args:
+        model: where the weights come from.
+        exploration: the training strategy; bounds the width of mixtures.
+        max_prompt_tokens: longest prompt.
+        max_new_tokens: longest response.
+        max_batch_size: most rollouts running at once.
+        gpu_memory_utilization: fraction of the GPU's memory for weights and KV cache.
+        tensor_parallel_size: GPUs that share the model.
+        enforce_eager: no torch.compile and no CUDA graphs.
+        options: further arguments of ``vllm.LLM``.
+
+    Raises:
+        SettingError: vLLM is missing or untested, or an option cannot be served.
+    """
+
+    def __init__(
+        self,
+        model: ModelSource,
+        exploration: Exploration,
+        max_prompt_tokens: int,
+        max_new_tokens: int,
+        max_batch_size: int = 256,
+        gpu_memory_utilization: float = 0.5,
+        tensor_parallel_size: int = 1,
+        enforce_eager: bool = False,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        check_version()
+        options = dict(options or {})
+        for name, reason in _REFUSED.items():
+            if options.get(name) not in (None, 1):
+                raise SettingError(
+                    f"rollout.engine.options.{name}={options[name]} is not supported ({reason}); remove it."
+                )
+        self.model = model
+        self.tensor_parallel_size = tensor_parallel_size
+        self._arguments: dict[str, Any] = {
+            "model": model.location,
+            "dtype": model.dtype,
+            "max_model_len": max_prompt_tokens + max_new_tokens,
+            "max_num_seqs": max_batch_size,
+            "gpu_memory_utilization": gpu_memory_utilization,
+            "tensor_parallel_size": tensor_parallel_size,
+            "enforce_eager": enforce_eager,
+            "enable_prefix_caching": True,
+            "enable_sleep_mode": torch.cuda.is_available(),
+            "skip_tokenizer_init": True,
+            "generation_config": "vllm",
+            "seed": 0,
+            "worker_extension_cls": "ngrpo.rollout.vllm.extension.WorkerExtension",
+            "additional_config": {"ngrpo": {"width": exploration.width}},
+            **options,
+        }
+        self._asleep = False
+
+    def start(self, device: torch.device) -> None:
+        """Starts vLLM."""
+        os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
+        if self.tensor_parallel_size == 1:
+            os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+        if device.type == "cpu":
+            _prepare_cpu()
+        from ngrpo.rollout.vllm import plugin
+
+        plugin.install()
+        from vllm import LLM
+
+        self.llm = LLM(**self._arguments)
+
+    def embedding(self) -> Tensor:
+        """Returns the served input embedding table, [V, d]."""
+        return torch.cat([shard.to(shard.device) for shard in self._call("ngrpo_embedding")])
+
+    def generate(self, requests: Sequence[Request], sampling: Sampling, exploration: BoundExploration) -> list[Rollout]:
+        """Makes one rollout a request, in their order (see `RolloutEngine`)."""
+        if not requests:
+            return []
+        spec = SessionSpec(
+            strategy=exploration.strategy,
+            tables={name: table.cpu() for name, table in exploration.tables.items()},
+            end_ids=exploration.end_ids,
+            temperature=sampling.temperature,
+            max_new_tokens=sampling.max_new_tokens,
+            keys=torch.tensor([r.key for r in requests]),
+            prompt_lengths=torch.tensor([len(r.prompt_ids) for r in requests]),
+            explore=torch.tensor([r.explore for r in requests]),
+        )
+        self._call("ngrpo_begin", pickle.dumps(spec))
+        outputs = self.llm.generate(
+            [{"prompt_token_ids": list(r.prompt_ids)} for r in requests],
+            [self._sampling_params(slot, sampling) for slot in range(len(requests))],
+            use_tqdm=False,
+        )
+        records = pickle.loads(self._call("ngrpo_collect")[0])
+        return [
+            _rollout(request, output.outputs[0], [record[slot] for record in records])
+            for slot, (request, output) in enumerate(zip(requests, outputs, strict=True))
+        ]
+
+    def _sampling_params(self, slot: int, sampling: Sampling) -> Any:
+        """All sampling is ours: vLLM's parameters are neutral, and its own end-of-sequence rule is off."""
+        from vllm import SamplingParams
+
+        return SamplingParams(
+            n=1,
+            temperature=1.0,
+            top_p=1.0,
+            top_k=0,
+            min_p=0.0,
+            presence_penalty=0.0,
+            frequency_penalty=0.0,
+            repetition_penalty=1.0,
+            max_tokens=sampling.max_new_tokens,
+            stop_token_ids=list(sampling.stop_ids),
+            ignore_eos=True,
+            detokenize=False,
+            logprobs=None,
+            extra_args={"ngrpo": {"slot": slot}},
+        )
+
+    def sync_weights(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
+        """Loads new weights in buckets, checks that they are served, and forgets cached prompts.
+
+        Raises:
+            RuntimeError: what is served is not what was handed over.
+        """
+        expected = 0.0
+        for bucket in _buckets(tensors):
+            expected += sum(float(t.abs().sum(dtype=torch.float64)) for _, t in bucket)
+            in_process = self.tensor_parallel_size == 1
+            self._call("ngrpo_load_weights", bucket if in_process else bytes(ForkingPickler.dumps(bucket)))
+        self._check_served(expected)
+        if self._asleep:
+            self.llm.wake_up(tags=["kv_cache"])
+            self._asleep = False
+        self.llm.reset_prefix_cache()
+
+    def _check_served(self, expected: float) -> None:
+        if self.tensor_parallel_size > 1:
+            return  # ranks hold copies of some parameters, and their sums do not add up
+        served = self._call("ngrpo_checksum")[0]
+        if abs(served - expected) > _CHECKSUM_TOLERANCE * expected:
+            raise RuntimeError(f"vLLM serves weights of checksum {served}, not {expected} as handed over")
+
+    def sleep(self) -> None:
+        """Frees weights and KV cache on a GPU (sleep level 2); does nothing on a CPU."""
+        if torch.cuda.is_available():
+            self.llm.sleep(level=2)
+            self._asleep = True
+
+    def wake(self) -> None:
+        """Allocates the weights again; `sync_weights` fills them and allocates the KV cache."""
+        if self._asleep:
+            self.llm.wake_up(tags=["weights"])
+
+    def _call(self, method: str, *args: Any) -> list[Any]:
+        return self.llm.collective_rpc(method, args=args)  # type: ignore[no-any-return]
+
+
+def _prepare_cpu() -> None:
+    """Keeps vLLM from packing weights away where a later hand-over could not reach them."""
+    import vllm._custom_ops as ops
+
+    ops._supports_onednn = False
+    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+
+
+def _buckets(tensors: Iterable[tuple[str, Tensor]]) -> Iterator[list[tuple[str, Tensor]]]:
+    """Groups tensors so that not much more than half a GiB is gathered at a time."""
+    bucket: list[tuple[str, Tensor]] = []
+    size = 0
+    for name, tensor in tensors:
+        bucket.append((name, tensor))
+        size += tensor.nbytes
+        if size >= _BUCKET_BYTES:
+            yield bucket
+            bucket, size = [], 0
+    if bucket:
+        yield bucket
+
+
+def _rollout(request: Request, output: Any, records: list[Tensor]) -> Rollout:
+    """Cuts one slot's records to the response that vLLM returned."""
+    tokens, log_probs, mixed, ids, weights = (record[: len(output.token_ids)] for record in records)
+    response = torch.tensor(output.token_ids, dtype=torch.int64)
+    if not torch.equal(response, tokens.long()):
+        raise RuntimeError("vLLM returned other tokens than were recorded; this is a fault in the vLLM adapter")
+    at = mixed.nonzero()[:, 0]
+    return Rollout(
+        prompt_ids=torch.tensor(request.prompt_ids),
+        response_ids=response,
+        log_probs=log_probs.clone(),
+        mixture=Mixture(positions=at + len(request.prompt_ids), ids=ids[at], weights=weights[at]),
+        stop_reason=StopReason.STOP if output.finish_reason == "stop" else StopReason.LENGTH,
+    )

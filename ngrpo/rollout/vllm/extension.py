@@ -1,0 +1,55 @@
+"""Methods that our engine calls on vLLM's workers; importing this installs the hooks in the worker's process."""
+
+import pickle
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ngrpo.rollout.vllm import plugin
+from ngrpo.rollout.vllm.core import MixingCore
+
+plugin.install()
+
+
+class WorkerExtension:
+    """Mixed into vLLM's worker class (``worker_extension_cls``)."""
+
+    model_runner: Any
+
+    def ngrpo_core(self) -> MixingCore:
+        """Returns this worker's mixing state (in-process callers only)."""
+        runner = self.model_runner
+        holder = runner.ngrpo_hooks if hasattr(runner, "ngrpo_hooks") else runner.model_state
+        core: MixingCore = holder.core
+        return core
+
+    def ngrpo_begin(self, spec: bytes) -> None:
+        """Starts a session; ``spec`` is a pickled `SessionSpec`."""
+        self.ngrpo_core().begin(pickle.loads(spec))
+
+    def ngrpo_collect(self) -> bytes:
+        """Ends the session and returns its records, pickled (see `Session.collect`)."""
+        core = self.ngrpo_core()
+        assert core.session is not None
+        records = core.session.collect()
+        core.session = None
+        core.buffers.clear()
+        return pickle.dumps(records)
+
+    def ngrpo_load_weights(self, weights: Iterable[tuple[str, Tensor]] | bytes) -> None:
+        """Loads a bucket of (transformers name, tensor), pickled when it comes from another process."""
+        named = pickle.loads(weights) if isinstance(weights, bytes) else weights
+        with torch.no_grad():
+            self.model_runner.model.load_weights(iter(named))
+
+    def ngrpo_checksum(self) -> float:
+        """Returns the sum of the absolute values of all parameters that this worker serves."""
+        return sum(float(p.detach().abs().sum(dtype=torch.float64)) for p in self.model_runner.model.parameters())
+
+    def ngrpo_embedding(self) -> Tensor:
+        """Returns this worker's rows of the input embedding, padding left out; [rows, d]."""
+        module: Any = self.ngrpo_core().embedding
+        rows: Tensor = module.weight.data[: module.shard_indices.num_org_elements]
+        return rows

@@ -1,0 +1,24 @@
+"""Puts the hooks in place, in whatever process of vLLM imports or loads this."""
+
+from ngrpo.rollout.vllm.versions import check_version
+
+
+def install() -> None:
+    """Installs the adapters of both model runners and the prefix-cache rule; vLLM's plugin entry point.
+
+    They act on engines whose ``additional_config`` carries our settings, and on nothing else.
+
+    Raises:
+        SettingError: this vLLM was not tested.
+    """
+    check_version()
+    from vllm.platforms import current_platform
+
+    from ngrpo.rollout.vllm import prefix_cache, runner_v2
+
+    prefix_cache.install()
+    runner_v2.install()
+    if current_platform.is_cpu():
+        from ngrpo.rollout.vllm import runner_v1
+
+        runner_v1.install()

@@ -1,0 +1,74 @@
+"""Adapter of vLLM's V1 model runner (CPU): three methods of the runner's instance are wrapped."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from vllm.v1.outputs import SamplerOutput
+from vllm.v1.worker.cpu_model_runner import CPUModelRunner
+
+from ngrpo.rollout.vllm.core import MixingCore, settings_of, slot_of
+
+
+class RunnerV1Hooks:
+    """Wraps ``_model_forward`` and ``_sample`` of a runner whose model is loaded.
+
+    Args:
+        runner: vLLM's V1 runner.
+    """
+
+    def __init__(self, runner: Any) -> None:
+        settings = settings_of(runner.vllm_config)
+        assert settings is not None
+        self.runner = runner
+        self.core = MixingCore(runner.model, settings["width"], runner.max_num_tokens, runner.device)
+        self._forward = runner._model_forward
+        self._sample = runner._sample
+        runner._model_forward = self.model_forward
+        runner._sample = self.sample
+
+    def _slots(self) -> Tensor:
+        """Returns the slots of the batch's rows, which vLLM may have reordered since the last step; int64 [R]."""
+        assert self.core.session is not None
+        runner = self.runner
+        ids = runner.input_batch.req_ids[: runner.input_batch.num_reqs]
+        slots = np.fromiter((slot_of(runner.requests[i].sampling_params) for i in ids), np.int64, len(ids))
+        return torch.from_numpy(np.where(slots < 0, self.core.session.scratch, slots))
+
+    def model_forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Fills the buffers, then runs vLLM's forward."""
+        runner = self.runner
+        rows = runner.input_batch.num_reqs
+        if self.core.session is None or rows == 0:
+            self.core.buffers.clear()
+        else:
+            starts = torch.from_numpy(runner.query_start_loc.np[: rows + 1].astype(np.int64))
+            slots = torch.repeat_interleave(self._slots(), starts.diff())
+            self.core.before_forward(slots, kwargs["positions"][: len(slots)])
+            self._next_positions = kwargs["positions"][starts[1:] - 1] + 1
+        return self._forward(*args, **kwargs)
+
+    def sample(self, logits: Tensor, spec_decode_metadata: Any) -> SamplerOutput:
+        """Lets the session choose the tokens."""
+        if self.core.session is None:
+            return self._sample(logits, spec_decode_metadata)
+        unfinished = torch.from_numpy(self.runner.discard_request_mask.np[: len(logits)].copy())
+        slots = torch.where(unfinished, self.core.session.scratch, self._slots())
+        tokens = self.core.choose(logits, slots, self._next_positions)
+        return SamplerOutput(sampled_token_ids=tokens.int().view(-1, 1), logprobs_tensors=None)
+
+
+def install() -> None:
+    """Hooks our engines' runners once their model is loaded, before it is compiled. Safe to call again."""
+    load_model = CPUModelRunner.load_model
+    if getattr(load_model, "ngrpo", False):
+        return
+
+    def load_and_hook(runner: Any, *args: Any, **kwargs: Any) -> None:
+        load_model(runner, *args, **kwargs)
+        if settings_of(runner.vllm_config) is not None:
+            runner.ngrpo_hooks = RunnerV1Hooks(runner)
+
+    load_and_hook.ngrpo = True  # type: ignore[attr-defined]
+    CPUModelRunner.load_model = load_and_hook

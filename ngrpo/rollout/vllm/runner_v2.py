@@ -1,0 +1,124 @@
+"""Adapter of vLLM's Model Runner V2: a model state and a sampler, through hooks that vLLM has for them."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from vllm.v1.worker.gpu import model_states
+from vllm.v1.worker.gpu.input_batch import InputBatch, get_num_sampled_and_rejected
+from vllm.v1.worker.gpu.model_states.default import DefaultModelState
+from vllm.v1.worker.gpu.sample.output import SamplerOutput
+
+from ngrpo.rollout.vllm.core import MixingCore, settings_of, slot_of
+
+
+class MixingModelState(DefaultModelState):
+    """Maps V2's request states to our slots and fills the mixing buffers before each forward."""
+
+    def __init__(self, vllm_config: Any, model: nn.Module, encoder_cache: Any, device: torch.device) -> None:
+        super().__init__(vllm_config, model, encoder_cache, device)
+        settings = settings_of(vllm_config)
+        assert settings is not None
+        largest_graph = vllm_config.compilation_config.max_cudagraph_capture_size or 0
+        self.core = MixingCore(model, settings["width"], max(self.max_num_tokens, largest_graph), device)
+        self._slots_host = np.full(self.max_num_reqs, -1, dtype=np.int64)
+        self.slots = torch.full((self.max_num_reqs,), -1, dtype=torch.int64, device=device)
+        self._stale = False
+
+    def add_request(self, req_index: int, new_req_data: Any) -> None:
+        """Notes the slot; a request that comes back after a preemption finds its record there."""
+        super().add_request(req_index, new_req_data)
+        self._slots_host[req_index] = slot_of(new_req_data.sampling_params)
+        self._stale = True
+
+    def apply_staged_writes(self) -> None:
+        """Sends the slots of new requests to the device."""
+        super().apply_staged_writes()
+        if self._stale:
+            self.slots.copy_(torch.from_numpy(self._slots_host.copy()))
+            self._stale = False
+
+    def slots_of(self, request_states: Tensor) -> Tensor:
+        """Returns the slots of request states; scratch for requests that are not ours; int64 [n]."""
+        assert self.core.session is not None
+        slots = self.slots[request_states.long()]
+        return torch.where(slots < 0, self.core.session.scratch, slots)
+
+    def preprocess_state(self, input_batch: InputBatch, *args: Any, **kwargs: Any) -> None:
+        """Fills the buffers from the records of the scheduled tokens."""
+        super().preprocess_state(input_batch, *args, **kwargs)
+        if self.core.session is None:
+            self.core.buffers.clear()
+            return
+        requests, tokens = input_batch.num_reqs, input_batch.num_tokens
+        slots = self.slots_of(input_batch.idx_mapping[:requests])
+        if tokens != requests:
+            lengths = input_batch.query_start_loc[: requests + 1].diff()
+            slots = torch.repeat_interleave(slots, lengths, output_size=tokens)
+        self.core.before_forward(slots, input_batch.positions[:tokens])
+
+    def custom_sampler(self, sampler: Any) -> tuple[Any, Any]:
+        """Replaces the sampler."""
+        return MixingSampler(sampler, self), None
+
+
+class MixingSampler:
+    """Lets the session choose the tokens; what has no session (warm-up, other requests) goes to vLLM's sampler.
+
+    Args:
+        base: vLLM's sampler; its bookkeeping goes on.
+        state: maps rows to slots.
+    """
+
+    def __init__(self, base: Any, state: MixingModelState) -> None:
+        self.base = base
+        self.state = state
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.base, name)
+
+    def __call__(self, logits: Tensor, input_batch: InputBatch) -> SamplerOutput:
+        """Samples one token a row."""
+        core = self.state.core
+        if core.session is None:
+            return self.base(logits, input_batch)
+        prefill_length = self.base.req_states.prefill_len.gpu
+        states = input_batch.idx_mapping
+        lengths = input_batch.seq_lens[: input_batch.num_reqs]
+        slots = self.state.slots_of(states)
+        unfinished = lengths < prefill_length[states.long()]
+        slots = torch.where(unfinished, core.session.scratch, slots)
+        tokens = core.choose(logits, slots, lengths.long())
+        sampled, rejected = get_num_sampled_and_rejected(
+            lengths.new_ones(input_batch.num_reqs),
+            input_batch.seq_lens,
+            input_batch.cu_num_logits,
+            states,
+            prefill_length,
+        )
+        return SamplerOutput(
+            sampled_token_ids=tokens.view(-1, 1),
+            logprobs_tensors=None,
+            num_nans=None,
+            num_sampled=sampled,
+            num_rejected=rejected,
+        )
+
+
+def install() -> None:
+    """Gives our engines their model state; other engines in the process are left alone. Safe to call again."""
+    resolve = model_states.resolve_model_state_cls
+    if getattr(resolve, "ngrpo", False):
+        return
+
+    def resolved(vllm_config: Any, model: nn.Module) -> Any:
+        theirs = resolve(vllm_config, model)
+        if settings_of(vllm_config) is None:
+            return theirs
+        if theirs is not DefaultModelState:
+            raise ValueError(f"rollout=vllm does not support models with state {theirs.__name__}")
+        return MixingModelState
+
+    resolved.ngrpo = True  # type: ignore[attr-defined]
+    model_states.resolve_model_state_cls = resolved

@@ -1,0 +1,105 @@
+"""Do the trainer and an engine agree? Scores rollouts again and compares log-probs at mixed and plain positions.
+
+    python scripts/check_replay.py --model FOLDER --engine vllm --json replay.json
+
+Prompts are random token ids. ``ignored`` is the difference when the trainer leaves the mixtures out: without an effect
+there the comparison would say nothing.
+"""
+
+import argparse
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from rich import get_console
+from torch import Tensor
+
+from ngrpo.exploration.bound import bind
+from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.exploration.random import request_key
+from ngrpo.exploration.vocabulary import Vocabulary
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.modeling.packing import pack
+from ngrpo.modeling.policy import ScoringModel
+from ngrpo.rollout.engine import RolloutEngine
+from ngrpo.rollout.torch_engine import TorchEngine
+from ngrpo.rollout.types import Request, Rollout, Sampling
+
+
+def main() -> None:
+    """Generates, scores, reports."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--engine", choices=["torch", "vllm"], default="torch")
+    parser.add_argument("--requests", type=int, default=8)
+    parser.add_argument("--prompt", type=int, default=64)
+    parser.add_argument("--tokens", type=int, default=256)
+    parser.add_argument("--rate", type=float, default=0.1)
+    parser.add_argument("--temperature", type=float, default=1.0)
+    parser.add_argument("--dtype", default="bfloat16" if torch.cuda.is_available() else "float32")
+    parser.add_argument("--json", type=Path)
+    arguments = parser.parse_args()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    source = ModelSource(arguments.model, dtype=arguments.dtype)
+    strategy = NeighborMixing(rate=arguments.rate, end_token=None)
+    engine = make_engine(arguments, source, strategy)
+    engine.start(device)
+    size = source.config().vocab_size
+    bound = bind(strategy, engine.embedding().to(device), Vocabulary(size, frozenset(), {}))
+    draw = random.Random(0)
+    requests = [
+        Request(tuple(draw.randrange(10, size - 10) for _ in range(arguments.prompt)), request_key(0, number))
+        for number in range(arguments.requests)
+    ]
+    rollouts = engine.generate(requests, Sampling(arguments.temperature, arguments.tokens, ()), bound)
+    engine.sleep()
+    model = ScoringModel(source.load()).to(device)
+    differences = compare(model, strategy, arguments.temperature, rollouts)
+    summary = {
+        name: {"tokens": len(d), "mean": float(d.mean()), "max": float(d.max())} for name, d in differences.items()
+    }
+    get_console().print(summary)
+    if arguments.json:
+        arguments.json.write_text(json.dumps(summary, indent=2) + "\n")
+
+
+def make_engine(arguments: argparse.Namespace, source: ModelSource, strategy: NeighborMixing) -> RolloutEngine:
+    """Returns the engine asked for, not started."""
+    if arguments.engine == "torch":
+        return TorchEngine(source)
+    from ngrpo.rollout.vllm.engine import VllmEngine
+
+    return VllmEngine(source, strategy, arguments.prompt, arguments.tokens, gpu_memory_utilization=0.4)
+
+
+@torch.no_grad()
+def compare(
+    model: ScoringModel, strategy: NeighborMixing, temperature: float, rollouts: list[Rollout]
+) -> dict[str, Tensor]:
+    """Returns |trainer - engine| of the tokens at mixed and plain positions, and of all with mixtures ignored."""
+    found: dict[str, list[Tensor]] = {"mixed": [], "plain": [], "ignored": []}
+    for rollout in rollouts:
+        mixed = torch.zeros(rollout.length, dtype=torch.bool)
+        mixed[rollout.mixture.positions - len(rollout.prompt_ids)] = True
+        none = slice(0, 0)
+        parts = (rollout.mixture.positions[none], rollout.mixture.ids[none], rollout.mixture.weights[none])
+        plain = replace(rollout, mixture=type(rollout.mixture)(*parts))
+        difference, ignored = (
+            (score(model, strategy, temperature, each) - rollout.log_probs).abs() for each in (rollout, plain)
+        )
+        found["mixed"].append(difference[mixed])
+        found["plain"].append(difference[~mixed])
+        found["ignored"].append(ignored)
+    return {name: torch.cat(parts) for name, parts in found.items()}
+
+
+def score(model: ScoringModel, strategy: NeighborMixing, temperature: float, rollout: Rollout) -> Tensor:
+    """Returns the trainer's log-probs of one rollout, on the CPU."""
+    device = next(model.parameters()).device
+    return model(pack([rollout]).to(device), temperature, strategy).log_prob.cpu()
+
+
+if __name__ == "__main__":
+    main()

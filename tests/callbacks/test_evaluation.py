@@ -1,0 +1,87 @@
+"""When evaluation runs, and what is kept of it."""
+
+from types import SimpleNamespace
+
+import pytest
+from fake_run import batch, trainer
+
+from callbacks.evaluation import Evaluation, EvaluationResult
+from ngrpo.errors import SettingError
+
+PROMPTS = ["first", "second"]
+
+
+class Engine:
+    """Counts that each evaluation wakes it and puts it to sleep."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def wake(self) -> None:
+        self.calls.append("wake")
+
+    def sleep(self) -> None:
+        self.calls.append("sleep")
+
+
+class Evaluator:
+    """Mean@1 rises by 0.1 an evaluation."""
+
+    def __init__(self) -> None:
+        self.ran: list[tuple] = []
+
+    def run(self, worker, prompts, rank: int, ranks: int) -> dict[str, float]:
+        self.ran.append((prompts, rank, ranks))
+        return {"mean@1": len(self.ran) / 10}
+
+
+def made(every: int, prompts: list[str] = PROMPTS) -> Evaluation:
+    worker = SimpleNamespace(engine=Engine())
+    return Evaluation(worker, SimpleNamespace(eval_prompts=lambda: prompts), Evaluator(), every)
+
+
+def fit(callback: Evaluation, iterations: range, run=None) -> list[int]:
+    """Calls the hooks as the trainer does; returns after how many iterations each evaluation ran."""
+    run = run or trainer()
+    callback.on_train_start(run, None)
+    for iteration in iterations:
+        callback.on_train_batch_end(run, None, None, batch(iteration), 0)
+    callback.on_train_end(run, None)
+    return [result.iteration for result in callback.results]
+
+
+@pytest.mark.parametrize(
+    ("every", "iterations", "expected"),
+    [(0, 5, [0, 5]), (2, 5, [0, 2, 4, 5]), (2, 4, [0, 2, 4]), (1, 2, [0, 1, 2]), (9, 3, [0, 3])],
+)
+def test_before_in_between_and_after_and_never_twice(every: int, iterations: int, expected: list[int]):
+    callback, run = made(every), trainer()
+    assert fit(callback, range(iterations), run) == expected
+    assert callback.evaluator.ran == [(PROMPTS, 0, 1)] * len(expected)
+    assert callback.worker.engine.calls == ["wake", "sleep"] * len(expected)
+    assert run.loggers[0].logged == [(r.iteration, {"eval/mean@1": r.metrics["mean@1"]}) for r in callback.results]
+
+
+def test_a_resumed_run_goes_on():
+    straight, first, second = made(2), made(2), made(2)
+    first.on_train_start(trainer(), None)
+    for iteration in range(3):
+        first.on_train_batch_end(trainer(), None, None, batch(iteration), 0)
+    second.load_state_dict(first.state_dict())
+    assert fit(straight, range(5)) == fit(second, range(3, 5)) == [0, 2, 4, 5]
+    assert (
+        second.results[:2]
+        == first.results
+        == [EvaluationResult(0, {"mean@1": 0.1}), EvaluationResult(2, {"mean@1": 0.2})]
+    )
+
+
+def test_without_held_out_problems_nothing_runs():
+    callback = made(1, prompts=[])
+    assert fit(callback, range(2)) == []
+    assert callback.evaluator.ran == []
+
+
+def test_a_negative_interval_is_refused():
+    with pytest.raises(SettingError, match=r"callbacks\.evaluation\.every=-1 is negative"):
+        made(-1)

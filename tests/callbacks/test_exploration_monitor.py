@@ -1,0 +1,78 @@
+"""Mixture statistics in a plane, where a cosine can be read off."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fake_run import Module, batch, on_ranks, trainer
+from made_rollouts import experience, rollout, score
+
+from callbacks.exploration_monitor import ExplorationMonitor, anchor_cosine
+from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.exploration.token import TokenSampling
+from ngrpo.rewards.verdict import Verdict
+from ngrpo.rollout.experience import Experience
+
+TABLE = torch.tensor([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]])
+MIXED = rollout([5, 6], [0, 1, 2], {2: {0: 0.5, 1: 0.25}, 4: {2: 0.9, 0: 0.1}})
+PLAIN = rollout([5], [0, 1])
+RIGHT, WRONG, UNSCORED = score(Verdict.CORRECT), score(Verdict.WRONG), score(Verdict.UNPARSABLE_REFERENCE)
+
+
+def monitor(strategy=NeighborMixing(k=2)) -> ExplorationMonitor:  # noqa: B008
+    return ExplorationMonitor(SimpleNamespace(exploration=strategy, engine=SimpleNamespace(embedding=lambda: TABLE)))
+
+
+def logged(made: Experience, **settings) -> dict[str, float]:
+    module = Module()
+    monitor(**settings).on_train_batch_start(trainer(), module, batch(0, made), 0)
+    return module.logged
+
+
+def test_figures_of_an_iteration():
+    """0.5 (1, 0) + 0.25 (0, 2) lies at 45 degrees to its anchor, the other mixture along it."""
+    assert logged(experience([MIXED, PLAIN, MIXED, PLAIN], [RIGHT, WRONG, WRONG, RIGHT], 2)) == pytest.approx(
+        {
+            "exploration/gated_fraction": 4 / 10,
+            "exploration/cosine_mean": (math.sqrt(0.5) + 1) / 2,
+            "exploration/cosine_min": math.sqrt(0.5),
+            "exploration/anchor_weight": 0.7,
+            "exploration/reward_mixed": 0.5,
+            "exploration/reward_plain": 0.5,
+        }
+    )
+
+
+def test_unscored_samples_are_left_out():
+    figures = logged(experience([MIXED, MIXED, PLAIN, PLAIN], [RIGHT, UNSCORED, UNSCORED, UNSCORED], 2))
+    assert figures["exploration/reward_mixed"] == 1.0
+    assert "exploration/reward_plain" not in figures
+
+
+def test_nothing_mixed_leaves_the_mixture_statistics_out():
+    assert logged(experience([PLAIN, PLAIN], [RIGHT, WRONG], 2)) == {
+        "exploration/gated_fraction": 0.0,
+        "exploration/reward_plain": 0.5,
+    }
+
+
+def test_strategies_without_mixtures_log_nothing():
+    assert logged(experience([PLAIN, PLAIN], [RIGHT, WRONG], 2), strategy=TokenSampling()) == {}
+
+
+def test_two_ranks_log_what_one_would():
+    """One of them has nothing mixed."""
+    shares = [experience([MIXED, MIXED], [RIGHT, WRONG], 2), experience([PLAIN, PLAIN], [RIGHT, RIGHT], 2)]
+    first, second = on_ranks(lambda t, m, rank: monitor().on_train_batch_start(t, m, batch(0, shares[rank]), 0), 2)
+    whole = experience([MIXED, MIXED, PLAIN, PLAIN], [RIGHT, WRONG, RIGHT, RIGHT], 2)
+    assert first == second == pytest.approx(logged(whole))
+
+
+def test_cosines_come_in_order_whatever_the_chunks():
+    table, ids = torch.randn(50, 6), torch.randint(0, 50, (9000, 3), dtype=torch.int32)
+    weights = torch.rand(9000, 3)
+    mixed = torch.einsum("mk,mkd->md", weights, table[ids.long()])
+    anchors = table[ids[:, 0].long()]
+    expected = (mixed * anchors).sum(-1) / (mixed.norm(dim=-1) * anchors.norm(dim=-1))
+    torch.testing.assert_close(anchor_cosine(ids, weights, table), expected)

@@ -1,0 +1,152 @@
+"""What the rollout callback counts, when it stops, and when tables are rebuilt."""
+
+from dataclasses import dataclass, replace
+
+import pytest
+import torch
+from fake_run import Strategy, batch, trainer
+from made_rollouts import experience, rollout, score
+
+from callbacks.rollout import RolloutCallback
+from ngrpo.exploration.base import Exploration
+from ngrpo.exploration.vocabulary import Vocabulary
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.rewards.verdict import Verdict
+from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+
+MADE = experience(
+    [rollout([1], [2, 3]), rollout([1], [4]), rollout([5], [6, 7, 8]), rollout([5], [9])],
+    [score(Verdict.UNPARSABLE_REFERENCE), score(Verdict.NO_ANSWER), score(Verdict.WRONG), score(Verdict.CORRECT)],
+    group_size=2,
+)
+
+
+@dataclass(frozen=True)
+class Remembering(Exploration):
+    """Its table is the embedding that it was built from."""
+
+    refresh_every: int = 0
+
+    def prepare(self, embedding: torch.Tensor, vocabulary: Vocabulary) -> dict[str, torch.Tensor]:
+        return {"seen": embedding.clone()}
+
+    def step(self, logits, ctx):
+        raise NotImplementedError
+
+
+class Engine:
+    """Serves an embedding of one number."""
+
+    def __init__(self) -> None:
+        self.table, self.calls = torch.zeros(1, 1), []
+
+    def start(self, device: torch.device) -> None:
+        self.calls.append("start")
+
+    def wake(self) -> None:
+        self.calls.append("wake")
+
+    def sleep(self) -> None:
+        self.calls.append("sleep")
+
+    def generate(self, requests, sampling, exploration) -> list:
+        self.calls.append(f"generate with {float(exploration.tables['seen'])}")
+        return MADE.rollouts
+
+    def sync_weights(self, tensors) -> None:
+        ((_, self.table),) = tensors
+
+    def embedding(self) -> torch.Tensor:
+        return self.table
+
+
+class Policy:
+    """A module whose only weight counts the updates."""
+
+    device = torch.device("cpu")
+    updates = 0.0
+
+    def policy_weights(self):
+        yield "embed", torch.tensor([[self.updates]])
+
+
+@pytest.fixture
+def make(tiny_source: ModelSource):
+    def callback(iterations: int = 4, refresh_every: int = 0) -> RolloutCallback:
+        worker = RolloutWorker(
+            Engine(), tiny_source.tokenizer(), lambda texts, references: MADE.scores, Remembering(refresh_every),
+            RolloutSettings(group_size=2), (3,), seed=0,
+        )  # fmt: skip
+        return RolloutCallback(worker, iterations)
+
+    return callback
+
+
+def train(callback: RolloutCallback, policy: Policy, iterations: range, run) -> list[float]:
+    """Calls the hooks as the trainer does; returns the tables that each iteration's rollouts were made with."""
+    used = []
+    for iteration in iterations:
+        one = batch(iteration)
+        one.prompts = MADE.prompts
+        callback.on_train_batch_start(run, policy, one, 0)
+        used.append(float(callback.worker.bound.tables["seen"]))
+        policy.updates += 1
+        callback.on_train_batch_end(run, policy, None, one, 0)
+        if run.should_stop:
+            break
+    return used
+
+
+def start(callback: RolloutCallback, policy: Policy):
+    run = trainer()
+    callback.on_train_start(run, policy)
+    return run
+
+
+def test_the_batch_carries_scored_rollouts(make):
+    callback, policy = make(), Policy()
+    run = start(callback, policy)
+    one = batch(0)
+    one.prompts = MADE.prompts
+    callback.on_train_batch_start(run, policy, one, 0)
+    assert callback.worker.engine.calls == ["start", "wake", "generate with 0.0", "sleep"]
+    assert replace(one.experience, texts=MADE.texts, generate_s=2.0, reward_s=0.5) == MADE
+
+
+def test_counts_and_stop(make):
+    callback, policy = make(iterations=3), Policy()
+    run = start(callback, policy)
+    assert len(train(callback, policy, range(10), run)) == 3
+    assert run.should_stop
+    assert (callback.iterations_done, callback.tokens_generated, callback.unparsable_references) == (3, 3 * 7, 3)
+    assert float(callback.worker.engine.table) == 3.0
+
+
+def test_counts_are_those_of_all_ranks(make):
+    callback = make()
+    run = trainer(Strategy(others=[[torch.tensor(100.0), torch.tensor(10.0)]]))
+    callback.on_train_batch_end(run, Policy(), None, batch(0, MADE), 0)
+    assert (callback.tokens_generated, callback.unparsable_references) == (107, 11)
+
+
+@pytest.mark.parametrize(
+    ("refresh_every", "expected"),
+    [(0, [0, 0, 0, 0, 0, 0]), (1, [0, 1, 2, 3, 4, 5]), (2, [0, 0, 2, 2, 4, 4]), (4, [0, 0, 0, 0, 4, 4])],
+)
+def test_tables_are_rebuilt_exactly_when_due(make, refresh_every: int, expected: list[float]):
+    callback, policy = make(6, refresh_every), Policy()
+    assert train(callback, policy, range(6), start(callback, policy)) == expected
+
+
+@pytest.mark.parametrize("refresh_every", [0, 1, 2, 3])
+@pytest.mark.parametrize("interrupted", [1, 2, 3])
+def test_a_resumed_run_uses_the_tables_of_the_interrupted_one(make, refresh_every: int, interrupted: int):
+    straight, policy = make(6, refresh_every), Policy()
+    expected = train(straight, policy, range(6), start(straight, policy))
+    first, policy = make(6, refresh_every), Policy()
+    used = train(first, policy, range(interrupted), start(first, policy))
+    second = make(6, refresh_every)
+    second.load_state_dict(first.state_dict())
+    used += train(second, policy, range(interrupted, 6), start(second, policy))
+    assert used == expected
+    assert second.state_dict() == straight.state_dict()

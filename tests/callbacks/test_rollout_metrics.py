@@ -1,0 +1,87 @@
+"""Figures of two groups of four, counted by hand."""
+
+import pytest
+from fake_run import Module, batch, on_ranks, trainer
+from made_rollouts import experience, rollout, score
+
+from callbacks.rollout_metrics import RolloutMetrics
+from ngrpo.rewards.verdict import Verdict
+from ngrpo.rollout.experience import Experience
+from ngrpo.rollout.types import StopReason
+
+LENGTHS = [1, 2, 3, 4, 5, 6, 7, 4]
+SOLVED = [
+    score(Verdict.CORRECT, "7"),
+    score(Verdict.CORRECT, "7.0"),
+    score(Verdict.WRONG, "8"),
+    score(Verdict.NO_ANSWER),
+]
+FAILED = [
+    score(Verdict.WRONG, "8"),
+    score(Verdict.WRONG, "8"),
+    score(Verdict.TIMEOUT, "9"),
+    score(Verdict.CRASHED, "8"),
+]
+UNSCORED = [score(Verdict.UNPARSABLE_REFERENCE, "8")] * 3 + [score(Verdict.NO_ANSWER)]
+
+
+def made(scores: list, lengths: list[int] = LENGTHS) -> Experience:
+    stops = [StopReason.LENGTH if length >= 6 else StopReason.STOP for length in lengths]
+    rollouts = [rollout([1], range(length), stop=stop) for length, stop in zip(lengths, stops, strict=True)]
+    return experience(rollouts, scores, group_size=4)
+
+
+def logged(made: Experience) -> dict[str, float]:
+    module = Module()
+    RolloutMetrics().on_train_batch_start(trainer(), module, batch(0, made), 0)
+    return module.logged
+
+
+def test_figures_of_an_iteration():
+    assert logged(made(SOLVED + FAILED)) == pytest.approx(
+        {
+            "train/reward": 2 / 8,
+            "train/mean@1": 2 / 8,
+            "train/pass@1": (1 / 2 + 0) / 2,
+            "train/pass@2": (5 / 6 + 0) / 2,  # of the six pairs of the first group one has no right answer
+            "train/pass@4": (1 + 0) / 2,
+            "train/zero_signal": 1 / 2,
+            "train/distinct_answers": (3 + 2) / 2,
+            "rollout/length_mean": 4.0,
+            "rollout/length_max": 7.0,
+            "rollout/truncated": 2 / 8,
+            "rollout/tokens_per_s": 16.0,
+            "time/generate_s": 2.0,
+            "time/reward_s": 0.5,
+            "reward/correct": 2 / 8,
+            "reward/wrong": 3 / 8,
+            "reward/no_answer": 1 / 8,
+            "reward/timeout": 1 / 8,
+            "reward/crashed": 1 / 8,
+            "reward/unparsable_reference": 0.0,
+        }
+    )
+
+
+def test_unscored_samples_are_left_out_of_the_reward():
+    figures = logged(made(SOLVED + UNSCORED))
+    assert figures["train/reward"] == pytest.approx(2 / 5)
+    assert figures["train/zero_signal"] == 1 / 2
+    assert figures["reward/unparsable_reference"] == 3 / 8
+
+
+def test_without_any_reward_there_is_no_reward_to_log():
+    figures = logged(made([score(Verdict.UNPARSABLE_REFERENCE, "8")] * 8))
+    assert "train/reward" not in figures
+    assert figures["train/mean@1"] == 0.0
+    assert figures["train/zero_signal"] == 1.0
+
+
+def test_two_ranks_log_what_one_would():
+    shares = [made(SOLVED, LENGTHS[:4]), made(UNSCORED, LENGTHS[4:])]
+
+    def log(trainer, module, rank) -> None:
+        RolloutMetrics().on_train_batch_start(trainer, module, batch(0, shares[rank]), 0)
+
+    first, second = on_ranks(log, 2)
+    assert first == second == pytest.approx(logged(made(SOLVED + UNSCORED)))

@@ -1,0 +1,86 @@
+"""An evaluation's figures by hand, and its shares on several ranks."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from made_rollouts import experience, rollout, score
+
+from ngrpo.errors import SettingError
+from ngrpo.evaluation.evaluator import Evaluator
+from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.exploration.token import TokenSampling
+from ngrpo.rewards.verdict import Verdict
+from ngrpo.rollout.experience import Experience
+from ngrpo.rollout.types import StopReason
+
+SOLVED = {"none": 0, "one": 1, "two": 2, "all": 4}
+"""Right answers of four samples, by prompt."""
+
+
+class Worker:
+    """Solves a prompt as often as SOLVED says; responses have 1, 2, 3 and 4 tokens, the last is truncated."""
+
+    engine = SimpleNamespace(embedding=lambda: torch.zeros(1, 1))
+
+    def __init__(self) -> None:
+        self.calls: list[tuple] = []
+
+    def evaluate(self, prompts, samples, strategy, temperature) -> Experience:
+        self.calls.append((prompts, samples, strategy, temperature))
+        lengths = [n + 1 for _ in prompts for n in range(samples)]
+        stops = [StopReason.LENGTH if n == samples else StopReason.STOP for n in lengths]
+        verdicts = [n < SOLVED[prompt] for prompt in prompts for n in range(samples)]
+        return experience(
+            [rollout([1], range(n), stop=stop) for n, stop in zip(lengths, stops, strict=True)],
+            [score(Verdict.CORRECT if right else Verdict.WRONG) for right in verdicts],
+            samples,
+        )
+
+
+def test_figures_of_four_problems():
+    worker = Worker()
+    metrics = Evaluator(samples=4, temperature=0.6).run(worker, list(SOLVED))
+    assert metrics == pytest.approx(
+        {
+            "mean@1": 7 / 16,
+            "pass@1": 7 / 16,
+            "pass@2": (0 + 3 / 6 + 5 / 6 + 1) / 4,
+            "pass@4": 3 / 4,
+            "length": 2.5,
+            "truncated": 1 / 4,
+        }
+    )
+    assert worker.calls == [(list(SOLVED), 4, TokenSampling(), 0.6)]
+
+
+def test_a_strategy_asked_for_is_used():
+    worker = Worker()
+    Evaluator(samples=4, exploration=NeighborMixing()).run(worker, ["one"])
+    assert worker.calls[0][2] == NeighborMixing()
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_ranks_share_the_problems(ranks: int):
+    """Metrics are means over problems, so that of the whole is the weighted mean of the shares'."""
+    prompts, evaluator, worker = list(SOLVED), Evaluator(samples=4), Worker()
+    shares = [evaluator.run(worker, prompts, rank, ranks) for rank in range(ranks)]
+    sizes = [len(call[0]) for call in worker.calls]
+    assert sorted(prompt for call in worker.calls for prompt in call[0]) == sorted(prompts)
+    assert max(sizes) - min(sizes) <= 1
+    whole = evaluator.run(worker, prompts)
+    for name, value in whole.items():
+        assert sum(s[name] * n for s, n in zip(shares, sizes, strict=True)) / 4 == pytest.approx(value)
+
+
+@pytest.mark.filterwarnings("ignore:The ``compute`` method")
+def test_a_rank_without_a_share_evaluates_nothing():
+    worker = Worker()
+    Evaluator(samples=4).run(worker, ["one"], rank=1, ranks=2)
+    assert worker.calls == []
+
+
+@pytest.mark.parametrize(("name", "value"), [("samples", 0), ("temperature", 0.0), ("temperature", -1.0)])
+def test_settings_are_checked(name: str, value: float):
+    with pytest.raises(SettingError, match=rf"^evaluator\.{name}={value} .*\.$"):
+        Evaluator(**{name: value})

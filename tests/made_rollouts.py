@@ -1,0 +1,48 @@
+"""Rollouts and experiences written out by hand."""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+
+from ngrpo.data.types import Problem, Prompt
+from ngrpo.rewards.math import Score
+from ngrpo.rewards.verdict import Verdict
+from ngrpo.rollout.experience import Experience
+from ngrpo.rollout.types import Mixture, Rollout, StopReason
+
+
+def rollout(
+    prompt: Sequence[int],
+    response: Sequence[int],
+    mixed: Mapping[int, Mapping[int, float]] | None = None,
+    width: int = 2,
+    stop: StopReason = StopReason.STOP,
+) -> Rollout:
+    """A rollout with the mixtures ``mixed``: absolute position -> {token id: weight}."""
+    records = mixed or {}
+    shape = (len(records), width)
+    return Rollout(
+        prompt_ids=torch.tensor(prompt),
+        response_ids=torch.tensor(response),
+        log_probs=torch.zeros(len(response)),
+        mixture=Mixture(
+            positions=torch.tensor(list(records), dtype=torch.int64),
+            ids=torch.tensor([list(r) for r in records.values()], dtype=torch.int32).view(shape),
+            weights=torch.tensor([list(r.values()) for r in records.values()]).view(shape),
+        ),
+        stop_reason=stop,
+    )
+
+
+def score(verdict: Verdict, answer: str | None = None) -> Score:
+    """A score as the mathematics reward gives it."""
+    rewards = {Verdict.CORRECT: 1.0, Verdict.UNPARSABLE_REFERENCE: math.nan}
+    return Score(rewards.get(verdict, 0.0), verdict is Verdict.CORRECT, answer, verdict)
+
+
+def experience(rollouts: list[Rollout], scores: list[Score], group_size: int) -> Experience:
+    """An experience whose prompt number p asks "question p", answer p; 2 seconds of generation, 0.5 of scoring."""
+    prompts = [Prompt(Problem(p, f"question {p}", str(p)), (1,)) for p in range(len(rollouts) // group_size)]
+    texts = [f"text {i}" for i in range(len(rollouts))]
+    return Experience(prompts, rollouts, texts, scores, generate_s=2.0, reward_s=0.5)

@@ -1,0 +1,61 @@
+"""Packed slots and rows, written out for sequences small enough to count."""
+
+import pytest
+from made_rollouts import rollout
+
+from ngrpo.modeling.packing import PackedBatch, pack
+from ngrpo.rollout.types import Rollout
+
+FIRST = rollout([10, 11, 12], [20, 21, 22], {3: {30: 0.75, 31: 0.25}, 5: {32: 0.5, 33: 0.5}})
+ONE_TOKEN = rollout([13, 14], [23], {2: {34: 0.125, 35: 0.875}})
+PLAIN = rollout([15], [24, 25])
+
+
+def as_lists(batch: PackedBatch) -> dict[str, list]:
+    return {name: value if isinstance(value, list) else value.tolist() for name, value in vars(batch).items()}
+
+
+def test_two_sequences_by_hand():
+    assert as_lists(pack([FIRST, ONE_TOKEN])) == {
+        "tokens": [10, 11, 12, 20, 21, 22, 13, 14, 23],
+        "positions": [0, 1, 2, 3, 4, 5, 0, 1, 2],
+        "lengths": [6, 3],
+        "response_lengths": [3, 1],
+        "scored_rows": [2, 3, 4, 7],
+        "response_slots": [3, 4, 5, 8],
+        "mixed_slots": [3, 5, 8],
+        "mixed_ids": [[30, 31], [32, 33], [34, 35]],
+        "mixed_weights": [[0.75, 0.25], [0.5, 0.5], [0.125, 0.875]],
+    }
+
+
+def test_steps_are_the_recorded_decisions():
+    step = pack([FIRST, PLAIN, ONE_TOKEN]).steps()
+    assert step.token.tolist() == [20, 21, 22, 24, 25, 23]
+    assert step.mixed.tolist() == [True, False, True, False, False, True]
+    assert step.ids[step.mixed].tolist() == [[30, 31], [32, 33], [34, 35]]
+    assert step.weights[step.mixed].tolist() == [[0.75, 0.25], [0.5, 0.5], [0.125, 0.875]]
+
+
+@pytest.mark.parametrize("rollouts", [[FIRST], [ONE_TOKEN, FIRST], [PLAIN, FIRST, ONE_TOKEN, PLAIN]])
+def test_every_slot_is_that_of_its_own_sequence(rollouts: list[Rollout]):
+    """Walks the sequences one by one, counting slots."""
+    batch, slot, row, mixed = pack(rollouts), 0, 0, 0
+    for r in rollouts:
+        for position, token in enumerate([*r.prompt_ids.tolist(), *r.response_ids.tolist()]):
+            assert (batch.tokens[slot], batch.positions[slot]) == (token, position)
+            if position >= len(r.prompt_ids):
+                assert (batch.response_slots[row], batch.scored_rows[row]) == (slot, slot - 1)
+                row += 1
+            if position in r.mixture.positions:
+                assert batch.mixed_slots[mixed] == slot
+                mixed += 1
+            slot += 1
+    assert (slot, row, mixed) == (len(batch.tokens), len(batch.response_slots), len(batch.mixed_slots))
+
+
+def test_strategies_that_never_mix_have_records_of_width_zero():
+    batch = pack([rollout([1], [2, 3], width=0), rollout([1, 4], [5], width=0)])
+    assert batch.mixed_ids.shape == batch.mixed_weights.shape == (0, 0)
+    assert batch.steps().ids.shape == (3, 0)
+    assert not batch.steps().mixed.any()

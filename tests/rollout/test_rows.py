@@ -1,0 +1,109 @@
+"""The torch engine's rows, followed by hand through three rollouts in two slots."""
+
+import pytest
+import torch
+
+from ngrpo.exploration.base import Step
+from ngrpo.rollout.rows import Rows
+from ngrpo.rollout.types import Request, Sampling, StopReason
+
+STOP, END = 9, 8
+SAMPLING = Sampling(temperature=1.0, max_new_tokens=3, stop_ids=(STOP,))
+FIRST, SECOND = Request((1, 2), key=11), Request((3,), key=22)
+
+
+def rows(capacity: int = 2, width: int = 2) -> Rows:
+    return Rows(capacity, width, SAMPLING, torch.tensor([END]), like=torch.zeros(1, 4), all_explore=False)
+
+
+def record(made: Rows, at: slice, tokens: list[int], mixed: list[bool]) -> None:
+    """Each row's log-prob is minus its token; its mixture 0.75 of the token and 0.25 of the next id."""
+    token = torch.tensor(tokens)
+    weights = torch.tensor([[0.75, 0.25]]).expand(len(tokens), 2)
+    step = Step(token, torch.tensor(mixed), torch.stack((token, token + 1), dim=1), weights)
+    made.record(at, step, -token.float(), token[:, None].expand(-1, 4).float())
+
+
+def test_a_rollout_is_what_was_recorded():
+    made = rows()
+    at = made.admit([0, 1], [FIRST, SECOND])
+    assert (at, made.active) == (slice(0, 2), 2)
+    record(made, at, [5, 6], [True, False])
+    assert made.last_positions().tolist() == [2, 1]
+    assert made.inputs[:, 0].tolist() == [5.0, 6.0]
+    assert made.finished().tolist() == [False, False]
+    record(made, at, [4, STOP], [False, False])
+    assert made.finished().tolist() == [False, True]
+    record(made, slice(0, 1), [7], [True])
+    assert made.last_positions().tolist() == [4, 2]
+    assert made.finished().tolist() == [True, True]
+
+    first, second = made.take(0, FIRST), made.take(1, SECOND)
+    assert first.prompt_ids.tolist() == [1, 2]
+    assert first.response_ids.tolist() == [5, 4, 7]
+    assert first.log_probs.tolist() == [-5.0, -4.0, -7.0]
+    assert first.mixture.positions.tolist() == [2, 4]
+    assert first.mixture.ids.tolist() == [[5, 6], [7, 8]]
+    assert first.mixture.weights.tolist() == [[0.75, 0.25]] * 2
+    assert first.mixture.ids.dtype == torch.int32
+    assert first.stop_reason is StopReason.LENGTH
+    assert second.response_ids.tolist() == [6, STOP]
+    assert second.mixture.ids.shape == (0, 2)
+    assert second.stop_reason is StopReason.STOP
+
+
+def test_a_stop_token_in_the_last_place_is_a_stop():
+    made = rows(capacity=1)
+    at = made.admit([0], [FIRST])
+    for token in (5, 6, STOP):
+        record(made, at, [token], [False])
+    assert made.take(0, FIRST).stop_reason is StopReason.STOP
+
+
+def test_an_end_token_is_remembered_until_the_row_is_given_away():
+    made = rows(capacity=1)
+    at = made.admit([0], [FIRST])
+    seen = []
+    for token in (5, END, 6):
+        record(made, at, [token], [False])
+        seen.append(bool(made.ended[0]))
+    assert seen == [False, True, True]
+    made.drop(torch.tensor([True]))
+    made.admit([1], [SECOND])
+    assert (bool(made.ended[0]), int(made.emitted[0]), int(made.keys[0])) == (False, 0, 22)
+
+
+@pytest.mark.parametrize("done", [[1, 0, 0, 0, 0], [0, 0, 0, 0, 1], [1, 0, 1, 1, 0], [0, 1, 0, 1, 0], [1] * 5, [0] * 5])
+def test_survivors_keep_their_own_state_and_the_moves_are_told(done: list[int]):
+    """A cache that follows the moves holds each survivor's entry in the survivor's row."""
+    made = rows(capacity=5)
+    requests = [Request((1,) * (i + 1), key=100 + i, explore=i % 2 == 0) for i in range(5)]
+    record(made, made.admit(list(range(5)), requests), [10, 11, 12, 13, 14], [True, False, True, False, True])
+    cache = torch.arange(5)
+    source, target = made.drop(torch.tensor(done, dtype=torch.bool))
+    cache[target] = cache[source]
+    survivors = [i for i in range(5) if not done[i]]
+    held = made.request[: made.active].tolist()
+    assert sorted(held) == survivors
+    assert cache[: made.active].tolist() == held
+    assert made.keys[: made.active].tolist() == [100 + i for i in held]
+    assert made.explore[: made.active].tolist() == [i % 2 == 0 for i in held]
+    assert made.last_positions().tolist() == [i + 1 for i in held]
+    assert made.inputs[: made.active, 0].tolist() == [10 + i for i in held]
+    for row, number in enumerate(held):
+        rollout = made.take(row, requests[number])
+        assert rollout.response_ids.tolist() == [10 + number]
+        assert rollout.mixture.ids.tolist() == ([[10 + number, 11 + number]] if number % 2 == 0 else [])
+
+
+def test_a_new_rollout_takes_nothing_from_the_row_before():
+    made = rows(capacity=1)
+    at = made.admit([0], [FIRST])
+    for token in (5, 6, 7):
+        record(made, at, [token], [True])
+    made.drop(torch.tensor([True]))
+    record(made, made.admit([1], [SECOND]), [STOP], [False])
+    rollout = made.take(0, SECOND)
+    assert rollout.response_ids.tolist() == [STOP]
+    assert len(rollout.mixture.positions) == 0
+    assert int(made.request[0]) == 1

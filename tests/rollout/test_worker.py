@@ -1,0 +1,132 @@
+"""Request keys, evaluation and scoring of the rollout worker."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+
+from ngrpo.data.types import Problem, Prompt
+from ngrpo.errors import SettingError
+from ngrpo.exploration.base import Exploration
+from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.exploration.token import TokenSampling
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.rewards.math import Score
+from ngrpo.rewards.verdict import Verdict
+from ngrpo.rollout.torch_engine import TorchEngine
+from ngrpo.rollout.types import Rollout
+from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+
+PROMPTS = [Prompt(Problem(key, f"question {key}", f"answer {key}"), (2, 6 + key, 7, 3)) for key in (0, 3, 8, 11)]
+SETTINGS = RolloutSettings(group_size=3, max_new_tokens=12, temperature=0.9)
+
+
+class Echo:
+    """Gives each response itself as its answer, and its reference's length as its reward."""
+
+    def __call__(self, responses: Sequence[str], references: Sequence[str]) -> list[Score]:
+        self.references = list(references)
+        return [Score(float(len(b)), False, a, Verdict.WRONG) for a, b in zip(responses, references, strict=True)]
+
+
+@pytest.fixture
+def make(make_engine: Callable[..., TorchEngine], tiny_source: ModelSource) -> Callable[..., RolloutWorker]:
+    def worker(strategy: Exploration = NeighborMixing(rate=0.5), seed: int = 0) -> RolloutWorker:  # noqa: B008
+        return RolloutWorker(make_engine(), tiny_source.tokenizer(), Echo(), strategy, SETTINGS, (3,), seed)
+
+    return worker
+
+
+def contents(rollouts: list[Rollout]) -> list[tuple]:
+    return [
+        (*(part.tolist() for part in (r.prompt_ids, r.response_ids, r.mixture.positions, r.mixture.ids)), r.stop_reason)
+        for r in rollouts
+    ]
+
+
+def test_rollouts_are_the_same_on_any_split_over_ranks(make: Callable[..., RolloutWorker]):
+    whole = contents(make().roll_out(PROMPTS, 5).rollouts)
+    assert len(whole) == 12
+    for ranks in (2, 4):
+        share = len(PROMPTS) // ranks
+        parts = [make().roll_out(PROMPTS[rank * share : (rank + 1) * share], 5).rollouts for rank in range(ranks)]
+        assert contents([rollout for part in parts for rollout in part]) == whole
+
+
+def test_every_part_of_the_key_counts(make: Callable[..., RolloutWorker]):
+    worker = make()
+    made = contents(worker.roll_out(PROMPTS, 5).rollouts)
+    renamed = [replace(p, problem=replace(p.problem, key=p.problem.key + 1)) for p in PROMPTS]
+    assert len({str(r) for r in made[:3]}) == 3
+    assert contents(worker.roll_out(PROMPTS, 5).rollouts) == made
+    assert contents(worker.roll_out(PROMPTS, 6).rollouts) != made
+    assert contents(worker.roll_out(renamed, 5).rollouts) != made
+    assert contents(make(seed=1).roll_out(PROMPTS, 5).rollouts) != made
+
+
+def test_evaluation_is_plain_though_training_mixes(make: Callable[..., RolloutWorker]):
+    worker = make()
+    trained = worker.roll_out(PROMPTS, 0).rollouts
+    assert sum(len(r.mixture.positions) for r in trained) > 10
+    evaluated = worker.evaluate(PROMPTS, 5, TokenSampling(), temperature=0.9)
+    assert len(evaluated.rollouts) == 20
+    assert all(r.mixture.ids.shape == (0, 0) for r in evaluated.rollouts)
+    plain = make(TokenSampling()).evaluate(PROMPTS, 5, TokenSampling(), temperature=0.9)
+    assert contents(evaluated.rollouts) == contents(plain.rollouts)
+    assert contents(worker.roll_out(PROMPTS, 0).rollouts) == contents(trained)
+
+
+def test_each_evaluation_draws_the_same(make: Callable[..., RolloutWorker]):
+    worker = make()
+    first = worker.evaluate(PROMPTS, 3, TokenSampling(), temperature=0.9)
+    worker.roll_out(PROMPTS, 0)
+    again = worker.evaluate(PROMPTS, 3, TokenSampling(), temperature=0.9)
+    assert contents(first.rollouts) == contents(again.rollouts)
+    assert contents(first.rollouts) != contents(make(TokenSampling()).roll_out(PROMPTS, 0).rollouts)
+
+
+def test_evaluation_has_its_own_temperature(make: Callable[..., RolloutWorker]):
+    worker = make()
+    greedy = worker.evaluate(PROMPTS, 3, TokenSampling(top_k=1), temperature=0.9).rollouts
+    cold = worker.evaluate(PROMPTS, 3, TokenSampling(), temperature=1e-3).rollouts
+    assert contents(cold) == contents(greedy)
+    assert contents(worker.evaluate(PROMPTS, 3, TokenSampling(), temperature=0.9).rollouts) != contents(greedy)
+    assert worker.sampling.temperature == 0.9
+
+
+def test_texts_scores_and_references_line_up_with_rollouts(make: Callable[..., RolloutWorker]):
+    worker = make()
+    made = worker.roll_out(PROMPTS, 0)
+    for i, rollout in enumerate(made.rollouts):
+        assert tuple(rollout.prompt_ids.tolist()) == PROMPTS[i // 3].ids
+        words = worker.tokenizer.convert_ids_to_tokens(rollout.response_ids.tolist())
+        assert made.texts[i] == "".join(filter(None, words))  # rows of padding are no token and have no text
+        assert made.scores[i].answer == made.texts[i]
+    assert worker.reward.references == [p.problem.answer for p in PROMPTS for _ in range(3)]
+    assert made.rewards.tolist() == [[float(len(p.problem.answer))] * 3 for p in PROMPTS]
+    assert "<|im_start|>" in "".join(made.texts)  # special tokens are kept
+    assert made.tokens == sum(len(r.response_ids) for r in made.rollouts)
+    assert made.group_size == 3
+    assert made.generate_s > 0
+    assert made.reward_s > 0
+
+
+def test_tables_follow_the_weights_only_when_refreshed(make: Callable[..., RolloutWorker]):
+    worker = make()
+    old = worker.bound.tables["neighbors"]
+    torch.manual_seed(1)
+    weights = {name: torch.randn_like(p) for name, p in worker.engine.lm.named_parameters()}
+    worker.sync_weights(weights.items(), refresh=False)
+    assert worker.bound.tables["neighbors"] is old
+    worker.sync_weights(weights.items(), refresh=True)
+    assert not torch.equal(worker.bound.tables["neighbors"], old)
+    worker.restore_tables({"neighbors": old})
+    assert torch.equal(worker.bound.tables["neighbors"], old)
+    assert worker.bound.end_ids == (5,)
+
+
+@pytest.mark.parametrize("name", ["group_size", "max_new_tokens", "temperature"])
+def test_settings_are_checked(name: str):
+    with pytest.raises(SettingError, match=rf"rollout\.{name}=0"):
+        RolloutSettings(**{name: 0})

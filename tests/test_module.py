@@ -1,0 +1,211 @@
+"""The training step: which policy each log-prob comes from, and what moves nothing."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning import Callback, Trainer
+from torch import Tensor
+from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM
+from update_probe import ALGORITHMS, Case, GivenExperience
+
+from ngrpo.algo.policy_loss import Algorithm
+from ngrpo.data.types import PromptBatch
+from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.module import PolicyOptimization, Sample, UpdateSettings
+from ngrpo.rollout.types import Rollout
+
+GRPO, GSPO = ALGORITHMS["grpo"], ALGORITHMS["gspo"]
+
+
+class Recording(PolicyOptimization):
+    """Keeps what each optimiser step learned from, its metrics and its gradient."""
+
+    def accumulate(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
+        metrics = super().accumulate(samples)
+        gradient = {name: p.grad.clone() for name, p in self.policy.lm.named_parameters()}
+        self.__dict__.setdefault("steps", []).append((list(samples), dict(metrics), gradient))
+        return metrics
+
+
+@dataclass
+class Logged(Callback):
+    """Keeps the metrics of each iteration and the parameters after it."""
+
+    metrics: list[dict[str, float]] = field(default_factory=list)
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx) -> None:
+        self.metrics.append({name: float(value) for name, value in trainer.callback_metrics.items()})
+
+
+@pytest.fixture
+def case(make_engine, bound, requests, sampling, tiny_model_path: Path) -> Case:
+    """Four prompts with four rollouts each, half of them right."""
+    engine = make_engine()
+    rollouts = engine.generate(requests[:16], sampling, bound(engine, NeighborMixing(rate=0.3)))
+    rewards = torch.tensor([[1.0, 0.0, 1.0, 0.0]] * 4)
+    return Case(str(tiny_model_path), "grpo", sampling.temperature, 300, rollouts, rewards)
+
+
+def fit(
+    case: Case, algorithm: Algorithm, lr: float, iterations: int = 1, precision: Any = "32-true", **source: Any
+) -> tuple[Recording, list[dict[str, float]]]:
+    """Trains with plain SGD on the same rollouts again and again; returns the module and each iteration's metrics."""
+    logged = Logged()
+    trainer = Trainer(
+        accelerator="cpu", devices=1, max_epochs=1, callbacks=[logged], logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False, precision=precision,
+    )  # fmt: skip
+    module = Recording(
+        ModelSource(case.model_path, **source), algorithm, NeighborMixing(), partial(torch.optim.SGD, lr=lr),
+        UpdateSettings(case.temperature, case.microbatch_tokens, 1e9),
+    )  # fmt: skip
+    batches = [PromptBatch([], 0, iteration) for iteration in range(iterations)]
+    for batch in batches:
+        batch.experience = GivenExperience(case, 0, 1)
+    trainer.fit(module, DataLoader(batches, batch_size=None))
+    return module, logged.metrics
+
+
+def stock_scores(case: Case, rollout: Rollout) -> tuple[Tensor, Tensor]:
+    """Log-probs and entropies of one rollout from stock transformers; [T] each."""
+    model = AutoModelForCausalLM.from_pretrained(case.model_path, attn_implementation="eager").eval()
+    table = model.get_input_embeddings().weight
+    inputs = table[torch.cat([rollout.prompt_ids, rollout.response_ids])].clone()
+    for slot, ids, weights in zip(*vars(rollout.mixture).values(), strict=True):
+        inputs[slot] = weights @ table[ids]
+    with torch.no_grad():
+        logits = model(inputs_embeds=inputs[None]).logits[0, len(rollout.prompt_ids) - 1 : -1] / case.temperature
+    probs = logits.double().softmax(-1)
+    return probs.log()[torch.arange(rollout.length), rollout.response_ids], -(probs * probs.log()).sum(-1)
+
+
+def moved(case: Case, module: PolicyOptimization) -> float:
+    """Largest change of a parameter since the model was loaded."""
+    before = AutoModelForCausalLM.from_pretrained(case.model_path).state_dict()
+    return max(float((p.detach() - before[name]).abs().max()) for name, p in module.policy.lm.named_parameters())
+
+
+def norm(gradient: dict[str, Tensor]) -> float:
+    return math.sqrt(sum(float(g.double().square().sum()) for g in gradient.values()))
+
+
+@pytest.mark.parametrize("algorithm", [GRPO, GSPO], ids=["grpo", "gspo"])
+def test_old_log_probs_are_those_before_the_first_step(case: Case, algorithm: Algorithm):
+    module, (logged,) = fit(case, replace(algorithm, optimizer_steps=2), lr=0.05)
+    (first, before, _), (second, after, _) = module.steps
+    assert [s.rollout for s in first + second] == case.rollouts
+    for sample in first + second:
+        expected = stock_scores(case, sample.rollout)[0]
+        torch.testing.assert_close(sample.old_log_prob.double(), expected, atol=1e-4, rtol=0)
+    assert float(before["policy/ratio"]) == pytest.approx(1.0, abs=1e-6)
+    assert abs(float(after["policy/ratio"]) - 1) > 1e-3
+    assert float(after["policy/clip_fraction"]) > 0
+    assert logged["policy/ratio"] == pytest.approx((float(before["policy/ratio"]) + float(after["policy/ratio"])) / 2)
+
+
+def test_a_single_step_needs_no_old_log_probs(case: Case):
+    module, (logged,) = fit(case, GRPO, lr=0.05)
+    assert [s.old_log_prob for s in module.steps[0][0]] == [None] * 16
+    assert logged["policy/ratio"] == 1.0
+
+
+def test_kl_is_zero_at_first_and_grows(case: Case):
+    module, (first, second) = fit(case, GRPO, lr=0.05, iterations=2)
+    assert first["policy/kl"] < 1e-6
+    assert second["policy/kl"] > 1e-4
+    assert moved(case, module) > 1e-3
+    start = dict(AutoModelForCausalLM.from_pretrained(case.model_path).named_parameters())
+    assert all(torch.equal(p, start[name]) for name, p in module.reference.lm.named_parameters())
+
+
+def test_the_reference_exists_only_with_a_kl_and_is_not_saved(case: Case):
+    module, _ = fit(case, GRPO, lr=0.0)
+    assert module.reference is not None
+    assert all(name.startswith("policy.") for name in module.state_dict())
+    assert all(name.startswith("policy.") for name, _ in module.named_parameters())
+    assert not any(p.requires_grad for p in module.reference.parameters())
+    without, (logged,) = fit(case, replace(GRPO, kl_coef=0.0), lr=0.0)
+    assert without.reference is None
+    assert logged["policy/kl"] == 0.0
+
+
+@pytest.mark.parametrize(
+    "rewards",
+    [torch.full((4, 4), math.nan), torch.ones(4, 4), torch.zeros(4, 4), torch.tensor([[1.0, math.nan, 1.0, 1.0]] * 4)],
+    ids=["unscored", "all right", "all wrong", "right or unscored"],
+)
+def test_rewards_without_a_signal_move_nothing(case: Case, rewards: Tensor):
+    module, _ = fit(replace(case, rewards=rewards), GSPO, lr=1.0)
+    assert norm(module.steps[0][2]) == 0.0
+    assert moved(case, module) == 0.0
+
+
+def test_an_unscored_sample_moves_nothing_among_scored_ones(case: Case):
+    """Another response in its place changes nothing."""
+    gradients = []
+    for rollouts in (case.rollouts, [*case.rollouts[:3], case.rollouts[7], *case.rollouts[4:]]):
+        rewards = case.rewards.clone()
+        rewards[0, 3] = math.nan
+        module, _ = fit(replace(case, rewards=rewards, rollouts=rollouts), GSPO, lr=0.0)
+        gradients.append(module.steps[0][2])
+    difference = {name: gradients[0][name] - gradients[1][name] for name in gradients[0]}
+    assert norm(difference) < 1e-5 * norm(gradients[0])
+
+
+def test_entropy_and_mismatch_are_means_over_tokens(case: Case):
+    shifted = [replace(r, log_probs=r.log_probs + 0.25 * i) for i, r in enumerate(case.rollouts)]
+    _, (logged,) = fit(case, GRPO, lr=0.0)
+    entropy = torch.cat([stock_scores(case, r)[1] for r in case.rollouts])
+    assert logged["policy/entropy"] == pytest.approx(float(entropy.mean()), abs=1e-5)
+    assert logged["rollout/mismatch_mean"] < logged["rollout/mismatch_max"] < 1e-4
+    _, (logged,) = fit(replace(case, rollouts=shifted), GRPO, lr=0.0)
+    tokens = sum(r.length for r in shifted)
+    expected = sum(0.25 * i * r.length for i, r in enumerate(shifted)) / tokens
+    assert logged["rollout/mismatch_mean"] == pytest.approx(expected, abs=1e-4)
+    assert logged["rollout/mismatch_max"] == pytest.approx(0.25 * 15, abs=1e-4)
+
+
+def test_mismatch_is_that_of_the_first_step(case: Case):
+    module, (logged,) = fit(case, replace(GRPO, optimizer_steps=2), lr=0.05)
+    assert float(module.steps[1][1]["rollout/mismatch_max"]) > 1e-2
+    assert logged["rollout/mismatch_max"] < 1e-4
+
+
+def test_gradient_checkpointing_recomputes_and_changes_nothing(case: Case, monkeypatch: pytest.MonkeyPatch):
+    from transformers.models.qwen2.modeling_qwen2 import Qwen2MLP
+
+    forward, calls = Qwen2MLP.forward, []
+    monkeypatch.setattr(Qwen2MLP, "forward", lambda self, x: calls.append(torch.is_grad_enabled()) or forward(self, x))
+    plain, _ = fit(case, GSPO, lr=0.0)
+    passes = len(calls)
+    recomputed, _ = fit(case, GSPO, lr=0.0, gradient_checkpointing=True)
+    assert len(calls) - passes == 2 * passes
+    for name, gradient in plain.steps[0][2].items():
+        torch.testing.assert_close(recomputed.steps[0][2][name], gradient)
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-true"])
+def test_bfloat16_models_train(case: Case, precision: str):
+    seen: list[torch.dtype] = []
+
+    def clip(log_ratio: Tensor, advantage: Tensor) -> Any:
+        seen.extend((log_ratio.dtype, advantage.dtype))
+        return GRPO.clip(log_ratio, advantage)
+
+    algorithm = replace(GRPO, clip=clip, optimizer_steps=2)
+    module, metrics = fit(case, algorithm, lr=0.05, iterations=2, precision=precision, dtype="bfloat16")
+    assert {p.dtype for p in module.policy.parameters()} == {torch.bfloat16}
+    assert set(seen) == {torch.float32}
+    assert all(math.isfinite(value) for logged in metrics for value in logged.values())
+    assert metrics[0]["rollout/mismatch_mean"] < 0.1
+    assert moved(case, module) > 1e-3
+    expected = [0.8660254, -0.8660254]
+    assert [s.advantage for s in module.steps[0][0]][:2] == pytest.approx(expected, rel=1e-5)

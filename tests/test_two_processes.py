@@ -1,0 +1,65 @@
+"""Two processes on the CPU, launched as a user launches them, against one."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+ROOT = Path(__file__).parents[1]
+
+
+def train(folder: Path, processes: int, *overrides: str) -> Path:
+    """Runs the training script in ``folder`` and returns it."""
+    command = [
+        sys.executable, "scripts/train.py", "exploration=neighbor", "algo=gspo", "trainer.accelerator=cpu",
+        f"trainer.devices={processes}", "debug=fast", "algo.optimizer_steps=2", "callbacks.evaluation.every=0",
+        f"hydra.run.dir={folder}", *overrides,
+    ]  # fmt: skip
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "summary.json").read_text())
+
+
+def first_iteration(folder: Path) -> dict[str, float]:
+    """What was logged of the first iteration's rollouts, times and memory left out."""
+    events = EventAccumulator(str(folder / "tensorboard")).Reload()
+    values = {tag: events.Scalars(tag)[0].value for tag in events.Tags()["scalars"]}
+    groups = ("train/", "rollout/", "reward/", "exploration/")
+    return {t: v for t, v in values.items() if t.startswith(groups) and "mismatch" not in t and "tokens_per_s" not in t}
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train(tmp_path_factory.mktemp("two"), 2)
+
+
+def test_rollouts_and_evaluation_are_those_of_one_process(two: Path, tmp_path: Path):
+    one = train(tmp_path, 1, "trainer.iterations=1", "callbacks.export=null", "callbacks.checkpoint=null")
+    assert summary(one)["eval"]["before"] == summary(two)["eval"]["before"]
+    expected = first_iteration(one)
+    assert expected["rollout/length_mean"] * 16 == pytest.approx(summary(one)["tokens_generated"])
+    assert len(expected) > 15
+    assert first_iteration(two) == pytest.approx(expected, abs=1e-5)
+
+
+def test_two_processes_resume_what_two_processes_saved(two: Path, tmp_path: Path):
+    again = train(tmp_path, 2, f"ckpt='{two}/checkpoints/iteration=1'")  # quoted: Hydra's grammar has a meaning for =
+    straight, resumed = summary(two), summary(again)
+    assert straight["iterations"] == resumed["iterations"] == 2
+    assert straight["tokens_generated"] == resumed["tokens_generated"]
+    assert straight["eval"] == resumed["eval"]
+    trained, continued = (load_file(folder / "model" / "model.safetensors") for folder in (two, again))
+    assert all(torch.equal(tensor, continued[name]) for name, tensor in trained.items())
+    assert {path.name for path in (two / "checkpoints").iterdir()} == {"iteration=1", "iteration=2", "latest"}

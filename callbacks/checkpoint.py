@@ -11,7 +11,7 @@ from ngrpo.errors import SettingError
 
 
 class IterationCheckpoint(Callback):
-    """Writes ``checkpoints/iteration=N`` after every ``every``-th iteration.
+    """Writes ``checkpoints/iteration-N`` after every ``every``-th iteration.
 
     Lightning's ModelCheckpoint counts optimiser steps, overwrites in place, and leaves partial folders under final
     names when it is killed; this one counts iterations and renames a finished folder into place. Place it last.
@@ -44,7 +44,7 @@ class IterationCheckpoint(Callback):
             self._save(trainer, done)
 
     def _save(self, trainer: Trainer, done: int) -> None:
-        final = self.run_dir / FOLDER / f"iteration={done}"
+        final = self.run_dir / FOLDER / f"iteration-{done}"
         temporary = final.with_name(final.name + ".tmp")
         if trainer.is_global_zero:
             remove(temporary)

@@ -64,9 +64,7 @@ class Evaluation(Callback):
     def _evaluate(self, trainer: Trainer) -> None:
         if not self.prompts:
             return
-        self.worker.engine.wake()
         metrics = self.evaluator.run(self.worker, self.prompts, trainer.global_rank, trainer.world_size)
-        self.worker.engine.sleep()
         self.results.append(EvaluationResult(self._done, metrics))
         for logger in trainer.loggers:
             logger.log_metrics({f"eval/{name}": value for name, value in metrics.items()}, step=self._done)

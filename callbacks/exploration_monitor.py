@@ -1,14 +1,14 @@
 """What exploration did to the rollouts."""
 
 import torch
-from lightning import Callback, LightningModule, Trainer
+from lightning import Callback, Trainer
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
 from callbacks.over_ranks import log_extreme, log_means
 from ngrpo.data.types import PromptBatch
+from ngrpo.module import PolicyOptimization
 from ngrpo.rollout.experience import Experience
-from ngrpo.rollout.worker import RolloutWorker
 
 _CHUNK = 4096
 """Mixtures whose embedding rows are held at once."""
@@ -17,20 +17,16 @@ _CHUNK = 4096
 class ExplorationMonitor(Callback):
     """Logs ``exploration/*`` for strategies that mix embeddings.
 
-    Args:
-        worker: owns the served embedding table, which the mixtures are measured with.
+    Mixtures are measured with the policy's own table: it equals the served one, and the engine may be asleep.
     """
 
-    def __init__(self, worker: RolloutWorker) -> None:
-        self.worker = worker
-
     def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: PromptBatch, batch_idx: int
+        self, trainer: Trainer, pl_module: PolicyOptimization, batch: PromptBatch, batch_idx: int
     ) -> None:
         """Logs; runs after the rollout callback."""
-        if self.worker.exploration.width == 0:
+        if pl_module.exploration.width == 0:
             return
-        values = exploration_values(batch.experience, self.worker.engine.embedding())
+        values = exploration_values(batch.experience, pl_module.policy_embedding())
         log_means(trainer, pl_module, values)
         log_extreme(trainer, pl_module, "exploration/cosine_min", values["exploration/cosine_mean"], "min")
 

@@ -74,6 +74,7 @@ def _line(trainer: Trainer, group_size: int) -> str:
     shown = {
         "reward": "train/reward",
         f"pass@{group_size}": f"train/pass@{group_size}",
+        "loss": "policy/loss",
         "entropy": "policy/entropy",
         "tokens/s": "rollout/tokens_per_s",
     }

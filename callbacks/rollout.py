@@ -42,8 +42,7 @@ class RolloutCallback(Callback):
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: PromptBatch, batch_idx: int
     ) -> None:
-        """Generates and scores."""
-        self.worker.engine.wake()
+        """Generates and scores, then gives the engine's memory to the update."""
         batch.experience = self.worker.roll_out(batch.prompts, batch.iteration)
         self.worker.engine.sleep()
 
@@ -55,10 +54,11 @@ class RolloutCallback(Callback):
         batch: PromptBatch,
         batch_idx: int,
     ) -> None:
-        """Hands the new weights over; the tables follow every ``exploration.refresh_every`` updates."""
+        """Wakes the engine with the new weights; the tables follow every ``exploration.refresh_every`` updates."""
         self.iterations_done = batch.iteration + 1
         self.tokens_generated += _total(trainer, batch.experience.tokens)
         self.unparsable_references += _total(trainer, _unparsable(batch.experience))
+        self.worker.engine.wake()
         every = self.worker.exploration.refresh_every
         self._sync(pl_module, refresh=every > 0 and self.iterations_done % every == 0)
         if self.iterations_done >= self.iterations:

@@ -9,7 +9,7 @@ from ngrpo.errors import SettingError
 FOLDER = "checkpoints"
 STATE = "state.ckpt"
 _POINTER = "latest"
-_COMPLETE = re.compile(r"iteration=\d+")
+_COMPLETE = re.compile(r"iteration-\d+")
 
 
 def publish(temporary: Path, final: Path) -> None:
@@ -52,13 +52,13 @@ def remove(folder: Path) -> None:
 
 def complete(run: Path) -> list[Path]:
     """Returns the complete checkpoints of a run, oldest first."""
-    folders = (run / FOLDER).glob("iteration=*")
+    folders = (run / FOLDER).glob("iteration-*")
     return sorted(filter(_is_complete, folders), key=iteration_of)
 
 
 def iteration_of(folder: Path) -> int:
     """Returns the number of iterations that a checkpoint has behind it."""
-    return int(folder.name.removeprefix("iteration="))
+    return int(folder.name.removeprefix("iteration-"))
 
 
 def resolve(ckpt: str, run: Path, outputs: Path) -> Path:

@@ -37,7 +37,7 @@ class TrainerConfig:
         accelerator: cpu | gpu | auto (Lightning's).
         devices: processes on this machine, or "auto".
         num_nodes: machines.
-        precision: Lightning's precision.
+        precision: 32-true | bf16-mixed.
         threads: CPU threads of PyTorch in each process; null leaves it to PyTorch.
         microbatch_tokens: most tokens (prompts included) in one forward pass.
         max_grad_norm: gradient norms above are scaled down to it.

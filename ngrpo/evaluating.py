@@ -13,6 +13,7 @@ from ngrpo.checks import check_context
 from ngrpo.config import EvaluateConfig, build, checked
 from ngrpo.errors import SettingError
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+from ngrpo.training import accelerator_of
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ def evaluate(config: DictConfig, run_dir: Path) -> dict[str, float]:
             f"data.path={config.data.path} has no evaluation problems of its own; set data.eval_path to some."
         )
     worker = RolloutWorker(
-        engine=build(config.rollout.engine, model=source),
+        engine=build(config.rollout.engine, model=source, exploration=evaluator.exploration),
         tokenizer=tokenizer,
         reward=build(config.reward),
         exploration=evaluator.exploration,
@@ -53,18 +54,12 @@ def evaluate(config: DictConfig, run_dir: Path) -> dict[str, float]:
         seed=config.seed,
     )
     log.info("evaluating %d problems, %d samples each", len(prompts), evaluator.samples)
-    worker.start(_device(config.accelerator))
+    worker.start(torch.device("cuda" if accelerator_of(config.accelerator) == "gpu" else "cpu"))
     metrics = evaluator.run(worker, prompts)
     worker.reward.close()
     (run_dir / "evaluation.json").write_text(json.dumps({"problems": len(prompts), **metrics}, indent=2) + "\n")
     get_console().print(_table(metrics))
     return metrics
-
-
-def _device(accelerator: str) -> torch.device:
-    if accelerator == "auto":
-        accelerator = "gpu" if torch.cuda.is_available() else "cpu"
-    return torch.device("cuda" if accelerator == "gpu" else "cpu")
 
 
 def _table(metrics: dict[str, float]) -> Table:

@@ -23,6 +23,8 @@ from ngrpo.modeling.sharding import full, named_weights, shard
 from ngrpo.rollout.types import Rollout
 from ngrpo.step_metrics import StepMetrics, average
 
+_PRECISIONS = ("32-true", "bf16-mixed")
+
 
 @dataclass(frozen=True)
 class Sample:
@@ -49,16 +51,25 @@ class UpdateSettings:
         temperature: tau of the rollouts; the log-probs are those at tau.
         microbatch_tokens: most tokens (prompts included) in one forward pass.
         max_grad_norm: gradient norms above are scaled down to it.
+        precision: "32-true" computes in the dtype of the parameters; "bf16-mixed" computes in bfloat16 and keeps
+            parameters, gradients and optimiser in theirs. At a learning rate of 1e-6 parameters must be float32:
+            bfloat16 ones round most updates away.
     """
 
     temperature: float = 1.0
     microbatch_tokens: int = 8192
     max_grad_norm: float = 1.0
+    precision: str = "32-true"
 
     def __post_init__(self) -> None:
         for name in ("microbatch_tokens", "max_grad_norm"):
             if not getattr(self, name) > 0:
                 raise SettingError(f"trainer.{name}={getattr(self, name)} must be positive; raise it.")
+        if self.precision not in _PRECISIONS:
+            raise SettingError(
+                f"trainer.precision={self.precision} is not known; choose {' or '.join(_PRECISIONS)} (model.dtype "
+                "sets the dtype of the parameters)."
+            )
 
 
 class PolicyOptimization(LightningModule):
@@ -130,6 +141,10 @@ class PolicyOptimization(LightningModule):
         """Yields the policy's whole weights by transformers name (a collective when sharded)."""
         return named_weights(self.policy)
 
+    def policy_embedding(self) -> Tensor:
+        """Returns the policy's whole input embedding table, [V, d] (a collective when sharded)."""
+        return full(self.policy.lm.get_input_embeddings().weight.detach())
+
     def training_step(self, batch: PromptBatch, batch_idx: int) -> None:
         """Makes the optimiser steps of one rollout batch and logs their metrics."""
         start = time.perf_counter()
@@ -168,7 +183,10 @@ class PolicyOptimization(LightningModule):
 
     def _score(self, model: ScoringModel, rollouts: Sequence[Rollout]) -> tuple[PackedBatch, TokenScores]:
         batch = pack(rollouts).to(self.device)
-        return batch, model(batch, self.settings.temperature, self.exploration)
+        mixed = self.settings.precision == "bf16-mixed"
+        # Not Lightning's plugin: under ModelParallelStrategy it offers no mixed precision.
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=mixed):
+            return batch, model(batch, self.settings.temperature, self.exploration)
 
     def _microbatches(self, samples: Sequence[Sample]) -> list[list[int]]:
         lengths = [len(s.rollout.prompt_ids) + s.rollout.length for s in samples]

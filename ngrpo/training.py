@@ -45,7 +45,12 @@ def train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: P
     algorithm = build(config.algo)
     exploration = build(config.exploration)
     rollout = RolloutSettings(config.rollout.group_size, config.rollout.max_new_tokens, config.rollout.temperature)
-    update = UpdateSettings(rollout.temperature, config.trainer.microbatch_tokens, config.trainer.max_grad_norm)
+    update = UpdateSettings(
+        rollout.temperature,
+        config.trainer.microbatch_tokens,
+        config.trainer.max_grad_norm,
+        config.trainer.precision,
+    )
     ranks = process_count(config.trainer)
     check_group(algorithm, rollout)
     check_support(exploration)
@@ -57,7 +62,7 @@ def train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: P
         config.data, tokenizer=tokenizer, prompts_per_batch=algorithm.prompts_per_batch, seed=config.seed
     )
     worker = RolloutWorker(
-        engine=build(config.rollout.engine, model=source),
+        engine=build(config.rollout.engine, model=source, exploration=exploration),
         tokenizer=tokenizer,
         reward=build(config.reward),
         exploration=exploration,
@@ -91,8 +96,15 @@ def process_count(config: TrainerConfig) -> int:
     """Returns the number of processes over all machines: one a device."""
     devices = config.devices
     if devices == "auto":
-        devices = max(1, torch.cuda.device_count()) if config.accelerator != "cpu" else 1
+        devices = torch.cuda.device_count() if accelerator_of(config.accelerator) == "gpu" else 1
     return int(devices) * config.num_nodes
+
+
+def accelerator_of(name: str) -> str:
+    """Resolves "auto" to gpu with CUDA, else to cpu (Apple's MPS has no float64, which metrics use)."""
+    if name == "auto":
+        return "gpu" if torch.cuda.is_available() else "cpu"
+    return name
 
 
 def make_trainer(config: TrainerConfig, ranks: int, callbacks: list[Callback], logger: Any) -> Trainer:
@@ -105,11 +117,10 @@ def make_trainer(config: TrainerConfig, ranks: int, callbacks: list[Callback], l
         # Lightning's "auto" sizes would make the ranks of a machine tensor-parallel.
         strategy = ModelParallelStrategy(data_parallel_size=ranks, tensor_parallel_size=1)
     return Trainer(
-        accelerator=config.accelerator,
+        accelerator=accelerator_of(config.accelerator),
         devices=ranks // config.num_nodes,
         num_nodes=config.num_nodes,
         strategy=strategy,
-        precision=config.precision,
         max_epochs=-1,
         log_every_n_steps=1,
         logger=logger,

@@ -40,7 +40,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 
 def final_state(run: Path) -> dict:
-    return torch.load(run / "checkpoints" / "iteration=6" / "state.ckpt", weights_only=True)
+    return torch.load(run / "checkpoints" / "iteration-6" / "state.ckpt", weights_only=True)
 
 
 @pytest.mark.faults
@@ -56,7 +56,7 @@ def test_resume_after_kill_is_exact(tmp_path: Path, environment: dict[str, str])
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert not (broken / "checkpoints" / "iteration=6").exists()
+    assert not (broken / "checkpoints" / "iteration-6").exists()
     resume = command(resumed, tmp_path / "c.txt", f"ckpt={broken}")
     subprocess.run(resume, cwd=ROOT, env=environment, check=True, timeout=240)
 

@@ -130,7 +130,7 @@ def test_the_trained_model_loads(trained: Callable[..., Path]):
     start = ModelSource().load().state_dict()
     assert model.state_dict().keys() == start.keys()
     assert any(not torch.equal(tensor, start[name]) for name, tensor in model.state_dict().items())
-    saved = torch.load(folder / "checkpoints" / "iteration=2" / "state.ckpt", weights_only=True)["state_dict"]
+    saved = torch.load(folder / "checkpoints" / "iteration-2" / "state.ckpt", weights_only=True)["state_dict"]
     assert all(torch.equal(tensor, saved[f"policy.lm.{name}"]) for name, tensor in model.state_dict().items())
     assert len(AutoTokenizer.from_pretrained(folder / "model")) == len(ModelSource().tokenizer())
 

@@ -55,11 +55,11 @@ def test_rollouts_and_evaluation_are_those_of_one_process(two: Path, tmp_path: P
 
 
 def test_two_processes_resume_what_two_processes_saved(two: Path, tmp_path: Path):
-    again = train(tmp_path, 2, f"ckpt='{two}/checkpoints/iteration=1'")  # quoted: Hydra's grammar has a meaning for =
+    again = train(tmp_path, 2, f"ckpt='{two}/checkpoints/iteration-1'")  # quoted: Hydra's grammar has a meaning for =
     straight, resumed = summary(two), summary(again)
     assert straight["iterations"] == resumed["iterations"] == 2
     assert straight["tokens_generated"] == resumed["tokens_generated"]
     assert straight["eval"] == resumed["eval"]
     trained, continued = (load_file(folder / "model" / "model.safetensors") for folder in (two, again))
     assert all(torch.equal(tensor, continued[name]) for name, tensor in trained.items())
-    assert {path.name for path in (two / "checkpoints").iterdir()} == {"iteration=1", "iteration=2", "latest"}
+    assert {path.name for path in (two / "checkpoints").iterdir()} == {"iteration-1", "iteration-2", "latest"}

@@ -45,6 +45,7 @@ class NeighborMixing(Exploration):
     excluded_ids: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "excluded_ids", tuple(self.excluded_ids))  # yaml gives a list
         if not 0.0 <= self.rate <= 1.0:
             raise SettingError(f"exploration.rate={self.rate} is not a probability; choose a value in [0, 1].")
         if self.k < 1:

@@ -30,7 +30,7 @@ class RolloutEngine(Protocol):
         """Returns the served input embedding table, [V, d]."""
 
     def sleep(self) -> None:
-        """Frees what it can (caches, and weights if it must) until `wake`."""
+        """Frees what it can: caches, and weights too; `wake` and then `sync_weights` must come before `generate`."""
 
     def wake(self) -> None:
-        """Makes ready to generate; weights are those of the last `sync_weights`."""
+        """Makes room for the weights that the next `sync_weights` brings."""

@@ -48,16 +48,16 @@ def test_no_checkpoints_at_all_with_0(tmp_path: Path):
 def test_nothing_else_stays_behind_and_the_pointer_names_the_newest(tmp_path: Path):
     run(tmp_path, 6, every=2, keep=2)
     names = {path.name for path in (tmp_path / "checkpoints").iterdir()}
-    assert names == {"iteration=4", "iteration=6", "latest"}
-    assert (tmp_path / "checkpoints" / "latest").read_text() == "iteration=6"
+    assert names == {"iteration-4", "iteration-6", "latest"}
+    assert (tmp_path / "checkpoints" / "latest").read_text() == "iteration-6"
 
 
 def test_an_iteration_that_was_saved_before_is_replaced(tmp_path: Path):
-    leftover = tmp_path / "checkpoints" / "iteration=2.tmp"
+    leftover = tmp_path / "checkpoints" / "iteration-2.tmp"
     leftover.mkdir(parents=True)
     (leftover / "half").touch()
     assert run(tmp_path, 2, every=2) == run(tmp_path, 2, every=2) == [2]
-    folder = tmp_path / "checkpoints" / "iteration=2"
+    folder = tmp_path / "checkpoints" / "iteration-2"
     assert [path.name for path in folder.iterdir()] == ["state.ckpt"]
 
 

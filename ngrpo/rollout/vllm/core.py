@@ -5,9 +5,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ngrpo.rollout.vllm.embedding import MixBuffers, install
+from ngrpo.rollout.vllm.buffers import MixBuffers
+from ngrpo.rollout.vllm.embedding import install
 from ngrpo.rollout.vllm.session import Session, SessionSpec
-from ngrpo.rollout.vllm.stepper import choose, feed
+from ngrpo.rollout.vllm.stepper import choose, feed_into
 
 CONFIG_KEY = "ngrpo"
 """Key of our settings in vLLM's ``additional_config`` and in a request's ``extra_args``."""
@@ -45,12 +46,13 @@ class MixingCore:
         if self.session is None or self.session.spec.strategy.width == 0:
             self.buffers.clear()
         else:
-            self.buffers.fill(*feed(self.session, slots, positions))
+            feed_into(self.session, self.buffers, slots, positions)
+            self.buffers.in_use = True
 
-    def choose(self, logits: Tensor, slots: Tensor, positions: Tensor) -> Tensor:
+    def choose(self, logits: Tensor, slots: Tensor, positions: Tensor, recorded: Tensor) -> Tensor:
         """Chooses the next tokens (see `ngrpo.rollout.vllm.stepper.choose`)."""
         assert self.session is not None
-        return choose(self.session, logits, slots, positions)
+        return choose(self.session, logits, slots, positions, recorded)
 
 
 def settings_of(vllm_config: Any) -> dict[str, Any] | None:

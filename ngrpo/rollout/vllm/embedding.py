@@ -8,36 +8,7 @@ from torch.nn.functional import embedding
 from vllm.distributed import tensor_model_parallel_all_reduce
 from vllm.model_executor.layers.vocab_parallel_embedding import VocabParallelEmbedding, get_masked_input_and_mask
 
-
-class MixBuffers:
-    """What the next forward feeds, at addresses that CUDA graphs keep.
-
-    Args:
-        tokens: most tokens in a forward.
-        width: K; at least 1.
-        device: the worker's device.
-    """
-
-    def __init__(self, tokens: int, width: int, device: torch.device) -> None:
-        self.mixed = torch.zeros(tokens, dtype=torch.bool, device=device)
-        self.ids = torch.zeros(tokens, width, dtype=torch.int32, device=device)
-        self.weights = torch.zeros(tokens, width, device=device)
-        self._clean = True
-
-    def clear(self) -> None:
-        """Makes every token plain."""
-        if not self._clean:
-            self.mixed.zero_()
-            self._clean = True
-
-    def fill(self, mixed: Tensor, ids: Tensor, weights: Tensor) -> None:
-        """Takes what `ngrpo.rollout.vllm.stepper.feed` returned for the first T tokens."""
-        tokens, width = ids.shape
-        self.mixed[:tokens] = mixed
-        self.ids[:tokens, :width] = ids
-        self.weights[:tokens, :width] = weights
-        self.weights[:tokens, width:] = 0
-        self._clean = False
+from ngrpo.rollout.vllm.buffers import MixBuffers
 
 
 class MixingEmbedding(VocabParallelEmbedding):
@@ -52,10 +23,10 @@ class MixingEmbedding(VocabParallelEmbedding):
     def forward(self, input_: Tensor) -> Tensor:
         """Embeds token ids [T] -> [T, d]."""
         tokens = input_.shape[0]
-        mixed = self.buffers_.mixed[:tokens, None]
-        rows = self._local_rows(self.buffers_.ids[:tokens])
-        mixture = (self.buffers_.weights[:tokens, :, None] * rows.float()).sum(1).to(rows.dtype)
-        output = torch.where(mixed, mixture, self._local_rows(input_))
+        buffers = self.buffers_.tensors
+        rows = self._local_rows(buffers.ids[:tokens])
+        mixture = (buffers.weights[:tokens, :, None] * rows.float()).sum(1).to(rows.dtype)
+        output = torch.where(buffers.mixed[:tokens, None], mixture, self._local_rows(input_))
         return output if self.tp_size == 1 else tensor_model_parallel_all_reduce(output)
 
     def _local_rows(self, ids: Tensor) -> Tensor:

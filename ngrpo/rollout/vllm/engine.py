@@ -14,6 +14,7 @@ from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.bound import BoundExploration
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.types import Mixture, Request, Rollout, Sampling, StopReason
+from ngrpo.rollout.vllm.checksum import checksum
 from ngrpo.rollout.vllm.session import SessionSpec
 from ngrpo.rollout.vllm.versions import check_version
 
@@ -28,8 +29,8 @@ _CHECKSUM_TOLERANCE = 1e-6
 class VllmEngine:
     """Runs strategies inside vLLM: mixtures in the compiled forward, records and log-probs on the device.
 
-    One engine a rank. Without tensor parallelism it lives in this process, so that weights are handed over without a
-    copy to the host; with it vLLM starts a process a GPU.
+    One engine a rank. Without tensor parallelism it lives in this process, so that weights are handed over by
+    reference; with it vLLM starts a process a GPU, which opens them by CUDA IPC.
 
     Args:
         model: where the weights come from.
@@ -37,6 +38,7 @@ class VllmEngine:
         max_prompt_tokens: longest prompt.
         max_new_tokens: longest response.
         max_batch_size: most rollouts running at once.
+        dtype: of the served weights; "auto" is bfloat16 on a GPU and the model's own elsewhere.
         gpu_memory_utilization: fraction of the GPU's memory for weights and KV cache.
         tensor_parallel_size: GPUs that share the model.
         enforce_eager: no torch.compile and no CUDA graphs.
@@ -53,6 +55,7 @@ class VllmEngine:
         max_prompt_tokens: int,
         max_new_tokens: int,
         max_batch_size: int = 256,
+        dtype: str = "auto",
         gpu_memory_utilization: float = 0.5,
         tensor_parallel_size: int = 1,
         enforce_eager: bool = False,
@@ -66,10 +69,10 @@ class VllmEngine:
                     f"rollout.engine.options.{name}={options[name]} is not supported ({reason}); remove it."
                 )
         self.model = model
-        self.tensor_parallel_size = tensor_parallel_size
+        self._in_process = tensor_parallel_size == 1
         self._arguments: dict[str, Any] = {
             "model": model.location,
-            "dtype": model.dtype,
+            "dtype": _served_dtype(dtype, model),
             "max_model_len": max_prompt_tokens + max_new_tokens,
             "max_num_seqs": max_batch_size,
             "gpu_memory_utilization": gpu_memory_utilization,
@@ -89,8 +92,7 @@ class VllmEngine:
     def start(self, device: torch.device) -> None:
         """Starts vLLM."""
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-        if self.tensor_parallel_size == 1:
-            os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # the scheduler runs here, also above several workers
         if device.type == "cpu":
             _prepare_cpu()
         from ngrpo.rollout.vllm import plugin
@@ -101,8 +103,16 @@ class VllmEngine:
         self.llm = LLM(**self._arguments)
 
     def embedding(self) -> Tensor:
-        """Returns the served input embedding table, [V, d]."""
-        return torch.cat([shard.to(shard.device) for shard in self._call("ngrpo_embedding")])
+        """Returns the served input embedding table, [V, d].
+
+        Raises:
+            RuntimeError: the engine is asleep, and its weights are gone.
+        """
+        if self._asleep:
+            raise RuntimeError("a sleeping engine serves no weights; call wake and sync_weights first")
+        if self._in_process:
+            return self._call("ngrpo_embedding")[0]
+        return torch.cat([pickle.loads(shard) for shard in self._call("ngrpo_packed_embedding")])
 
     def generate(self, requests: Sequence[Request], sampling: Sampling, exploration: BoundExploration) -> list[Rollout]:
         """Makes one rollout a request, in their order (see `RolloutEngine`)."""
@@ -157,21 +167,21 @@ class VllmEngine:
         Raises:
             RuntimeError: what is served is not what was handed over.
         """
-        expected = 0.0
-        for bucket in _buckets(tensors):
-            expected += sum(float(t.abs().sum(dtype=torch.float64)) for _, t in bucket)
-            in_process = self.tensor_parallel_size == 1
-            self._call("ngrpo_load_weights", bucket if in_process else bytes(ForkingPickler.dumps(bucket)))
-        self._check_served(expected)
+        dtype: torch.dtype = self.llm.llm_engine.model_config.dtype
+        handed_over: dict[str, float] = {}
+        for bucket in _buckets((name, tensor.detach().to(dtype)) for name, tensor in tensors):
+            handed_over |= {name: checksum(tensor) for name, tensor in bucket}
+            self._call("ngrpo_load_weights", bucket if self._in_process else bytes(ForkingPickler.dumps(bucket)))
+        self._check_served(handed_over)
         if self._asleep:
             self.llm.wake_up(tags=["kv_cache"])
             self._asleep = False
         self.llm.reset_prefix_cache()
 
-    def _check_served(self, expected: float) -> None:
-        if self.tensor_parallel_size > 1:
-            return  # ranks hold copies of some parameters, and their sums do not add up
-        served = self._call("ngrpo_checksum")[0]
+    def _check_served(self, handed_over: dict[str, float]) -> None:
+        """Compares checksums: of all weights, or of the embedding where ranks hold copies of other parameters."""
+        expected = sum(value for name, value in handed_over.items() if self._in_process or "embed_tokens" in name)
+        served = sum(self._call("ngrpo_checksum", not self._in_process))
         if abs(served - expected) > _CHECKSUM_TOLERANCE * expected:
             raise RuntimeError(f"vLLM serves weights of checksum {served}, not {expected} as handed over")
 
@@ -185,9 +195,16 @@ class VllmEngine:
         """Allocates the weights again; `sync_weights` fills them and allocates the KV cache."""
         if self._asleep:
             self.llm.wake_up(tags=["weights"])
+            self._call("ngrpo_reset")
 
     def _call(self, method: str, *args: Any) -> list[Any]:
-        return self.llm.collective_rpc(method, args=args)  # type: ignore[no-any-return]
+        return self.llm.collective_rpc(method, args=args)
+
+
+def _served_dtype(dtype: str, model: ModelSource) -> str:
+    if dtype != "auto":
+        return dtype
+    return "bfloat16" if torch.cuda.is_available() else model.dtype
 
 
 def _prepare_cpu() -> None:

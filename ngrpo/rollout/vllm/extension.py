@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ngrpo.rollout.vllm import plugin
+from ngrpo.rollout.vllm.checksum import checksum
 from ngrpo.rollout.vllm.core import MixingCore
 
 plugin.install()
@@ -18,12 +19,19 @@ class WorkerExtension:
 
     model_runner: Any
 
+    def ngrpo_hooks(self) -> Any:
+        """Returns the adapter of this worker's runner."""
+        runner = self.model_runner
+        return runner.ngrpo_hooks if hasattr(runner, "ngrpo_hooks") else runner.model_state
+
     def ngrpo_core(self) -> MixingCore:
         """Returns this worker's mixing state (in-process callers only)."""
-        runner = self.model_runner
-        holder = runner.ngrpo_hooks if hasattr(runner, "ngrpo_hooks") else runner.model_state
-        core: MixingCore = holder.core
+        core: MixingCore = self.ngrpo_hooks().core
         return core
+
+    def ngrpo_reset(self) -> None:
+        """Fills our buffers anew after a sleep, which forgets what lies in vLLM's memory pool."""
+        self.ngrpo_hooks().reset()
 
     def ngrpo_begin(self, spec: bytes) -> None:
         """Starts a session; ``spec`` is a pickled `SessionSpec`."""
@@ -44,12 +52,18 @@ class WorkerExtension:
         with torch.no_grad():
             self.model_runner.model.load_weights(iter(named))
 
-    def ngrpo_checksum(self) -> float:
-        """Returns the sum of the absolute values of all parameters that this worker serves."""
-        return sum(float(p.detach().abs().sum(dtype=torch.float64)) for p in self.model_runner.model.parameters())
+    def ngrpo_checksum(self, only_embedding: bool) -> float:
+        """Returns the checksum of the parameters that this worker serves, or of its input embedding."""
+        if only_embedding:
+            return checksum(self.ngrpo_embedding())
+        return sum(checksum(parameter) for parameter in self.model_runner.model.parameters())
 
     def ngrpo_embedding(self) -> Tensor:
         """Returns this worker's rows of the input embedding, padding left out; [rows, d]."""
         module: Any = self.ngrpo_core().embedding
         rows: Tensor = module.weight.data[: module.shard_indices.num_org_elements]
         return rows
+
+    def ngrpo_packed_embedding(self) -> bytes:
+        """Returns the same for another process."""
+        return pickle.dumps(self.ngrpo_embedding().cpu())

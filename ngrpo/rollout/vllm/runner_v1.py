@@ -28,13 +28,15 @@ class RunnerV1Hooks:
         runner._model_forward = self.model_forward
         runner._sample = self.sample
 
+    def reset(self) -> None:
+        """Fills the device state anew."""
+        self.core.buffers.reset()
+
     def _slots(self) -> Tensor:
         """Returns the slots of the batch's rows, which vLLM may have reordered since the last step; int64 [R]."""
-        assert self.core.session is not None
         runner = self.runner
         ids = runner.input_batch.req_ids[: runner.input_batch.num_reqs]
-        slots = np.fromiter((slot_of(runner.requests[i].sampling_params) for i in ids), np.int64, len(ids))
-        return torch.from_numpy(np.where(slots < 0, self.core.session.scratch, slots))
+        return torch.tensor([slot_of(runner.requests[i].sampling_params) for i in ids])
 
     def model_forward(self, *args: Any, **kwargs: Any) -> Any:
         """Fills the buffers, then runs vLLM's forward."""
@@ -54,8 +56,7 @@ class RunnerV1Hooks:
         if self.core.session is None:
             return self._sample(logits, spec_decode_metadata)
         unfinished = torch.from_numpy(self.runner.discard_request_mask.np[: len(logits)].copy())
-        slots = torch.where(unfinished, self.core.session.scratch, self._slots())
-        tokens = self.core.choose(logits, slots, self._next_positions)
+        tokens = self.core.choose(logits, self._slots(), self._next_positions, ~unfinished)
         return SamplerOutput(sampled_token_ids=tokens.int().view(-1, 1), logprobs_tensors=None)
 
 

@@ -26,6 +26,12 @@ class MixingModelState(DefaultModelState):
         self.slots = torch.full((self.max_num_reqs,), -1, dtype=torch.int64, device=device)
         self._stale = False
 
+    def reset(self) -> None:
+        """Fills the device state anew; no request is running."""
+        self.core.buffers.reset()
+        self._slots_host.fill(-1)
+        self.slots.fill_(-1)
+
     def add_request(self, req_index: int, new_req_data: Any) -> None:
         """Notes the slot; a request that comes back after a preemption finds its record there."""
         super().add_request(req_index, new_req_data)
@@ -39,12 +45,6 @@ class MixingModelState(DefaultModelState):
             self.slots.copy_(torch.from_numpy(self._slots_host.copy()))
             self._stale = False
 
-    def slots_of(self, request_states: Tensor) -> Tensor:
-        """Returns the slots of request states; scratch for requests that are not ours; int64 [n]."""
-        assert self.core.session is not None
-        slots = self.slots[request_states.long()]
-        return torch.where(slots < 0, self.core.session.scratch, slots)
-
     def preprocess_state(self, input_batch: InputBatch, *args: Any, **kwargs: Any) -> None:
         """Fills the buffers from the records of the scheduled tokens."""
         super().preprocess_state(input_batch, *args, **kwargs)
@@ -52,7 +52,7 @@ class MixingModelState(DefaultModelState):
             self.core.buffers.clear()
             return
         requests, tokens = input_batch.num_reqs, input_batch.num_tokens
-        slots = self.slots_of(input_batch.idx_mapping[:requests])
+        slots = self.slots[input_batch.idx_mapping[:requests]]
         if tokens != requests:
             lengths = input_batch.query_start_loc[: requests + 1].diff()
             slots = torch.repeat_interleave(slots, lengths, output_size=tokens)
@@ -86,10 +86,8 @@ class MixingSampler:
         prefill_length = self.base.req_states.prefill_len.gpu
         states = input_batch.idx_mapping
         lengths = input_batch.seq_lens[: input_batch.num_reqs]
-        slots = self.state.slots_of(states)
-        unfinished = lengths < prefill_length[states.long()]
-        slots = torch.where(unfinished, core.session.scratch, slots)
-        tokens = core.choose(logits, slots, lengths.long())
+        prefilled = lengths >= prefill_length[states]
+        tokens = core.choose(logits, self.state.slots[states], lengths, prefilled)
         sampled, rejected = get_num_sampled_and_rejected(
             lengths.new_ones(input_batch.num_reqs),
             input_batch.seq_lens,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,12 +35,61 @@ class SessionSpec:
     explore: Tensor
 
 
-class Session:
-    """Device-resident records, indexed by (slot, response position): the only source of truth about the rollouts.
+class SessionInputs(NamedTuple):
+    """What the session's rows are decided from, on the device; S + 1 slots, the last one scratch.
+
+    Attributes:
+        keys: int64 [S + 1].
+        prompt_lengths: int64 [S + 1].
+        explore: bool [S + 1]; None when all rows are the strategy's.
+        end_ids: int64 [E].
+        tables: the strategy's.
+    """
+
+    keys: Tensor
+    prompt_lengths: Tensor
+    explore: Tensor | None
+    end_ids: Tensor
+    tables: dict[str, Tensor]
+
+
+class Records(NamedTuple):
+    """What was decided, indexed by (slot, response position): the only source of truth about the rollouts.
 
     A row is written when its token is chosen and read when the token is fed, which may be again and again: decode,
-    chunked prefill and recomputation after a preemption look the same. Slot S is scratch, for what must not be
-    recorded.
+    chunked prefill and recomputation after a preemption look the same.
+
+    Attributes:
+        tokens: int32 [S + 1, T].
+        log_probs: float32 [S + 1, T].
+        mixed: bool [S + 1, T].
+        ids: int32 [S + 1, T, K].
+        weights: float32 [S + 1, T, K].
+        end_at: position of the first end token, T while there is none; int64 [S + 1].
+    """
+
+    tokens: Tensor
+    log_probs: Tensor
+    mixed: Tensor
+    ids: Tensor
+    weights: Tensor
+    end_at: Tensor
+
+    @classmethod
+    def empty(cls, slots: int, budget: int, width: int, device: torch.device) -> "Records":
+        """Returns records of ``slots`` slots, scratch included."""
+        return cls(
+            tokens=torch.zeros(slots, budget, dtype=torch.int32, device=device),
+            log_probs=torch.zeros(slots, budget, device=device),
+            mixed=torch.zeros(slots, budget, dtype=torch.bool, device=device),
+            ids=torch.zeros(slots, budget, width, dtype=torch.int32, device=device),
+            weights=torch.zeros(slots, budget, width, device=device),
+            end_at=torch.full((slots,), budget, dtype=torch.int64, device=device),
+        )
+
+
+class Session:
+    """One `generate` call inside a worker. Slot S is scratch, for what must not be recorded.
 
     Args:
         spec: what to run.
@@ -47,25 +97,20 @@ class Session:
     """
 
     def __init__(self, spec: SessionSpec, device: torch.device) -> None:
-        slots, budget, width = len(spec.keys), spec.max_new_tokens, spec.strategy.width
         self.spec = spec
-        self.scratch = slots
-        self.tables = {name: table.to(device) for name, table in spec.tables.items()}
-        self.end_ids = torch.tensor(spec.end_ids, dtype=torch.int64, device=device)
-        self.keys = _with_scratch(spec.keys, 0).to(device)
-        self.prompt_lengths = _with_scratch(spec.prompt_lengths, 0).to(device)
-        self.explore = None if bool(spec.explore.all()) else _with_scratch(spec.explore, False).to(device)
-        self.end_at = torch.full((slots + 1,), budget, dtype=torch.int64, device=device)
-        self.tokens = torch.zeros(slots + 1, budget, dtype=torch.int32, device=device)
-        self.log_probs = torch.zeros(slots + 1, budget, device=device)
-        self.mixed = torch.zeros(slots + 1, budget, dtype=torch.bool, device=device)
-        self.ids = torch.zeros(slots + 1, budget, width, dtype=torch.int32, device=device)
-        self.weights = torch.zeros(slots + 1, budget, width, device=device)
+        self.scratch = len(spec.keys)
+        self.inputs = SessionInputs(
+            keys=_with_scratch(spec.keys, 0).to(device),
+            prompt_lengths=_with_scratch(spec.prompt_lengths, 0).to(device),
+            explore=None if bool(spec.explore.all()) else _with_scratch(spec.explore, False).to(device),
+            end_ids=torch.tensor(spec.end_ids, dtype=torch.int64, device=device),
+            tables={name: table.to(device) for name, table in spec.tables.items()},
+        )
+        self.records = Records.empty(self.scratch + 1, spec.max_new_tokens, spec.strategy.width, device)
 
-    def collect(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    def collect(self) -> tuple[Tensor, ...]:
         """Returns tokens, log-probs, mixed, ids and weights of all slots on the CPU."""
-        records = (self.tokens, self.log_probs, self.mixed, self.ids, self.weights)
-        return tuple(record[: self.scratch].cpu() for record in records)  # type: ignore[return-value]
+        return tuple(record[: self.scratch].cpu() for record in self.records[:-1])
 
 
 def _with_scratch(values: Tensor, fill: int | bool) -> Tensor:

@@ -11,9 +11,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ngrpo.exploration.base import Exploration, Step, StepContext
+from ngrpo.exploration.base import Exploration, StepContext
 from ngrpo.exploration.decide import decide
-from ngrpo.rollout.vllm.session import Session
+from ngrpo.rollout.vllm.buffers import BufferTensors, MixBuffers
+from ngrpo.rollout.vllm.session import Records, Session, SessionInputs
 
 
 def feed(session: Session, slots: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -21,71 +22,110 @@ def feed(session: Session, slots: Tensor, positions: Tensor) -> tuple[Tensor, Te
 
     Args:
         session: the records.
-        slots: slot of each token, scratch for none; int64 [T].
+        slots: slot of each token, -1 or scratch for none; int64 [T].
         positions: absolute position of each token; int64 [T].
 
     Returns:
         mixed bool [T], ids int32 [T, K], weights float32 [T, K]; prompt tokens are never mixed.
     """
-    return _feed(session.prompt_lengths, session.mixed, session.ids, session.weights, slots, positions)
+    return look_up(session.records, session.inputs.prompt_lengths, slots, positions)
 
 
-def _feed(
-    prompt_lengths: Tensor, mixed: Tensor, ids: Tensor, weights: Tensor, slots: Tensor, positions: Tensor
+def feed_into(session: Session, buffers: MixBuffers, slots: Tensor, positions: Tensor) -> None:
+    """Writes what `feed` finds into the first T places of the buffers."""
+    run = _compiled_fill if slots.is_cuda else _fill
+    run(session.records, session.inputs.prompt_lengths, buffers.tensors, slots, positions)
+
+
+def look_up(
+    records: Records, prompt_lengths: Tensor, slots: Tensor, positions: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
+    """What `feed` does, as a function of tensors."""
+    scratch, budget = records.mixed.shape[0] - 1, records.mixed.shape[1]
+    slots = torch.where(slots < 0, scratch, slots)
     place = positions - prompt_lengths[slots]
-    generated = (place >= 0) & (place < mixed.shape[1])
-    place = place.clamp(0, mixed.shape[1] - 1)
-    return mixed[slots, place] & generated, ids[slots, place], weights[slots, place]
+    generated = (place >= 0) & (place < budget) & (slots != scratch)
+    place = place.clamp(0, budget - 1)
+    return records.mixed[slots, place] & generated, records.ids[slots, place], records.weights[slots, place]
 
 
-def choose(session: Session, logits: Tensor, slots: Tensor, positions: Tensor) -> Tensor:
+def _fill(records: Records, prompt_lengths: Tensor, buffers: BufferTensors, slots: Tensor, positions: Tensor) -> None:
+    mixed, ids, weights = look_up(records, prompt_lengths, slots, positions)
+    tokens, width = ids.shape
+    buffers.mixed[:tokens] = mixed
+    buffers.ids[:tokens, :width] = ids
+    buffers.weights[:tokens, :width] = weights
+    buffers.weights[:tokens, width:] = 0
+
+
+_compiled_fill = torch.compile(_fill, dynamic=True)
+
+
+def choose(
+    session: Session, logits: Tensor, slots: Tensor, positions: Tensor, recorded: Tensor | None = None
+) -> Tensor:
     """Chooses and records the next token of each row.
 
     Args:
         session: strategy and records.
         logits: float [R, V], as the model gave them.
-        slots: slot of each row; scratch for a row whose prefill is not finished: it is sampled, and forgotten.
-        positions: absolute slot of the token being chosen; int64 [R].
+        slots: slot of each row, -1 or scratch for none; int64 [R].
+        positions: absolute slot of the token being chosen; integer [R].
+        recorded: False for a row whose prefill is not finished: it is sampled, and forgotten; bool [R].
 
     Returns:
         int64 [R].
     """
-    place = (positions - session.prompt_lengths[slots]).clamp(0, session.mixed.shape[1] - 1)
-    context = StepContext(
-        keys=session.keys[slots],
-        positions=positions,
-        ended=place > session.end_at[slots],
-        end_ids=session.end_ids,
-        tables=session.tables,
-    )
     strategy = session.spec.strategy
-    run = _compiled(strategy) if logits.is_cuda else partial(decide, strategy)
-    step, log_probs = run(
-        logits, session.spec.temperature, context, None if session.explore is None else session.explore[slots]
+    run = compiled_choice(strategy) if logits.is_cuda else partial(choose_and_record, strategy)
+    return run(session.records, session.inputs, session.spec.temperature, logits, slots, positions, recorded)
+
+
+def choose_and_record(
+    strategy: Exploration,
+    records: Records,
+    inputs: SessionInputs,
+    temperature: float,
+    logits: Tensor,
+    slots: Tensor,
+    positions: Tensor,
+    recorded: Tensor | None,
+) -> Tensor:
+    """What `choose` does, as one tensor function that can be compiled whole; writes into ``records``."""
+    scratch, budget = records.mixed.shape[0] - 1, records.mixed.shape[1]
+    slots = torch.where(slots < 0, scratch, slots)
+    if recorded is not None:
+        slots = torch.where(recorded, slots, scratch)
+    positions = positions.long()
+    place = (positions - inputs.prompt_lengths[slots]).clamp(0, budget - 1)
+    context = StepContext(
+        keys=inputs.keys[slots],
+        positions=positions,
+        ended=place > records.end_at[slots],
+        end_ids=inputs.end_ids,
+        tables=inputs.tables,
     )
-    session.tokens[slots, place] = step.token.int()
-    session.log_probs[slots, place] = log_probs
-    session.mixed[slots, place] = step.mixed
-    session.ids[slots, place] = step.ids.int()
-    session.weights[slots, place] = step.weights
-    _note_end(session, slots, place, context.is_end(step.token))
+    explore = None if inputs.explore is None else inputs.explore[slots]
+    step, log_probs = decide(strategy, logits, temperature, context, explore)
+    records.tokens[slots, place] = step.token.int()
+    records.log_probs[slots, place] = log_probs
+    records.mixed[slots, place] = step.mixed
+    records.ids[slots, place] = step.ids.int()
+    records.weights[slots, place] = step.weights
+    # The first end token; a position chosen anew (after a dropped output) takes back what it said.
+    known = records.end_at[slots]
+    known = torch.where(known == place, budget, known)
+    records.end_at[slots] = torch.where(context.is_end(step.token), torch.minimum(known, place), known)
     return step.token
 
 
-def _note_end(session: Session, slots: Tensor, place: Tensor, is_end: Tensor) -> None:
-    """Remembers the first end token; a position chosen anew (after a dropped output) takes back what it said."""
-    never = session.mixed.shape[1]
-    known = session.end_at[slots]
-    known = torch.where(known == place, never, known)
-    session.end_at[slots] = torch.where(is_end, torch.minimum(known, place), known)
+Choice = Callable[[Records, SessionInputs, float, Tensor, Tensor, Tensor, Tensor | None], Tensor]
+_COMPILED: dict[str, Choice] = {}
 
 
-Decide = Callable[[Tensor, float, StepContext, Tensor], tuple[Step, Tensor]]
-_COMPILED: dict[Exploration, Decide] = {}
-
-
-def _compiled(strategy: Exploration) -> Decide:
-    if strategy not in _COMPILED:
-        _COMPILED[strategy] = torch.compile(partial(decide, strategy), dynamic=True)
-    return _COMPILED[strategy]
+def compiled_choice(strategy: Exploration) -> Choice:
+    """Returns `choose_and_record` compiled for a strategy; strategies with equal settings share it."""
+    key = f"{type(strategy).__module__}.{strategy!r}"
+    if key not in _COMPILED:
+        _COMPILED[key] = torch.compile(partial(choose_and_record, strategy), dynamic=True)
+    return _COMPILED[key]

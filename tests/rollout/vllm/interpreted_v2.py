@@ -1,0 +1,53 @@
+"""Runs Model Runner V2 on the CPU, its Triton kernels interpreted, and holds its rollouts to the torch engine's.
+
+A script of its own: Triton's interpreter and vLLM's runner are chosen when they are imported. Prints a JSON report.
+"""
+
+import json
+from types import SimpleNamespace
+
+import torch
+import triton.backends
+from vllm_checks import (
+    MIXING,
+    assert_same_rollouts,
+    count_preemptions,
+    mixed_total,
+    random_requests,
+    replay_error,
+    start_engine,
+)
+
+from ngrpo.exploration.bound import bind
+from ngrpo.exploration.vocabulary import Vocabulary
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.modeling.policy import ScoringModel
+from ngrpo.rollout.torch_engine import TorchEngine
+from ngrpo.rollout.types import Sampling
+
+SAMPLING = Sampling(temperature=0.8, max_new_tokens=40, stop_ids=(0,))
+
+
+def main() -> None:
+    # What makes vLLM believe that Triton has a CPU backend; must come before vLLM is imported.
+    triton.backends.backends["cpu"] = SimpleNamespace(driver=None)
+    source = ModelSource()
+    oracle = TorchEngine(source)
+    oracle.start(torch.device("cpu"))
+    bound = bind(MIXING, oracle.embedding(), Vocabulary.of(source.tokenizer()))
+    engine = start_engine(source, max_num_batched_tokens=32, block_size=32, num_gpu_blocks_override=9)
+    preempted = count_preemptions(engine)
+    requests = random_requests(6, 20, 60)
+    rollouts = engine.generate(requests, SAMPLING, bound)
+    assert_same_rollouts(rollouts, oracle.generate(requests, SAMPLING, bound))
+    report = {
+        "state": type(engine._call("ngrpo_hooks")[0]).__name__,
+        "preemptions": len(preempted),
+        "mixed": mixed_total(rollouts),
+        "error": replay_error(rollouts, MIXING, SAMPLING.temperature, ScoringModel(source.load())),
+    }
+    print(json.dumps(report))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""What vLLM's scheduler does to rollouts: preemption, chunked prefill, shared prompts."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import torch
+from vllm_checks import (
+    MIXING,
+    UNSTOPPED,
+    assert_same_rollouts,
+    count_preemptions,
+    mixed_total,
+    random_requests,
+    replay_error,
+    start_engine,
+)
+
+from ngrpo.rollout.types import Request
+from ngrpo.rollout.vllm.stepper import feed, feed_into
+
+pytest.importorskip("vllm.v1", reason="vLLM is not installed")
+pytestmark = pytest.mark.vllm
+
+
+@pytest.fixture
+def fed_mixtures(monkeypatch) -> Counter:
+    """Counts how often the mixture of a slot's position was fed."""
+    from ngrpo.rollout.vllm import core
+
+    fed: Counter = Counter()
+
+    def counted(session, buffers, slots, positions):
+        mixed = feed(session, slots, positions)[0]
+        fed.update(zip(slots[mixed].tolist(), positions[mixed].tolist(), strict=True))
+        feed_into(session, buffers, slots, positions)
+
+    monkeypatch.setattr(core, "feed_into", counted)
+    return fed
+
+
+@pytest.mark.parametrize("chunk", [2048, 48])
+def test_preempted_rollouts_are_recomputed_with_their_mixtures(demo, oracle, mixing, trainer, fed_mixtures, chunk):
+    engine = start_engine(demo, block_size=32, num_gpu_blocks_override=16, max_num_batched_tokens=chunk)
+    preempted = count_preemptions(engine)
+    requests = random_requests(12, 5, 60)
+    rollouts = engine.generate(requests, UNSTOPPED, mixing)
+    assert len(preempted) >= 3
+    assert max(fed_mixtures.values()) > 1
+    assert_same_rollouts(rollouts, oracle.generate(requests, UNSTOPPED, mixing))
+    assert replay_error(rollouts, MIXING, UNSTOPPED.temperature, trainer) < 1e-4
+
+
+def test_prefills_in_chunks(demo, oracle, mixing, trainer, fed_mixtures):
+    engine = start_engine(demo, max_num_batched_tokens=40, max_num_seqs=8)
+    requests = random_requests(12, 90, 150)
+    rollouts = engine.generate(requests, UNSTOPPED, mixing)
+    assert mixed_total(rollouts) > 100
+    assert max(fed_mixtures.values()) == 1
+    assert_same_rollouts(rollouts, oracle.generate(requests, UNSTOPPED, mixing))
+    assert replay_error(rollouts, MIXING, UNSTOPPED.temperature, trainer) < 1e-4
+
+
+@pytest.fixture
+def cached_tokens(engine, monkeypatch) -> list[list[int]]:
+    """Collects, for each call of vLLM, the prompt tokens that its prefix cache served."""
+    seen: list[list[int]] = []
+
+    def generate(*args, **kwargs):
+        outputs = real(*args, **kwargs)
+        seen.append([output.num_cached_tokens for output in outputs])
+        return outputs
+
+    real = engine.llm.generate
+    monkeypatch.setattr(engine.llm, "generate", generate)
+    return seen
+
+
+def test_rollouts_of_a_prompt_share_its_blocks_and_none_of_a_response(engine, oracle, mixing, cached_tokens):
+    engine.llm.reset_prefix_cache()
+    (prompt,) = random_requests(1, 70, 70)
+    group = [replace(prompt, key=prompt.key + sample) for sample in range(4)]
+    short = replace(UNSTOPPED, max_new_tokens=72)
+    firsts = engine.generate(group, short, mixing)
+    assert cached_tokens[-1] == [0, 64, 64, 64]
+
+    longest = max(firsts, key=lambda r: r.length)
+    assert longest.length >= 64
+    whole = torch.cat([longest.prompt_ids, longest.response_ids]).tolist()
+    second = [Request(tuple(whole), prompt.key + 10, explore=False)]
+    again = engine.generate(second, short, mixing)
+    assert cached_tokens[-1] == [64]
+    assert_same_rollouts(again, oracle.generate(second, short, mixing))
+
+    engine.generate(second, short, mixing)
+    assert cached_tokens[-1] == [len(whole) // 32 * 32]

@@ -1,0 +1,200 @@
+"""The records that vLLM's workers keep, held to a step-by-step reference; needs no vLLM."""
+
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+from ngrpo.exploration.base import Exploration, Step, StepContext
+from ngrpo.exploration.decide import decide
+from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.exploration.token import TokenSampling
+from ngrpo.rollout.vllm.buffers import MixBuffers
+from ngrpo.rollout.vllm.session import Session, SessionSpec
+from ngrpo.rollout.vllm.stepper import choose, choose_and_record, compiled_choice, feed, feed_into
+
+VOCABULARY, BUDGET, TEMPERATURE = 40, 6, 0.7
+PROMPTS = [3, 5, 2]
+SCRATCH = len(PROMPTS)
+NEIGHBORS = (torch.arange(VOCABULARY)[:, None] + torch.arange(3)) % VOCABULARY
+
+
+@dataclass(frozen=True)
+class Scripted(Exploration):
+    """Emits the most likely token, and mixes it with the next id wherever the reasoning has not ended."""
+
+    width: int = 2
+
+    def step(self, logits: Tensor, ctx: StepContext) -> Step:
+        token = logits.argmax(-1)
+        ids = torch.stack([token, token + 1], -1)
+        return Step(token, ~ctx.ended, ids, torch.tensor([[0.75, 0.25]]).expand(len(token), 2))
+
+
+def session_of(
+    strategy: Exploration, end_ids: tuple[int, ...] = (), explore: tuple[bool, ...] = (True,) * 3
+) -> Session:
+    spec = SessionSpec(
+        strategy=strategy,
+        tables={"neighbors": NEIGHBORS.int()},
+        end_ids=end_ids,
+        temperature=TEMPERATURE,
+        max_new_tokens=BUDGET,
+        keys=torch.tensor([11, 22, 33]),
+        prompt_lengths=torch.tensor(PROMPTS),
+        explore=torch.tensor(explore),
+    )
+    return Session(spec, torch.device("cpu"))
+
+
+def logits_for(*tokens: int) -> Tensor:
+    return 9.0 * torch.nn.functional.one_hot(torch.tensor(tokens), VOCABULARY).float()
+
+
+def take(session: Session, place: int, **token_of_slot: int) -> None:
+    """Lets the slots ``s0``, ``s1``.. choose the given tokens as number ``place`` of their responses."""
+    slots = [int(name[1:]) for name in token_of_slot]
+    positions = torch.tensor([PROMPTS[s] + place for s in slots])
+    chosen = choose(session, logits_for(*token_of_slot.values()), torch.tensor(slots), positions)
+    assert chosen.tolist() == list(token_of_slot.values())
+
+
+@pytest.mark.parametrize("explore", [(True, True, True), (True, False, True)])
+def test_choose_and_feed_against_one_slot_at_a_time(explore):
+    strategy = NeighborMixing(rate=0.5, k=3)
+    session = session_of(strategy, end_ids=(7,), explore=explore)
+    generator = torch.Generator().manual_seed(0)
+    record: dict[tuple[int, int], tuple[int, float, bool, list[int], list[float]]] = {}
+    ended = [False] * 3
+    for place in range(BUDGET):
+        order = torch.randperm(3, generator=generator)
+        logits = torch.randn(3, VOCABULARY, generator=generator) * 2
+        lengths = torch.tensor(PROMPTS)[order]
+        tokens = choose(session, logits, order, lengths + place)
+        for row, slot in enumerate(order.tolist()):
+            context = StepContext(
+                keys=torch.tensor([[11, 22, 33][slot]]),
+                positions=torch.tensor([PROMPTS[slot] + place]),
+                ended=torch.tensor([ended[slot]]),
+                end_ids=torch.tensor([7]),
+                tables={"neighbors": NEIGHBORS},
+            )
+            step, log_prob = decide(
+                strategy, logits[row : row + 1], TEMPERATURE, context, torch.tensor([explore[slot]])
+            )
+            assert int(tokens[row]) == int(step.token)
+            ended[slot] |= int(step.token) == 7
+            values = (
+                int(step.token),
+                float(log_prob),
+                bool(step.mixed),
+                step.ids[0].tolist(),
+                step.weights[0].tolist(),
+            )
+            record[slot, place] = values
+    collected = session.collect()
+    for (slot, place), values in record.items():
+        assert tuple(part[slot, place].tolist() for part in collected) == pytest.approx(values)
+    everything = [(slot, position) for slot in range(3) for position in range(PROMPTS[slot] + BUDGET)]
+    mixed, ids, weights = feed(session, *torch.tensor(everything).unbind(1))
+    for row, (slot, position) in enumerate(everything):
+        kept = record.get((slot, position - PROMPTS[slot]))
+        assert bool(mixed[row]) == (kept is not None and kept[2])
+        if mixed[row]:
+            assert ids[row].tolist() == kept[3]
+            assert weights[row].tolist() == pytest.approx(kept[4])
+    assert mixed.any()
+
+
+@pytest.mark.parametrize("none", [-1, SCRATCH, "unfinished prefill"])
+def test_rows_without_a_slot_leave_the_records_alone(none):
+    session = session_of(Scripted())
+    take(session, 0, s0=4, s1=5, s2=6)
+    before = session.collect()
+    unfinished = isinstance(none, str)
+    slots = torch.tensor([0, 1, 2] if unfinished else [none, 1, none])
+    recorded = torch.tensor([False, True, False]) if unfinished else None
+    positions = torch.tensor([700, PROMPTS[1] + 1, 1], dtype=torch.int32)
+    chosen = choose(session, logits_for(9, 8, 9), slots, positions, recorded)
+    assert chosen.tolist() == [9, 8, 9]
+    assert not feed(session, torch.tensor([-1, SCRATCH]), torch.tensor([0, 0]))[0].any()
+    after = session.collect()
+    for old, new in zip(before, after, strict=True):
+        assert len(new) == SCRATCH
+        assert torch.equal(old[:, 0], new[:, 0])
+        assert torch.equal(old[[0, 2], 1:], new[[0, 2], 1:])
+    assert session.records.tokens[1, :2].tolist() == [5, 8]
+
+
+def test_prompt_tokens_and_positions_past_the_budget_are_fed_plainly():
+    session = session_of(Scripted())
+    for place in range(BUDGET):
+        take(session, place, s0=4, s1=5, s2=6)
+    positions = torch.arange(PROMPTS[1] + BUDGET + 2)
+    mixed, ids, weights = feed(session, torch.full_like(positions, 1), positions)
+    assert mixed.tolist() == [False] * PROMPTS[1] + [True] * BUDGET + [False] * 2
+    assert ids[PROMPTS[1]].tolist() == [5, 6]
+    assert weights[PROMPTS[1]].tolist() == [0.75, 0.25]
+    assert ids.dtype == torch.int32
+
+
+def test_an_end_token_ends_its_own_slot_from_the_next_token_on():
+    session = session_of(Scripted(), end_ids=(7, 8))
+    take(session, 0, s0=1, s1=7, s2=1)
+    take(session, 1, s0=8, s1=1, s2=1)
+    take(session, 2, s0=7, s1=7, s2=1)
+    take(session, 3, s0=1, s1=1, s2=1)
+    assert session.records.mixed[:3, :4].int().tolist() == [[1, 1, 0, 0], [1, 0, 0, 0], [1, 1, 1, 1]]
+    assert session.records.end_at[:3].tolist() == [1, 0, BUDGET]
+
+
+def test_a_position_chosen_anew_takes_back_its_end():
+    session = session_of(Scripted(), end_ids=(7,))
+    take(session, 0, s0=1)
+    take(session, 1, s0=7)
+    take(session, 1, s0=2)
+    take(session, 2, s0=3)
+    assert session.records.mixed[0, :3].tolist() == [True] * 3
+    assert session.records.end_at[0] == BUDGET
+    take(session, 1, s0=7)
+    take(session, 1, s0=7)
+    take(session, 2, s0=3)
+    assert session.records.mixed[0, :3].tolist() == [True, True, False]
+    assert session.records.end_at[0] == 1
+
+
+def test_narrower_mixtures_leave_nothing_of_wider_ones_in_the_buffers():
+    buffers = MixBuffers(4, 3, torch.device("cpu"))
+    buffers.tensors.weights.fill_(9.0)
+    buffers.tensors.mixed.fill_(True)
+    session = session_of(Scripted())
+    take(session, 0, s0=4, s1=5)
+    feed_into(session, buffers, torch.tensor([1, 0, 1]), torch.tensor([PROMPTS[1], PROMPTS[0], 0]))
+    mixed, ids, weights = buffers.tensors
+    assert mixed.tolist() == [True, True, False, True]
+    assert ids[:2, :2].tolist() == [[5, 6], [4, 5]]
+    assert weights[:2].tolist() == [[0.75, 0.25, 0.0]] * 2
+    buffers.in_use = True
+    buffers.clear()
+    assert not mixed.any()
+    buffers.reset()
+    assert not weights.any()
+
+
+@pytest.mark.parametrize("explore", [(True, True, True), (True, False, True)])
+@pytest.mark.parametrize("strategy", [TokenSampling(), NeighborMixing(rate=0.5, k=3)])
+def test_the_compiled_step_is_the_eager_one(strategy, explore):
+    eager, compiled = (session_of(strategy, (7,), explore) for _ in range(2))
+    generator = torch.Generator().manual_seed(3)
+    for place in range(BUDGET):
+        slots = torch.randperm(3, generator=generator)[: 3 if place < 4 else 2]
+        positions = torch.tensor(PROMPTS)[slots] + place
+        logits = torch.randn(len(slots), VOCABULARY, generator=generator) * 3
+        arguments = (TEMPERATURE, logits, slots, positions, torch.ones(len(slots), dtype=torch.bool))
+        expected = choose_and_record(strategy, eager.records, eager.inputs, *arguments)
+        tokens = compiled_choice(strategy)(compiled.records, compiled.inputs, *arguments)
+        assert torch.equal(tokens, expected)
+    for name, ours, reference in zip(eager.records._fields, compiled.records, eager.records, strict=True):
+        torch.testing.assert_close(ours, reference, atol=1e-6 if name in ("log_probs", "weights") else 0, rtol=0)
+    assert bool(eager.records.mixed.any()) == (strategy.width > 0)

@@ -1,0 +1,26 @@
+"""Training the demo with rollouts in vLLM."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("vllm.v1", reason="vLLM is not installed")
+pytestmark = [pytest.mark.vllm, pytest.mark.slow]
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_the_demo_trains_with_vllm_to_the_end(tmp_path):
+    overrides = ["rollout=vllm", "exploration=neighbor", "algo=gspo", "debug=fast", f"hydra.run.dir={tmp_path}"]
+    done = subprocess.run(
+        [sys.executable, "scripts/train.py", *overrides],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    assert list((tmp_path / "checkpoints").iterdir())

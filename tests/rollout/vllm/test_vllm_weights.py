@@ -1,0 +1,97 @@
+"""The hand-over of weights to vLLM."""
+
+import pytest
+import torch
+from transformers import Qwen2Config, Qwen2ForCausalLM
+from vllm_checks import MIXING, UNSTOPPED, assert_same_rollouts, random_requests, start_engine
+
+from ngrpo.exploration.bound import BoundExploration
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.rollout.torch_engine import TorchEngine
+
+pytest.importorskip("vllm.v1", reason="vLLM is not installed")
+pytestmark = pytest.mark.vllm
+
+REQUESTS = random_requests(6, 5, 60, samples=2)
+
+
+def changed(engine: TorchEngine) -> dict[str, torch.Tensor]:
+    """Weights far from the engine's: each tensor scaled and disturbed in its own way."""
+    generator = torch.Generator().manual_seed(2)
+    return {
+        name: p * 1.2 + 0.3 * p.std().nan_to_num(0.1) * torch.randn(p.shape, generator=generator)
+        for name, p in engine.lm.named_parameters()
+    }
+
+
+@pytest.fixture
+def demo_engine(engine, oracle):
+    """The shared engine, with the demo's weights again afterwards."""
+    yield engine
+    engine.sync_weights(oracle.lm.named_parameters())
+
+
+@pytest.fixture(scope="module")
+def tied(tmp_path_factory) -> ModelSource:
+    """A random Qwen2 whose head is its embedding, with a vocabulary that vLLM pads."""
+    path = tmp_path_factory.mktemp("tied")
+    torch.manual_seed(0)
+    config = Qwen2Config(
+        vocab_size=100,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=256,
+        tie_word_embeddings=True,
+        initializer_range=0.2,
+    )
+    Qwen2ForCausalLM(config).save_pretrained(path)
+    return ModelSource(path=str(path))
+
+
+def test_new_weights_are_served(demo_engine, demo, mixing):
+    fresh = TorchEngine(demo)
+    fresh.start(torch.device("cpu"))
+    before = demo_engine.generate(REQUESTS, UNSTOPPED, mixing)
+    weights = changed(fresh)
+    fresh.sync_weights(weights.items())
+    demo_engine.sync_weights(weights.items())
+    rollouts = demo_engine.generate(REQUESTS, UNSTOPPED, mixing)
+    assert_same_rollouts(rollouts, fresh.generate(REQUESTS, UNSTOPPED, mixing))
+    assert all(a.response_ids.tolist() != b.response_ids.tolist() for a, b in zip(before, rollouts, strict=True))
+    assert torch.equal(demo_engine.embedding(), fresh.embedding())
+
+
+def test_a_tied_head_follows_its_embedding(tied):
+    oracle = TorchEngine(tied)
+    oracle.start(torch.device("cpu"))
+    engine = start_engine(tied)
+    requests = [r for r in random_requests(4, 5, 20) for _ in range(1)]
+    requests = [type(r)(tuple(token % 100 for token in r.prompt_ids), r.key) for r in requests]
+    neighbors = torch.arange(100)[:, None] + torch.arange(3)
+    bound = BoundExploration(MIXING, {"neighbors": (neighbors % 100).int()}, ())
+    assert_same_rollouts(engine.generate(requests, UNSTOPPED, bound), oracle.generate(requests, UNSTOPPED, bound))
+    weights = changed(oracle)
+    assert "lm_head.weight" not in weights
+    oracle.sync_weights(weights.items())
+    engine.sync_weights(weights.items())
+    assert torch.equal(engine.embedding(), oracle.embedding())
+    assert_same_rollouts(engine.generate(requests, UNSTOPPED, bound), oracle.generate(requests, UNSTOPPED, bound))
+
+
+@pytest.mark.parametrize("fault", ["dropped", "altered"])
+@pytest.mark.parametrize("name", ["model.layers.1.self_attn.k_proj.weight", "model.norm.weight", "lm_head.weight"])
+def test_a_wrong_hand_over_is_caught(demo_engine, oracle, monkeypatch, fault, name):
+    from ngrpo.rollout.vllm.extension import WorkerExtension
+
+    def faulty(self, weights):
+        spoilt = [(n, w * 1.01 if n == name else w) for n, w in weights if n != name or fault == "altered"]
+        load(self, spoilt)
+
+    load = WorkerExtension.ngrpo_load_weights
+    with monkeypatch.context() as patch:
+        patch.setattr(WorkerExtension, "ngrpo_load_weights", faulty)
+        with pytest.raises(RuntimeError, match="vLLM serves weights of checksum"):
+            demo_engine.sync_weights(changed(oracle).items())

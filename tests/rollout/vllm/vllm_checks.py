@@ -1,0 +1,83 @@
+"""What the vLLM tests share: requests of the demo model, and comparisons of rollouts."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ngrpo.exploration.base import Exploration
+from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.exploration.random import request_key
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.modeling.packing import pack
+from ngrpo.modeling.policy import ScoringModel
+from ngrpo.rollout.types import Request, Rollout, Sampling
+from ngrpo.rollout.vllm.engine import VllmEngine
+
+MIXING = NeighborMixing(rate=0.4, k=3, end_token=None)
+UNSTOPPED = Sampling(temperature=0.8, max_new_tokens=96, stop_ids=(0,))
+"""Padding is hardly ever drawn, so that responses become long."""
+
+
+def random_requests(number: int, shortest: int, longest: int, samples: int = 1, **options: Any) -> list[Request]:
+    """``number`` random prompts of the demo's vocabulary, ``samples`` rollouts each."""
+    generator = torch.Generator().manual_seed(number)
+    lengths = torch.randint(shortest, longest + 1, (number,), generator=generator).tolist()
+    prompts = [tuple(torch.randint(3, 570, (length,), generator=generator).tolist()) for length in lengths]
+    return [
+        Request(ids, request_key(3, 0, prompt, sample), **options)
+        for prompt, ids in enumerate(prompts)
+        for sample in range(samples)
+    ]
+
+
+def start_engine(
+    source: ModelSource, exploration: Exploration = MIXING, max_batch_size: int = 16, eager: bool = True, **options: Any
+) -> VllmEngine:
+    engine = VllmEngine(
+        source, exploration, 160, 96, max_batch_size=max_batch_size, enforce_eager=eager, options=options
+    )
+    engine.start(torch.device("cpu"))
+    return engine
+
+
+def count_preemptions(engine: VllmEngine) -> list[str]:
+    """Returns a list to which every later preemption adds its request's id."""
+    scheduler = engine.llm.llm_engine.engine_core.engine_core.scheduler
+    preempt, seen = scheduler._preempt_request, []
+
+    def noted(request: Any, *args: Any, **kwargs: Any) -> None:
+        seen.append(request.request_id)
+        preempt(request, *args, **kwargs)
+
+    scheduler._preempt_request = noted
+    return seen
+
+
+def assert_same_rollouts(ours: Sequence[Rollout], oracle: Sequence[Rollout]) -> None:
+    for a, b in zip(ours, oracle, strict=True):
+        assert a.prompt_ids.tolist() == b.prompt_ids.tolist()
+        assert a.response_ids.tolist() == b.response_ids.tolist()
+        assert a.mixture.positions.tolist() == b.mixture.positions.tolist()
+        assert a.mixture.ids.tolist() == b.mixture.ids.tolist()
+        assert a.stop_reason is b.stop_reason
+        torch.testing.assert_close(a.mixture.weights, b.mixture.weights, atol=1e-4, rtol=0)
+        torch.testing.assert_close(a.log_probs, b.log_probs, atol=1e-4, rtol=0)
+
+
+def replay_error(
+    rollouts: Sequence[Rollout], strategy: Exploration, temperature: float, model: ScoringModel, ignore: bool = False
+) -> float:
+    """The largest difference between the recorded log-probs and the trainer's; ``ignore`` takes away the mixtures."""
+    batch = pack(rollouts)
+    if ignore:
+        mixtures = ("mixed_slots", "mixed_ids", "mixed_weights")
+        batch = replace(batch, **{name: getattr(batch, name)[:0] for name in mixtures})
+    with torch.no_grad():
+        scores = model(batch, temperature, strategy).log_prob
+    return float((scores - torch.cat([r.log_probs for r in rollouts])).abs().max())
+
+
+def mixed_total(rollouts: Sequence[Rollout]) -> int:
+    return sum(len(r.mixture.positions) for r in rollouts)

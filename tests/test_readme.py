@@ -1,0 +1,124 @@
+"""Every command of the README is run, most of them cut short; what the README quotes is what the files say."""
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+BLOCKS = re.findall(r"```bash\n(.*?)```", README, flags=re.DOTALL)
+COMMANDS = [line for block in BLOCKS for line in block.splitlines() if line.strip()]
+SHORT = ["debug=fast", "trainer.iterations=1"]
+
+
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A short finished run, which the README's RUN stands for."""
+    folder = tmp_path_factory.mktemp("readme") / "run"
+    execute(["python", "scripts/train.py", "exploration=neighbor", "algo=gspo", *SHORT, f"hydra.run.dir={folder}"])
+    return folder
+
+
+def execute(command: list[str], **environment: str) -> str:
+    command = [sys.executable if word == "python" else word for word in command]
+    python_path = f"{ROOT}:{environment.pop('PYTHONPATH', '')}"
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": python_path, "OMP_NUM_THREADS": "1"} | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+def train(words: list[str], folder: Path, **environment: str) -> None:
+    execute([*words, *SHORT, f"hydra.run.dir={folder}"], **environment)
+    assert (folder / "summary.json").exists()
+
+
+def train_on_own_files(words: list[str], folder: Path) -> None:
+    """MODEL and DATA.json are the demo model in a folder of its own, and a file in DeepScaleR's format."""
+    data = folder / "data.json"
+    data.parent.mkdir()
+    data.write_text('[{"problem": "What is 2 + 2?", "answer": 4.0}, {"problem": "lost", "answer": null}]')
+    named = {"model.path=MODEL": f"model.path={ROOT / 'ngrpo/demo/model'}", "data.path=DATA.json": f"data.path={data}"}
+    words = [named.get(word, word) for word in words]
+    execute([*words, "data.max_prompt_tokens=200", f"hydra.run.dir={folder / 'run'}"])
+    assert '"missing_answer": 1' in (folder / "run" / "summary.json").read_text()
+
+
+def resume(words: list[str], run: Path, folder: Path) -> None:
+    """In the README ``latest`` follows an earlier run; here that run is a copy of the short one."""
+    shutil.copytree(run, folder)
+    words = [w for w in words if not w.startswith("trainer.iterations=")]
+    execute([*words, "debug=fast", f"hydra.run.dir={folder}"])
+    assert '"iterations": 2' in (folder / "summary.json").read_text()
+
+
+def demo(words: list[str], folder: Path) -> None:
+    """With the environment of the tests in place of a fresh one."""
+    execute([*words, *SHORT, f"hydra.run.dir={folder}"], VENV=sys.prefix)
+    assert (folder / "summary.json").exists()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_command(command: str, run_folder: Path, tmp_path: Path) -> None:
+    words = shlex.split(command)
+    environment = {}
+    while "=" in words[0]:
+        name, _, value = words.pop(0).partition("=")
+        environment[name] = value
+    words = [w.replace("RUN", str(run_folder)) if w.startswith(("model.path=RUN", "RUN")) else w for w in words]
+    folder = tmp_path / "run"
+    elsewhere = {
+        "bash scripts/test.sh": "continuous integration runs it, and these tests with it",
+        "tensorboard --logdir outputs": "a server; tests/test_training.py reads the event files",
+        "bash scripts/setup_vllm_cpu.sh": "continuous integration runs it",
+        '.venv-vllm/bin/python -m pytest -m "vllm and not slow"': "continuous integration runs it",
+    }
+    if command in elsewhere:
+        pytest.skip(elsewhere[command])
+    handlers: dict[str, Callable[[], object]] = {
+        "scripts/demo.sh": lambda: demo(words, folder),
+        "scripts/show_neighbors.py": lambda: execute(words),
+        "scripts/export.py": lambda: execute([*words[:-1], str(tmp_path / words[-1])]),
+        "scripts/evaluate.py": lambda: execute([*words, "data.eval_problems=4", f"hydra.run.dir={folder}"]),
+        "ckpt=latest": lambda: resume(words, run_folder, folder),
+        "--cfg": lambda: execute(words),
+        "model.path=MODEL": lambda: train_on_own_files(words, folder),
+        "scripts/train.py": lambda: train(words, folder, **environment),
+    }
+    next(handler for key, handler in handlers.items() if key in words)()
+
+
+def test_the_strategy_shown_is_the_file() -> None:
+    shown = re.search(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    assert shown is not None
+    file = (ROOT / "examples/blend_top_two.py").read_text()
+    assert shown.group(1) == file
+    assert len(file.splitlines()) <= 40
+
+
+def test_the_neighbours_shown_are_the_models() -> None:
+    printed = execute(["python", "scripts/show_neighbors.py", "seven", "finds", "apples"])
+    rows = re.findall(r"^\| (seven|finds|apples) \| (.*) \|$", README, flags=re.MULTILINE)
+    assert len(rows) == 3
+    for word, nearest in rows:
+        assert any(word in line and nearest in line for line in printed.splitlines())
+
+
+def test_every_method_is_in_the_table() -> None:
+    for group, extra in (("exploration", set()), ("algo", {"base"})):
+        names = {path.stem for path in (ROOT / "conf" / group).glob("*.yaml")} - extra
+        table = README.split(f"| `{group}=` |")[1].split("\n\n")[0]
+        assert set(re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE)) == names

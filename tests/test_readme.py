@@ -42,7 +42,8 @@ def execute(command: list[str], **environment: str) -> str:
 
 
 def train(words: list[str], folder: Path, **environment: str) -> None:
-    execute([*words, *SHORT, f"hydra.run.dir={folder}"], **environment)
+    two = ["algo.prompts_per_batch=8"] if "trainer.devices=2" in words else []
+    execute([*words, *SHORT, *two, f"hydra.run.dir={folder}"], **environment)
     assert (folder / "summary.json").exists()
 
 
@@ -55,6 +56,12 @@ def train_on_own_files(words: list[str], folder: Path) -> None:
     words = [named.get(word, word) for word in words]
     execute([*words, "data.max_prompt_tokens=200", f"hydra.run.dir={folder / 'run'}"])
     assert '"missing_answer": 1' in (folder / "run" / "summary.json").read_text()
+
+
+def check_replay(words: list[str]) -> None:
+    """MODEL is the demo model; the engines agree."""
+    words = [str(ROOT / "ngrpo/demo/model") if word == "MODEL" else word for word in words]
+    assert "'mixed'" in execute([*words, "--requests", "2", "--prompt", "8", "--tokens", "16"])
 
 
 def resume(words: list[str], run: Path, folder: Path) -> None:
@@ -85,12 +92,14 @@ def test_command(command: str, run_folder: Path, tmp_path: Path) -> None:
         "tensorboard --logdir outputs": "a server; tests/test_training.py reads the event files",
         "bash scripts/setup_vllm_cpu.sh": "continuous integration runs it",
         '.venv-vllm/bin/python -m pytest -m "vllm and not slow"': "continuous integration runs it",
+        "python scripts/bench_rollout.py --model /tmp/random --random 1.5b --tokens 320": "needs a GPU",
     }
     if command in elsewhere:
         pytest.skip(elsewhere[command])
     handlers: dict[str, Callable[[], object]] = {
         "scripts/demo.sh": lambda: demo(words, folder),
         "scripts/show_neighbors.py": lambda: execute(words),
+        "scripts/check_replay.py": lambda: check_replay(words),
         "scripts/export.py": lambda: execute([*words[:-1], str(tmp_path / words[-1])]),
         "scripts/evaluate.py": lambda: execute([*words, "data.eval_problems=4", f"hydra.run.dir={folder}"]),
         "ckpt=latest": lambda: resume(words, run_folder, folder),

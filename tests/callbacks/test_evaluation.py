@@ -11,19 +11,6 @@ from ngrpo.errors import SettingError
 PROMPTS = ["first", "second"]
 
 
-class Engine:
-    """Counts that each evaluation wakes it and puts it to sleep."""
-
-    def __init__(self) -> None:
-        self.calls: list[str] = []
-
-    def wake(self) -> None:
-        self.calls.append("wake")
-
-    def sleep(self) -> None:
-        self.calls.append("sleep")
-
-
 class Evaluator:
     """Mean@1 rises by 0.1 an evaluation."""
 
@@ -36,8 +23,7 @@ class Evaluator:
 
 
 def made(every: int, prompts: list[str] = PROMPTS) -> Evaluation:
-    worker = SimpleNamespace(engine=Engine())
-    return Evaluation(worker, SimpleNamespace(eval_prompts=lambda: prompts), Evaluator(), every)
+    return Evaluation(None, SimpleNamespace(eval_prompts=lambda: prompts), Evaluator(), every)
 
 
 def fit(callback: Evaluation, iterations: range, run=None) -> list[int]:
@@ -58,7 +44,6 @@ def test_before_in_between_and_after_and_never_twice(every: int, iterations: int
     callback, run = made(every), trainer()
     assert fit(callback, range(iterations), run) == expected
     assert callback.evaluator.ran == [(PROMPTS, 0, 1)] * len(expected)
-    assert callback.worker.engine.calls == ["wake", "sleep"] * len(expected)
     assert run.loggers[0].logged == [(r.iteration, {"eval/mean@1": r.metrics["mean@1"]}) for r in callback.results]
 
 

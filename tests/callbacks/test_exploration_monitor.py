@@ -1,7 +1,6 @@
 """Mixture statistics in a plane, where a cosine can be read off."""
 
 import math
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,24 +8,28 @@ from fake_run import Module, batch, on_ranks, trainer
 from made_rollouts import experience, rollout, score
 
 from callbacks.exploration_monitor import ExplorationMonitor, anchor_cosine
+from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.rewards.verdict import Verdict
 from ngrpo.rollout.experience import Experience
 
+MIXING = NeighborMixing(k=2)
 TABLE = torch.tensor([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]])
 MIXED = rollout([5, 6], [0, 1, 2], {2: {0: 0.5, 1: 0.25}, 4: {2: 0.9, 0: 0.1}})
 PLAIN = rollout([5], [0, 1])
 RIGHT, WRONG, UNSCORED = score(Verdict.CORRECT), score(Verdict.WRONG), score(Verdict.UNPARSABLE_REFERENCE)
 
 
-def monitor(strategy=NeighborMixing(k=2)) -> ExplorationMonitor:  # noqa: B008
-    return ExplorationMonitor(SimpleNamespace(exploration=strategy, engine=SimpleNamespace(embedding=lambda: TABLE)))
+def observe(run, module: Module, made: Experience, strategy: Exploration) -> None:
+    """Shows an iteration to the monitor; the module has the strategy and the embedding table."""
+    module.exploration, module.policy_embedding = strategy, lambda: TABLE
+    ExplorationMonitor().on_train_batch_start(run, module, batch(0, made), 0)
 
 
-def logged(made: Experience, **settings) -> dict[str, float]:
+def logged(made: Experience, strategy: Exploration = MIXING) -> dict[str, float]:
     module = Module()
-    monitor(**settings).on_train_batch_start(trainer(), module, batch(0, made), 0)
+    observe(trainer(), module, made, strategy)
     return module.logged
 
 
@@ -64,7 +67,7 @@ def test_strategies_without_mixtures_log_nothing():
 def test_two_ranks_log_what_one_would():
     """One of them has nothing mixed."""
     shares = [experience([MIXED, MIXED], [RIGHT, WRONG], 2), experience([PLAIN, PLAIN], [RIGHT, RIGHT], 2)]
-    first, second = on_ranks(lambda t, m, rank: monitor().on_train_batch_start(t, m, batch(0, shares[rank]), 0), 2)
+    first, second = on_ranks(lambda t, m, rank: observe(t, m, shares[rank], MIXING), 2)
     whole = experience([MIXED, MIXED, PLAIN, PLAIN], [RIGHT, WRONG, RIGHT, RIGHT], 2)
     assert first == second == pytest.approx(logged(whole))
 

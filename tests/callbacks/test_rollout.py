@@ -109,8 +109,10 @@ def test_the_batch_carries_scored_rollouts(make):
     one = batch(0)
     one.prompts = MADE.prompts
     callback.on_train_batch_start(run, policy, one, 0)
-    assert callback.worker.engine.calls == ["start", "wake", "generate with 0.0", "sleep"]
+    assert callback.worker.engine.calls == ["start", "generate with 0.0", "sleep"]
     assert replace(one.experience, texts=MADE.texts, generate_s=2.0, reward_s=0.5) == MADE
+    callback.on_train_batch_end(run, policy, None, one, 0)
+    assert callback.worker.engine.calls[-1] == "wake"
 
 
 def test_counts_and_stop(make):

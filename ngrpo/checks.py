@@ -8,6 +8,7 @@ from transformers import PretrainedConfig
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
+from ngrpo.rollout.engine import RolloutEngine
 from ngrpo.rollout.worker import RolloutSettings
 
 
@@ -28,6 +29,15 @@ def check_ranks(algorithm: Algorithm, ranks: int) -> None:
         raise SettingError(
             f"algo.prompts_per_batch={algorithm.prompts_per_batch} is not divisible by "
             f"algo.optimizer_steps={algorithm.optimizer_steps} x {ranks} processes; make it a multiple of {shares}."
+        )
+
+
+def check_engine(engine: RolloutEngine, ranks: int) -> None:
+    """Not every engine can live in each of several training processes."""
+    if ranks > 1 and not engine.several_ranks:
+        raise SettingError(
+            f"rollout.engine={type(engine).__name__} runs beside one training process, and trainer.devices x "
+            f"trainer.num_nodes={ranks}; set trainer.devices=1 or rollout=torch."
         )
 
 

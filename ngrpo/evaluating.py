@@ -13,7 +13,7 @@ from ngrpo.checks import check_context
 from ngrpo.config import EvaluateConfig, build, checked
 from ngrpo.errors import SettingError
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
-from ngrpo.training import accelerator_of
+from ngrpo.training import accelerator_of, use_threads
 
 log = logging.getLogger(__name__)
 
@@ -32,8 +32,7 @@ def evaluate(config: DictConfig, run_dir: Path) -> dict[str, float]:
         SettingError: a setting cannot work; raised before the model is loaded.
     """
     config = checked(config, EvaluateConfig)
-    if config.threads is not None:
-        torch.set_num_threads(config.threads)
+    use_threads(config.threads)
     source = build(config.model)
     evaluator = build(config.evaluator)
     rollout = RolloutSettings(max_new_tokens=config.rollout.max_new_tokens)

@@ -10,7 +10,7 @@ from lightning.pytorch.strategies import ModelParallelStrategy
 from omegaconf import DictConfig
 
 from ngrpo.checkpoints import STATE, iteration_of, resolve
-from ngrpo.checks import check_context, check_group, check_ranks, check_support
+from ngrpo.checks import check_context, check_engine, check_group, check_ranks, check_support
 from ngrpo.config import TrainerConfig, build, checked
 from ngrpo.errors import SettingError
 from ngrpo.module import PolicyOptimization, UpdateSettings
@@ -32,64 +32,64 @@ def train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: P
         SettingError: a setting cannot work; raised before any model is loaded.
     """
     config = checked(config)
-    if config.trainer.iterations < 1:
-        raise SettingError(f"trainer.iterations={config.trainer.iterations} trains nothing; choose 1 or more.")
     checkpoint = _checkpoint(config, run_dir, outputs)
-    if config.trainer.threads is not None and config.trainer.threads < 1:
-        raise SettingError(f"trainer.threads={config.trainer.threads} is too small; choose 1 or more, or null.")
-    if config.trainer.threads is not None:
-        torch.set_num_threads(config.trainer.threads)
+    use_threads(config.trainer.threads)
     seed_everything(config.seed, verbose=False)
-
-    source = build(config.model)
-    algorithm = build(config.algo)
-    exploration = build(config.exploration)
-    rollout = RolloutSettings(config.rollout.group_size, config.rollout.max_new_tokens, config.rollout.temperature)
+    parts = _build_parts(config)
+    source, algorithm, datamodule, worker = (parts[name] for name in ("source", "algorithm", "datamodule", "worker"))
     update = UpdateSettings(
-        rollout.temperature,
+        worker.settings.temperature,
         config.trainer.microbatch_tokens,
         config.trainer.max_grad_norm,
         config.trainer.precision,
     )
+    module = PolicyOptimization(source, algorithm, worker.exploration, build(config.trainer.optimizer), update)
+    parts |= {"iterations": config.trainer.iterations, "run_dir": run_dir, "methods": methods, "seed": config.seed}
+    callbacks = [build(node, **parts) for node in config.callbacks.values() if node is not None]
+    logger = build(config.logger, save_dir=str(run_dir))
+    trainer = make_trainer(config.trainer, process_count(config.trainer), callbacks, logger)
+    log.info("run folder %s", run_dir)
+    trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint)
+    worker.reward.close()
+
+
+def _build_parts(config: DictConfig) -> dict[str, Any]:
+    """Builds what a run consists of, checks that it fits together, and returns it by parameter name."""
+    source, algorithm, exploration = (build(node) for node in (config.model, config.algo, config.exploration))
+    rollout = RolloutSettings(config.rollout.group_size, config.rollout.max_new_tokens, config.rollout.temperature)
+    engine = build(config.rollout.engine, model=source, exploration=exploration)
     ranks = process_count(config.trainer)
     check_group(algorithm, rollout)
     check_support(exploration)
     check_ranks(algorithm, ranks)
+    check_engine(engine, ranks)
     check_context(source.config(), config.data.max_prompt_tokens, rollout.max_new_tokens)
-
     tokenizer = source.tokenizer()
-    datamodule = build(
-        config.data, tokenizer=tokenizer, prompts_per_batch=algorithm.prompts_per_batch, seed=config.seed
-    )
-    worker = RolloutWorker(
-        engine=build(config.rollout.engine, model=source, exploration=exploration),
-        tokenizer=tokenizer,
-        reward=build(config.reward),
-        exploration=exploration,
-        settings=rollout,
-        stop_ids=source.stop_ids(tokenizer),
-        seed=config.seed,
-    )
-    module = PolicyOptimization(source, algorithm, exploration, build(config.trainer.optimizer), update)
-    callbacks = [
-        build(
-            node,
-            worker=worker,
-            datamodule=datamodule,
-            iterations=config.trainer.iterations,
-            run_dir=run_dir,
-            methods=methods,
-            seed=config.seed,
-            source=source,
-            tokenizer=tokenizer,
-        )
-        for node in config.callbacks.values()
-        if node is not None
-    ]
-    trainer = make_trainer(config.trainer, ranks, callbacks, build(config.logger, save_dir=str(run_dir)))
-    log.info("run folder %s", run_dir)
-    trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint)
-    worker.reward.close()
+    batch = algorithm.prompts_per_batch
+    datamodule = build(config.data, tokenizer=tokenizer, prompts_per_batch=batch, seed=config.seed)
+    reward = build(config.reward)
+    stop_ids = source.stop_ids(tokenizer)
+    worker = RolloutWorker(engine, tokenizer, reward, exploration, rollout, stop_ids, config.seed)
+    return {
+        "source": source,
+        "algorithm": algorithm,
+        "tokenizer": tokenizer,
+        "datamodule": datamodule,
+        "worker": worker,
+    }
+
+
+def use_threads(threads: int | None) -> None:
+    """Sets PyTorch's CPU threads; None leaves them.
+
+    Raises:
+        SettingError: there would be none.
+    """
+    if threads is None:
+        return
+    if threads < 1:
+        raise SettingError(f"trainer.threads={threads} is too small; choose 1 or more, or null.")
+    torch.set_num_threads(threads)
 
 
 def process_count(config: TrainerConfig) -> int:
@@ -134,6 +134,8 @@ def make_trainer(config: TrainerConfig, ranks: int, callbacks: list[Callback], l
 
 
 def _checkpoint(config: DictConfig, run_dir: Path, outputs: Path) -> Path | None:
+    if config.trainer.iterations < 1:
+        raise SettingError(f"trainer.iterations={config.trainer.iterations} trains nothing; choose 1 or more.")
     if config.ckpt is None:
         return None
     folder = resolve(config.ckpt, run_dir, outputs)

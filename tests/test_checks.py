@@ -2,6 +2,7 @@
 
 from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from transformers import PretrainedConfig, Qwen2Config
 
 from ngrpo.algo import advantage, aggregate, clip, kl, ratio
 from ngrpo.algo.policy_loss import Algorithm
-from ngrpo.checks import check_context, check_group, check_ranks, check_support
+from ngrpo.checks import check_context, check_engine, check_group, check_ranks, check_support
 from ngrpo.config import register
 from ngrpo.errors import SettingError
 from ngrpo.exploration.neighbor import NeighborMixing
@@ -166,3 +167,14 @@ def test_train_refuses_a_checkpoint_that_already_has_all_iterations(tmp_path: Pa
     with pytest.raises(SettingError) as caught:
         train(config, tmp_path / "run", {}, tmp_path)
     assert_refused(caught.value, "trainer.iterations=40 ", f"ckpt={folder} ")
+
+
+@pytest.mark.parametrize(("several", "ranks", "refused"), [(True, 8, False), (False, 1, False), (False, 2, True)])
+def test_an_engine_for_one_process_is_refused_in_several(several: bool, ranks: int, refused: bool) -> None:
+    engine = SimpleNamespace(several_ranks=several)
+    if not refused:
+        assert check_engine(engine, ranks) is None
+        return
+    with pytest.raises(SettingError) as caught:
+        check_engine(engine, ranks)
+    assert_refused(caught.value, "SimpleNamespace ", "trainer.num_nodes=2", "rollout=torch")

@@ -11,7 +11,13 @@ from ngrpo.rollout.types import Request, Rollout, Sampling
 
 
 class RolloutEngine(Protocol):
-    """Token ids in, token ids out; text is never re-encoded."""
+    """Token ids in, token ids out; text is never re-encoded.
+
+    Attributes:
+        several_ranks: whether each of several training processes can run one of its own.
+    """
+
+    several_ranks: bool
 
     def start(self, device: torch.device) -> None:
         """Loads the model onto ``device``; called once, before everything else."""

@@ -31,6 +31,8 @@ class TorchEngine:
         max_batch_size: most rollouts running at once.
     """
 
+    several_ranks = True
+
     def __init__(self, model: ModelSource, max_batch_size: int = 128) -> None:
         if max_batch_size < 1:
             raise SettingError(f"rollout.engine.max_batch_size={max_batch_size} runs nothing; choose 1 or more.")

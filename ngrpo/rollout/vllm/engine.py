@@ -48,6 +48,8 @@ class VllmEngine:
         SettingError: vLLM is missing or untested, or an option cannot be served.
     """
 
+    several_ranks = False
+
     def __init__(
         self,
         model: ModelSource,

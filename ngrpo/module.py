@@ -1,5 +1,6 @@
 """The LightningModule: policy and reference, and one rollout batch's optimiser steps."""
 
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -32,7 +33,7 @@ class Sample:
 
     Attributes:
         rollout: tokens and record.
-        advantage: A_i, on every token.
+        advantage: A_i, on every token; NaN leaves the sequence out.
         old_log_prob: under the policy before this rollout batch; float32 [T], None until computed.
         ref_log_prob: under the reference; float32 [T], None without one.
     """
@@ -204,7 +205,8 @@ class PolicyOptimization(LightningModule):
         optimizer = self.optimizers()
         metrics = self.accumulate(samples)
         metrics["policy/grad_norm"] = full(clip_grad_norm_(self.policy.parameters(), self.settings.max_grad_norm))
-        optimizer.step()
+        if metrics["policy/sequences"] > 0:  # else all are left out, and momentum alone would move the policy
+            optimizer.step()
         optimizer.zero_grad()
         return metrics
 
@@ -214,10 +216,8 @@ class PolicyOptimization(LightningModule):
         The loss is normalised by the counts of the whole minibatch on all ranks. FSDP averages gradients over the
         ranks, so each rank's share is multiplied by their number.
         """
-        totals = BatchTotals(
-            sequences=int(self._reduce(len(samples), "sum")),
-            tokens=int(self._reduce(sum(s.rollout.length for s in samples), "sum")),
-        )
+        kept = [s.rollout.length for s in samples if not math.isnan(s.advantage)]
+        totals = BatchTotals(sequences=int(self._reduce(len(kept), "sum")), tokens=int(self._reduce(sum(kept), "sum")))
         metrics = StepMetrics(self.device)
         for indices in self._microbatches(samples):
             chosen = [samples[i] for i in indices]
@@ -226,7 +226,7 @@ class PolicyOptimization(LightningModule):
             output = self.algorithm.loss(_loss_inputs(chosen, batch, scores), totals)
             self.manual_backward(output.loss * self.trainer.world_size)
             metrics.add(output, scores, rollouts)
-        return metrics.finish(self._reduce)
+        return metrics.finish(self._reduce) | {"policy/sequences": torch.tensor(float(totals.sequences))}
 
 
 def _loss_inputs(samples: Sequence[Sample], batch: PackedBatch, scores: TokenScores) -> LossInputs:

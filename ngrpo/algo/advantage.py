@@ -1,9 +1,13 @@
-"""Group-relative advantages: the rewards of the G responses to one prompt against each other."""
+"""Advantages from the rewards of the G responses to each prompt.
+
+NaN as a reward marks an unscored sample; NaN as an advantage leaves a sample out of the loss and of its counts.
+"""
 
 import math
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor
 
 
@@ -38,21 +42,20 @@ def is_dead(rewards: Tensor) -> Tensor:
 def group_centred(rewards: Tensor) -> Tensor:
     """``A_i = R_i - mean(R)`` (Dr.GRPO, arXiv 2503.20783).
 
-    Unscored samples (NaN) are left out of the mean and get 0; dead groups get exactly 0; in a group of one
-    the mean is taken as 0.
+    Dead groups get exactly 0; in a group of one the mean is taken as 0. Unscored samples (NaN) are left out of the
+    mean and keep NaN: they take no part in the loss.
 
     Args:
         rewards: float [P, G].
 
     Returns:
-        Advantages [P, G] in the same dtype, never NaN.
+        Advantages [P, G] in the same dtype.
     """
-    unscored = rewards.isnan()
     if rewards.shape[-1] == 1:
-        return rewards.masked_fill(unscored, 0.0)
-    scored = (~unscored).sum(-1, keepdim=True)
+        return rewards
+    scored = (~rewards.isnan()).sum(-1, keepdim=True)
     mean = rewards.nansum(-1, keepdim=True) / scored.clamp(min=1)
-    return (rewards - mean).masked_fill(unscored | is_dead(rewards)[:, None], 0.0)
+    return (rewards - mean).masked_fill(is_dead(rewards)[:, None] & ~rewards.isnan(), 0.0)
 
 
 @group_relative
@@ -67,11 +70,75 @@ def group_standardised(rewards: Tensor, eps: float = 1e-6) -> Tensor:
         eps: positive; 1e-6 in verl and N-GRPO, 1e-4 in TRL.
 
     Returns:
-        Advantages [P, G] in the same dtype, never NaN.
+        Advantages [P, G] in the same dtype.
     """
     centred = group_centred(rewards)
     if rewards.shape[-1] == 1:
         return centred / (1.0 + eps)
     scored = (~rewards.isnan()).sum(-1, keepdim=True)
-    variance = centred.square().sum(-1, keepdim=True) / (scored - 1).clamp(min=1)
+    variance = centred.square().nansum(-1, keepdim=True) / (scored - 1).clamp(min=1)
     return centred / (variance.sqrt() + eps)
+
+
+@group_relative
+def leave_one_out(rewards: Tensor) -> Tensor:
+    """``A_i = R_i - mean of the others' R = n / (n - 1) (R_i - mean(R))`` (RLOO, arXiv 2402.14740).
+
+    Unscored samples keep NaN and are nobody's other; a sample without others gets 0.
+
+    Args:
+        rewards: float [P, G], G >= 2.
+
+    Returns:
+        Advantages [P, G] in the same dtype.
+    """
+    scored = (~rewards.isnan()).sum(-1, keepdim=True)
+    return group_centred(rewards) * scored / (scored - 1).clamp(min=1)
+
+
+@group_relative
+def virtual_best(rewards: Tensor, best: float = 1.0, eps: float = 1e-6) -> Tensor:
+    """``A_i = (R_i - mean) / (std + eps)`` over the group and one virtual sample of reward ``best``.
+
+    (NGRPO, arXiv 2509.18851.) A group of wrong answers has something to be compared with and gets a negative
+    advantage; the virtual sample is never trained on. With -1/+1 rewards or format bonuses ``best`` is the largest
+    reward that can be had. A group of one is compared with nothing, as in the released code.
+
+    Args:
+        rewards: float [P, G]; NaN is left out and kept.
+        best: the virtual sample's reward.
+        eps: positive.
+
+    Returns:
+        Advantages [P, G] in the same dtype.
+    """
+    if rewards.shape[-1] == 1:
+        return rewards / (1.0 + eps)
+    return group_standardised(torch.cat((rewards, torch.full_like(rewards[:, :1], best)), dim=-1), eps)[:, :-1]
+
+
+def by_correctness(
+    rewards: Tensor, right: float | None = None, wrong: float | None = None, best: float = 1.0
+) -> Tensor:
+    """A constant for right and one for wrong answers, without statistics of the group (arXiv 2506.01347).
+
+    PSR: right 1, wrong left out; NSR: right left out, wrong -1; W-REINFORCE: right 0.1, wrong -1. What is left out
+    gets NaN and is not counted in the loss's denominators either: leaving out and zeroing are different losses.
+
+    Args:
+        rewards: float [P, G]; NaN is kept.
+        right: advantage of rewards of at least ``best``; None leaves them out.
+        wrong: advantage of the others; None leaves them out.
+        best: the reward of a right answer.
+
+    Returns:
+        Advantages [P, G] in the same dtype.
+    """
+    values = (math.nan if value is None else value for value in (right, wrong))
+    positive, negative = (torch.full_like(rewards, value) for value in values)
+    return torch.where(rewards.isnan(), rewards, torch.where(rewards >= best, positive, negative))
+
+
+def raw(rewards: Tensor) -> Tensor:
+    """``A_i = R_i``: REINFORCE without a baseline (Williams 1992); NaN is kept."""
+    return rewards

@@ -14,7 +14,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class BatchTotals:
-    """Counts over the whole optimiser batch; rows of length 0 (padding) are not counted.
+    """Counts over the whole optimiser batch; responses that are left out are not counted.
 
     Attributes:
         sequences: number of responses.

@@ -41,3 +41,26 @@ def clipped_surrogate(
         ceiling = -dual * advantage
         loss = torch.where((advantage < 0) & (loss > ceiling), ceiling, loss)
     return Surrogate(loss, loss != unclipped)
+
+
+def unclipped(log_ratio: Tensor, advantage: Tensor) -> Surrogate:
+    """``-A r``: the plain importance-weighted policy gradient."""
+    loss = -advantage * log_ratio.exp()
+    return Surrogate(loss, torch.zeros_like(loss, dtype=torch.bool))
+
+
+def clipped_weight(log_ratio: Tensor, advantage: Tensor, high: float) -> Surrogate:
+    """``-sg(min(r, 1 + high)) A log r``: every token learns, with a bounded weight (CISPO, arXiv 2506.13585).
+
+    The gradient is ``-w A`` per unit of log-prob; the value means nothing. The paper gives no number for ``high``.
+
+    Args:
+        log_ratio: float [N].
+        advantage: float [N], a constant.
+        high: distance of the weight's bound from 1.
+
+    Returns:
+        ``clipped`` marks bounded weights, which still carry gradient.
+    """
+    ratio = log_ratio.detach().exp()
+    return Surrogate(-ratio.clamp(max=1 + high) * advantage * log_ratio, ratio > 1 + high)

@@ -16,9 +16,8 @@ from ngrpo.errors import SettingError
 class LossInputs:
     """One microbatch, packed: S responses with N response tokens in all.
 
-    A padding row, there only so that every rank takes part, is a sequence of length 0: it has no tokens, its
-    advantage is never read, and it is not counted in `BatchTotals`. An unscored response keeps its tokens and
-    has advantage 0: it is counted and is held to the reference, but its reward moves nothing.
+    A response with advantage NaN is left out: its tokens have weight 0, in the surrogate and in the KL, and it is not
+    counted in `BatchTotals` nor in the metrics.
 
     Attributes:
         log_prob: float [N], under the current policy; the only input that gradient flows through.
@@ -138,12 +137,13 @@ class Algorithm:
         """
         log_prob, lengths = batch.log_prob, batch.lengths
         index = sequence_index(lengths, log_prob.shape[0])
+        kept = (~batch.advantages.isnan()).to(log_prob.dtype)
         log_ratio = self.ratio(log_prob, batch.old_log_prob, lengths)
-        surrogate = self.clip(log_ratio, batch.advantages[index])
+        surrogate = self.clip(log_ratio, batch.advantages.nan_to_num(0.0)[index])
         kl = self._kl(batch)
-        weight = self.aggregate(lengths.to(log_prob.dtype), totals)[index]
+        weight = (kept * self.aggregate(lengths.to(log_prob.dtype), totals))[index]
         loss = (weight * (surrogate.loss + self.kl_coef * kl)).sum()
-        return LossOutput(loss, _sums(log_ratio, surrogate.clipped, kl))
+        return LossOutput(loss, _sums(kept[index], log_ratio, surrogate.clipped, kl))
 
     def _kl(self, batch: LossInputs) -> Tensor:
         if batch.ref_log_prob is not None:
@@ -154,11 +154,10 @@ class Algorithm:
 
 
 @torch.no_grad()
-def _sums(log_ratio: Tensor, clipped: Tensor, kl: Tensor) -> LossSums:
-    ratio = log_ratio.exp()
+def _sums(kept: Tensor, log_ratio: Tensor, clipped: Tensor, kl: Tensor) -> LossSums:
     return LossSums(
-        tokens=torch.ones_like(ratio).sum(),
-        kl=kl.sum(),
-        clipped=clipped.to(ratio.dtype).sum(),
-        ratio=ratio.sum(),
+        tokens=kept.sum(),
+        kl=(kept * kl).sum(),
+        clipped=(kept * clipped).sum(),
+        ratio=(kept * log_ratio.exp()).sum(),
     )

@@ -41,3 +41,17 @@ def sequence(log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor) -> Tensor:
     """
     mean = per_sequence_mean(log_prob - old_log_prob, lengths)
     return mean.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)[sequence_index(lengths, log_prob.shape[0])]
+
+
+def sequence_token(log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor) -> Tensor:
+    """``log s_t = sg(log s) + lp_t - sg(lp_t)``: the value of `sequence`, gradient token by token (GSPO-token).
+
+    Args:
+        log_prob: float [N], under the current policy.
+        old_log_prob: float [N], a constant.
+        lengths: int64 [S].
+
+    Returns:
+        Log ratios [N].
+    """
+    return sequence(log_prob, old_log_prob, lengths).detach() + log_prob - log_prob.detach()

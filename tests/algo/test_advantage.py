@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from ngrpo.algo.advantage import group_centred, group_standardised, is_dead
+from ngrpo.algo.advantage import (
+    by_correctness,
+    group_centred,
+    group_standardised,
+    is_dead,
+    leave_one_out,
+    raw,
+    virtual_best,
+)
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())
 GROUPS = VECTORS["grpo_advantage"]["inputs"]["groups"]
@@ -47,19 +55,21 @@ def test_unscored_samples_are_left_out() -> None:
     with_gaps = group_standardised(torch.tensor([[1.0, NAN, 0.0, 0.0, NAN]], dtype=torch.float64))
     without = group_standardised(torch.tensor([[1.0, 0.0, 0.0]], dtype=torch.float64))
     assert with_gaps[0, [0, 2, 3]].tolist() == pytest.approx(without[0].tolist())
-    assert with_gaps[0, [1, 4]].tolist() == [0.0, 0.0]
+    assert with_gaps[0, [1, 4]].isnan().all()
 
 
 def test_groups_without_signal_are_dead() -> None:
     rewards = torch.tensor([[1.0, 0.0, 0.0], [0.9, NAN, 0.9], [-1.0, NAN, -1.0], [NAN] * 3, [0.5, NAN, NAN]])
     assert is_dead(rewards).tolist() == [False, True, True, True, True]
-    assert group_standardised(rewards)[1:].tolist() == [[0.0] * 3] * 4
+    advantages = group_standardised(rewards)[1:]
+    assert torch.equal(advantages.isnan(), rewards[1:].isnan())
+    assert (advantages.nan_to_num(0.0) == 0.0).all()
 
 
 def test_a_group_of_one_is_dead_only_if_unscored() -> None:
     rewards = torch.tensor([[1.0], [NAN]])
     assert is_dead(rewards).tolist() == [False, True]
-    assert group_standardised(rewards).flatten().tolist() == pytest.approx([1.0, 0.0], abs=1e-5)
+    assert group_standardised(rewards).flatten().tolist() == pytest.approx([1.0, NAN], abs=1e-5, nan_ok=True)
 
 
 def test_permuting_a_group_permutes_its_advantages() -> None:
@@ -67,3 +77,58 @@ def test_permuting_a_group_permutes_its_advantages() -> None:
     rewards = torch.randn(3, 8, dtype=torch.float64, generator=generator)
     order = torch.randperm(8, generator=generator)
     torch.testing.assert_close(group_standardised(rewards[:, order]), group_standardised(rewards)[:, order])
+
+
+@pytest.mark.parametrize("key", ["rloo", "stht_rloo"])
+def test_golden_leave_one_out(key: str) -> None:
+    vector = VECTORS[key]
+    rewards = torch.tensor([vector["inputs"]["rewards"]], dtype=torch.float64)
+    assert leave_one_out(rewards)[0].tolist() == pytest.approx(vector["outputs"]["A"], abs=1e-9)
+
+
+def test_leave_one_out_leaves_unscored_samples_out() -> None:
+    advantages = leave_one_out(torch.tensor([[1.0, NAN, 0.0, 0.0], [1.0, NAN, NAN, NAN]]))
+    assert advantages.flatten().tolist() == pytest.approx([1.0, NAN, -0.5, -0.5, 0.0, NAN, NAN, NAN], nan_ok=True)
+
+
+@pytest.mark.parametrize("name", VECTORS["ngrpo_advantage"]["outputs"])
+def test_golden_virtual_best(name: str) -> None:
+    expected = VECTORS["ngrpo_advantage"]["outputs"][name]
+    rewards = torch.tensor([expected["rewards"]], dtype=torch.float64)
+    by_reward = {1.0: expected["A_correct"], 0.0: expected["A_wrong"]}
+    found = virtual_best(rewards)[0]
+    assert found.tolist() == pytest.approx([by_reward[r] for r in expected["rewards"]], abs=1e-9)
+    assert float(found.sum()) == pytest.approx(expected["sum_A"], abs=1e-9)
+
+
+def test_virtual_best_of_a_group_of_one_and_of_all_best() -> None:
+    assert virtual_best(torch.ones(1, 1)).item() == pytest.approx(1.0)
+    assert virtual_best(torch.full((1, 5), 0.9), best=0.9).tolist() == [[0.0] * 5]
+
+
+@pytest.mark.parametrize(
+    ("key", "settings"),
+    [("PSR", {"right": 1.0}), ("NSR", {"wrong": -1.0}), ("W-REINFORCE", {"right": 0.1, "wrong": -1.0})],
+)
+def test_golden_by_correctness(key: str, settings: dict[str, float]) -> None:
+    vector = VECTORS["psr_nsr"]
+    expected = vector["outputs"][key]
+    rewards = torch.tensor([vector["inputs"]["reward"]], dtype=torch.float64)
+    advantages = by_correctness(rewards, **settings)[0]
+    assert (~advantages.isnan()).tolist() == expected["kept_in_batch"]
+    assert advantages.nan_to_num(0.0).tolist() == expected["A"]
+    lengths = torch.tensor(vector["inputs"]["lengths"], dtype=torch.float64)
+    kept = ~advantages.isnan()
+    loss = -(advantages.nan_to_num(0.0) * lengths).sum() / lengths[kept].sum()
+    assert float(loss) == pytest.approx(expected["token_mean_loss_at_ratio1_kept_only"])
+
+
+def test_raw_is_the_reward() -> None:
+    rewards = torch.tensor([[1.0, NAN, 0.25]])
+    assert torch.equal(raw(rewards).nan_to_num(-1.0), rewards.nan_to_num(-1.0))
+
+
+@pytest.mark.parametrize("function", [group_centred, group_standardised, leave_one_out])
+def test_a_constant_added_to_a_group_changes_nothing(function) -> None:  # type: ignore[no-untyped-def]
+    rewards = torch.randn(4, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    torch.testing.assert_close(function(rewards + 3.5), function(rewards))

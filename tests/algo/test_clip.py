@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ngrpo.algo.clip import clipped_surrogate
+from ngrpo.algo.clip import clipped_surrogate, clipped_weight, unclipped
 
 TABLE = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())["clip_table"]
 BOUNDS = {"ngrpo_0.16_0.24": (0.16, 0.24), "dapo_0.2_0.28": (0.2, 0.28), "sym_0.2": (0.2, 0.2)}
@@ -54,3 +54,32 @@ def test_dual_clip_bounds_only_negative_advantages_beyond_its_multiple() -> None
     assert surrogate.loss.tolist() == pytest.approx([5.8, 6.0, -1.0])
     assert grad.tolist() == pytest.approx([5.8, 0.0, -1.0])
     assert surrogate.clipped.tolist() == [False, True, False]
+
+
+CISPO = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())["cispo"]
+
+
+@pytest.mark.parametrize("key", CISPO["outputs"])
+def test_golden_clipped_weight(key: str) -> None:
+    """Token mean over 8 tokens; the value of the vector is -w A lp, of which only the gradient has a meaning."""
+    expected = CISPO["outputs"][key]
+    new, old = (
+        torch.tensor([v for row in CISPO["inputs"][name] for v in row], dtype=torch.float64)
+        for name in ("logp_new", "logp_old")
+    )
+    advantage = torch.tensor([CISPO["inputs"]["A"][0]] * 3 + [CISPO["inputs"]["A"][1]] * 5, dtype=torch.float64)
+    leaf = new.clone().requires_grad_()
+    surrogate = clipped_weight(leaf - old, advantage, high=float(key.split("=")[1]))
+    (grad,) = torch.autograd.grad(surrogate.loss.sum() / 8, leaf)
+    assert grad.tolist() == pytest.approx([v for row in expected["grad_wrt_logp"] for v in row], abs=1e-9)
+    weights = -8 * grad / advantage
+    assert weights.tolist() == pytest.approx([v for row in expected["w"] for v in row], abs=1e-9)
+    assert float((-weights * advantage * new).mean()) == pytest.approx(expected["loss"], abs=1e-9)
+
+
+def test_unclipped_is_the_clipped_surrogate_with_bounds_that_never_bind() -> None:
+    log_ratio = torch.randn(50, generator=torch.Generator().manual_seed(0))
+    advantage = torch.randn(50, generator=torch.Generator().manual_seed(1))
+    wide = clipped_surrogate(log_ratio, advantage, low=1.0, high=1e9)
+    assert torch.equal(unclipped(log_ratio, advantage).loss, wide.loss)
+    assert not unclipped(log_ratio, advantage).clipped.any()

@@ -263,3 +263,19 @@ def test_hydra_builds_an_algorithm_from_partials() -> None:
     batch, totals = random_batch([2, 3])
     expected = replace(DR_GRPO, kl_coef=0.001).loss(batch, totals).loss.item()
     assert algorithm.loss(batch, totals).loss.item() == expected
+
+
+def test_a_response_that_is_left_out_changes_nothing() -> None:
+    """NaN as advantage: the loss, its gradient and the metrics are those of the batch without it, the KL's too."""
+    batch, _ = random_batch([3, 4, 2])
+    algorithm = replace(GRPO, kl_coef=KL)
+    advantages = batch.advantages.clone()
+    advantages[1] = float("nan")
+    with_gap = algorithm.loss(replace(batch, advantages=advantages), BatchTotals(2, 5))
+    (grad,) = torch.autograd.grad(with_gap.loss, batch.log_prob)
+    without = algorithm.loss(pick(batch, [0, 2]), BatchTotals(2, 5))
+    (expected,) = torch.autograd.grad(without.loss, batch.log_prob)
+    torch.testing.assert_close(grad, expected)
+    assert (grad[3:7] == 0).all()
+    torch.testing.assert_close(with_gap.loss, without.loss)
+    torch.testing.assert_close(with_gap.sums.stack(), without.sums.stack())

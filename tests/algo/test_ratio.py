@@ -51,3 +51,17 @@ def test_sequence_gradient_reaches_every_token_of_its_sequence_only() -> None:
     log_ratio = ratio.sequence(log_prob, torch.zeros(5, dtype=torch.float64), torch.tensor([2, 3]))
     (grad,) = torch.autograd.grad(log_ratio[0], log_prob)
     assert grad.tolist() == [0.5, 0.5, 0.0, 0.0, 0.0]
+
+
+def test_sequence_token_has_the_value_and_the_summed_gradient_of_sequence() -> None:
+    """With one advantage a sequence, GSPO-token and GSPO have the same gradient (ALGORITHMS 3)."""
+    log_prob, old, lengths = golden("gspo")
+    found = []
+    for function in (ratio.sequence, ratio.sequence_token):
+        leaf = log_prob.clone().requires_grad_()
+        value = function(leaf, old, lengths)
+        weight = torch.tensor([0.5 / 3] * 3 + [-0.25 / 5] * 5, dtype=torch.float64)
+        (grad,) = torch.autograd.grad((weight * value.exp()).sum(), leaf)
+        found.append((value.detach(), grad))
+    torch.testing.assert_close(found[0][0], found[1][0])
+    torch.testing.assert_close(found[0][1], found[1][1])

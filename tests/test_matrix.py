@@ -1,0 +1,37 @@
+"""Every algorithm and every strategy trains the demo for one iteration: finite, and replayed exactly."""
+
+import math
+from pathlib import Path
+
+import pytest
+from hydra import compose, initialize_config_dir
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from ngrpo.config import register
+from ngrpo.training import train
+
+ROOT = Path(__file__).parents[1]
+ALGORITHMS = sorted(path.stem for path in (ROOT / "conf/algo").glob("*.yaml") if path.stem != "base")
+OUTSIDE = ["exploration=custom", "exploration._target_=blend_top_two.BlendTopTwo"]
+EXPLORATIONS = {"neighbor": ["exploration=neighbor", "exploration.rate=0.5"], "outside": OUTSIDE}
+QUIET = [f"callbacks.{name}=null" for name in ("evaluation", "export", "checkpoint", "rollout_report", "progress")]
+CASES = [(algo, ["exploration=token"]) for algo in ALGORITHMS] + [
+    (algo, chosen) for chosen in EXPLORATIONS.values() for algo in ("grpo", "gspo", "ngrpo")
+]
+
+
+@pytest.mark.parametrize(("algo", "exploration"), CASES, ids=[f"{a}-{e[0].split('=')[1]}" for a, e in CASES])
+def test_one_iteration(algo: str, exploration: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    register()
+    overrides = [f"algo={algo}", *exploration, "debug=fast", "trainer=cpu", "trainer.iterations=1", *QUIET]
+    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
+        config = compose("train", overrides=[*overrides, "data.eval_problems=1"])
+    train(config, tmp_path, {"algo": algo}, tmp_path)
+    events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+    last = {tag: events.Scalars(tag)[-1].value for tag in events.Tags()["scalars"]}
+    assert all(math.isfinite(value) for value in last.values())
+    assert last["rollout/mismatch_max"] < 1e-4
+    assert last["policy/sequences"] > 0
+    if exploration != ["exploration=token"]:
+        assert last["exploration/gated_fraction"] > 0.05

@@ -1,5 +1,6 @@
 """The vLLM rollout engine."""
 
+import logging
 import os
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +24,7 @@ _REFUSED = {
     "pipeline_parallel_size": "records are made on the last stage and read on the first",
 }
 _BUCKET_BYTES = 512 << 20
-_CHECKSUM_TOLERANCE = 1e-6
+_CHECKSUM_TOLERANCE = 1e-9
 
 
 class VllmEngine:
@@ -101,6 +102,9 @@ class VllmEngine:
 
         plugin.install()
         from vllm import LLM
+
+        # It would log a traceback for want of the tokenizer that we do without.
+        logging.getLogger("vllm.renderers.base").setLevel(logging.ERROR)
 
         self.llm = LLM(**self._arguments)
 

@@ -1,10 +1,16 @@
 """Puts the hooks in place, in whatever process of vLLM imports or loads this."""
 
-from ngrpo.rollout.vllm.versions import check_version
+from ngrpo.rollout.vllm.versions import TESTED, check_version, installed_version
+
+
+def register() -> None:
+    """VLLM's plugin entry point: puts the hooks into every process of a tested vLLM, and leaves others in peace."""
+    if installed_version() in TESTED:
+        install()
 
 
 def install() -> None:
-    """Installs the adapters of both model runners and the prefix-cache rule; vLLM's plugin entry point.
+    """Installs the adapters of both model runners and the prefix-cache rule.
 
     They act on engines whose ``additional_config`` carries our settings, and on nothing else.
 

@@ -56,7 +56,8 @@ class MixingModelState(DefaultModelState):
         if tokens != requests:
             lengths = input_batch.query_start_loc[: requests + 1].diff()
             slots = torch.repeat_interleave(slots, lengths, output_size=tokens)
-        self.core.before_forward(slots, input_batch.positions[:tokens])
+        # A copy: compiled code is guarded on a view being shorter than its base, and would be compiled again.
+        self.core.before_forward(slots, input_batch.positions[:tokens].clone())
 
     def custom_sampler(self, sampler: Any) -> tuple[Any, Any]:
         """Replaces the sampler."""
@@ -87,7 +88,7 @@ class MixingSampler:
         states = input_batch.idx_mapping
         lengths = input_batch.seq_lens[: input_batch.num_reqs]
         prefilled = lengths >= prefill_length[states]
-        tokens = core.choose(logits, self.state.slots[states], lengths, prefilled)
+        tokens = core.choose(logits, self.state.slots[states], lengths.long(), prefilled)
         sampled, rejected = get_num_sampled_and_rejected(
             lengths.new_ones(input_batch.num_reqs),
             input_batch.seq_lens,

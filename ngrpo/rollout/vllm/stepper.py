@@ -16,6 +16,9 @@ from ngrpo.exploration.decide import decide
 from ngrpo.rollout.vllm.buffers import BufferTensors, MixBuffers
 from ngrpo.rollout.vllm.session import Records, Session, SessionInputs
 
+Fill = Callable[[Records, Tensor, BufferTensors, Tensor, Tensor], None]
+Choice = Callable[[Records, SessionInputs, float, Tensor, Tensor, Tensor, Tensor | None], Tensor]
+
 
 def feed(session: Session, slots: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Looks up what stands at each scheduled token's position.
@@ -33,7 +36,10 @@ def feed(session: Session, slots: Tensor, positions: Tensor) -> tuple[Tensor, Te
 
 def feed_into(session: Session, buffers: MixBuffers, slots: Tensor, positions: Tensor) -> None:
     """Writes what `feed` finds into the first T places of the buffers."""
-    run = _compiled_fill if slots.is_cuda else _fill
+    run: Fill = _fill
+    if slots.is_cuda:
+        run = _compiled_fill
+        slots, positions = at_least_two(slots, -1), at_least_two(positions, 0)
     run(session.records, session.inputs.prompt_lengths, buffers.tensors, slots, positions)
 
 
@@ -76,9 +82,19 @@ def choose(
     Returns:
         int64 [R].
     """
-    strategy = session.spec.strategy
-    run = compiled_choice(strategy) if logits.is_cuda else partial(choose_and_record, strategy)
-    return run(session.records, session.inputs, session.spec.temperature, logits, slots, positions, recorded)
+    strategy, rows = session.spec.strategy, len(slots)
+    run: Choice = partial(choose_and_record, strategy)
+    if logits.is_cuda:
+        run = compiled_choice(strategy)
+        logits, slots, positions = at_least_two(logits, 0), at_least_two(slots, -1), at_least_two(positions, 0)
+        recorded = None if recorded is None else at_least_two(recorded, 0)
+    tokens = run(session.records, session.inputs, session.spec.temperature, logits, slots, positions, recorded)
+    return tokens[:rows]
+
+
+def at_least_two(rows: Tensor, fill: int) -> Tensor:
+    """Gives a batch of one a second row: compiled code takes sizes of 2 and more, and 1 would be compiled apart."""
+    return rows if len(rows) > 1 else torch.cat((rows, torch.full_like(rows, fill)))
 
 
 def choose_and_record(
@@ -119,7 +135,6 @@ def choose_and_record(
     return step.token
 
 
-Choice = Callable[[Records, SessionInputs, float, Tensor, Tensor, Tensor, Tensor | None], Tensor]
 _COMPILED: dict[str, Choice] = {}
 
 

@@ -27,8 +27,7 @@ def demo() -> ModelSource:
 
 @pytest.fixture(scope="session")
 def engine(demo: ModelSource) -> VllmEngine:
-    """Blocks of 32 tokens, so that prompts of the demo's size have whole ones to share."""
-    return start_engine(demo, block_size=32)
+    return start_engine(demo)
 
 
 @pytest.fixture(scope="session")

@@ -35,7 +35,7 @@ def main() -> None:
     oracle = TorchEngine(source)
     oracle.start(torch.device("cpu"))
     bound = bind(MIXING, oracle.embedding(), Vocabulary.of(source.tokenizer()))
-    engine = start_engine(source, max_num_batched_tokens=32, block_size=32, num_gpu_blocks_override=9)
+    engine = start_engine(source, max_num_batched_tokens=32, num_gpu_blocks_override=9)
     preempted = count_preemptions(engine)
     requests = random_requests(6, 20, 60)
     rollouts = engine.generate(requests, SAMPLING, bound)

@@ -50,6 +50,13 @@ def explicit(table: Tensor, tokens: list[int], buffers: MixBuffers) -> Tensor:
     return torch.stack(rows)
 
 
+@pytest.fixture(autouse=True)
+def _eager():
+    """vLLM compiles the masking of other ranks' rows, which takes a while."""
+    with torch.compiler.set_stance("force_eager"):
+        yield
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 def test_mixed_tokens_are_sums_of_rows_whichever_rank_holds_them(monkeypatch, ranks):
     from ngrpo.rollout.vllm import embedding

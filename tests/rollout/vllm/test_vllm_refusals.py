@@ -7,7 +7,7 @@ from ngrpo.errors import SettingError
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.rollout.vllm import versions
+from ngrpo.rollout.vllm import plugin, versions
 from ngrpo.rollout.vllm.engine import VllmEngine
 
 
@@ -49,3 +49,14 @@ def test_a_strategy_wider_than_the_engine_was_started_for(request, bound_to_demo
     engine = request.getfixturevalue("engine")
     with pytest.raises(ValueError, match="started for mixtures of 3 ids, not 5"):
         engine.generate(random_requests(1, 5, 5), UNSTOPPED, bound_to_demo(NeighborMixing(k=5)))
+
+
+@pytest.mark.parametrize(("version", "installs"), [("0.32.0", True), ("0.33.1", False), (None, False)])
+def test_the_plugin_leaves_an_untested_vllm_in_peace(
+    version: str | None, installs: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called = []
+    monkeypatch.setattr(plugin, "installed_version", lambda: version)
+    monkeypatch.setattr(plugin, "install", lambda: called.append(True))
+    plugin.register()
+    assert bool(called) is installs

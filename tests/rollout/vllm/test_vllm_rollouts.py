@@ -94,13 +94,14 @@ def test_nothing_is_mixed_after_an_end_token(engine, oracle, mixing):
     assert mixed_total(rollouts) > 20
 
 
-def test_every_stop_token_ends_a_rollout(engine, oracle, mixing):
-    stops = frequent_tokens(engine.generate(REQUESTS, UNSTOPPED, mixing), 3)
+def test_any_of_the_stop_tokens_ends_a_rollout(engine, oracle, mixing):
+    stops = frequent_tokens(engine.generate(REQUESTS, UNSTOPPED, mixing), 20)
     sampling = replace(UNSTOPPED, stop_ids=stops)
     rollouts = engine.generate(REQUESTS, sampling, mixing)
     assert_same_rollouts(rollouts, oracle.generate(REQUESTS, sampling, mixing))
     last = [int(r.response_ids[-1]) for r in rollouts if r.stop_reason is StopReason.STOP]
-    assert set(last) == set(stops)
+    assert len(set(last)) >= 3
+    assert set(last) <= set(stops)
     assert not any(set(stops) & set(r.response_ids[:-1].tolist()) for r in rollouts)
 
 

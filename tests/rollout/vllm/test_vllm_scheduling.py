@@ -41,7 +41,7 @@ def fed_mixtures(monkeypatch) -> Counter:
 
 @pytest.mark.parametrize("chunk", [2048, 48])
 def test_preempted_rollouts_are_recomputed_with_their_mixtures(demo, oracle, mixing, trainer, fed_mixtures, chunk):
-    engine = start_engine(demo, block_size=32, num_gpu_blocks_override=16, max_num_batched_tokens=chunk)
+    engine = start_engine(demo, num_gpu_blocks_override=16, max_num_batched_tokens=chunk)
     preempted = count_preemptions(engine)
     requests = random_requests(12, 5, 60)
     rollouts = engine.generate(requests, UNSTOPPED, mixing)
@@ -52,7 +52,7 @@ def test_preempted_rollouts_are_recomputed_with_their_mixtures(demo, oracle, mix
 
 
 def test_prefills_in_chunks(demo, oracle, mixing, trainer, fed_mixtures):
-    engine = start_engine(demo, max_num_batched_tokens=40, max_num_seqs=8)
+    engine = start_engine(demo, max_num_batched_tokens=40)
     requests = random_requests(12, 90, 150)
     rollouts = engine.generate(requests, UNSTOPPED, mixing)
     assert mixed_total(rollouts) > 100

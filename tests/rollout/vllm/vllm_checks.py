@@ -32,13 +32,18 @@ def random_requests(number: int, shortest: int, longest: int, samples: int = 1, 
     ]
 
 
+_ALIVE: list[VllmEngine] = []
+"""An engine that is collected takes the process groups of the others with it."""
+
+
 def start_engine(
-    source: ModelSource, exploration: Exploration = MIXING, max_batch_size: int = 16, eager: bool = True, **options: Any
+    source: ModelSource, exploration: Exploration = MIXING, eager: bool = True, **options: Any
 ) -> VllmEngine:
-    engine = VllmEngine(
-        source, exploration, 160, 96, max_batch_size=max_batch_size, enforce_eager=eager, options=options
-    )
+    """Starts an engine of 16 rows with a cache that holds them all, in blocks of 32 tokens, the smallest on a CPU."""
+    options = {"block_size": 32, "num_gpu_blocks_override": 160} | options
+    engine = VllmEngine(source, exploration, 160, 96, max_batch_size=16, enforce_eager=eager, options=options)
     engine.start(torch.device("cpu"))
+    _ALIVE.append(engine)
     return engine
 
 

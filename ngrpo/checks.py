@@ -46,7 +46,8 @@ def check_support(exploration: Exploration) -> None:
     if exploration.truncates:
         raise SettingError(
             f"exploration={exploration} draws from a truncated distribution, whose log-probs the trainer does not "
-            "score; set exploration.top_k=0 and exploration.top_p=1.0 for training."
+            "score; keep it for callbacks.evaluation.evaluator.exploration and train with exploration=token, "
+            "top_k=0 and top_p=1.0, or a strategy that mixes."
         )
 
 

@@ -147,10 +147,12 @@ def build(node: DictConfig, **available: Any) -> Any:
             the node leaves open are passed to it.
 
     Raises:
-        SettingError: of the target's own making, or because it cannot be imported.
+        SettingError: of the target's own making, or because it cannot be imported or lacks a setting.
     """
     parameters = inspect.signature(_target(node)).parameters
     passed = {name: value for name, value in available.items() if name in parameters and name not in node}
+    if not node.get("_partial_"):
+        _check_complete(node, [p for p in parameters.values() if p.name not in passed])
     # Passed to the partial, not to Hydra, which would turn dataclass objects into dictionaries.
     try:
         made = instantiate(node, _partial_=True, _convert_="all")
@@ -159,6 +161,16 @@ def build(node: DictConfig, **available: Any) -> Any:
             raise error.__cause__ from None
         raise
     return partial(made, **passed) if node.get("_partial_") else made(**passed)
+
+
+def _check_complete(node: DictConfig, parameters: list[inspect.Parameter]) -> None:
+    open_kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    required = [p.name for p in parameters if p.default is inspect.Parameter.empty and p.kind not in open_kinds]
+    missing = [name for name in required if name not in node]
+    if missing:
+        raise SettingError(
+            f"_target_={node['_target_']} also needs {', '.join(missing)}; choose a preset that sets them, or add them."
+        )
 
 
 def _target(node: DictConfig) -> Callable[..., Any]:

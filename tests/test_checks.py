@@ -75,7 +75,7 @@ def test_truncated_sampling_is_refused() -> None:
     for strategy in (TokenSampling(top_k=20), TokenSampling(top_p=0.9)):
         with pytest.raises(SettingError) as caught:
             check_support(strategy)
-        assert_refused(caught.value, str(strategy), "exploration.top_k=0", "exploration.top_p=1.0")
+        assert_refused(caught.value, str(strategy), "exploration=token", "top_k=0", "top_p=1.0")
 
 
 def test_context_is_the_sum_of_prompt_and_response() -> None:
@@ -109,7 +109,7 @@ def defaults() -> DictConfig:
         ),
         ({"rollout.temperature": 0.0}, ["rollout.temperature=0.0 "]),
         ({"rollout.engine.max_batch_size": 0}, ["rollout.engine.max_batch_size=0 "]),
-        ({"exploration.top_k": 5}, ["top_k=5", "exploration.top_k=0"]),
+        ({"exploration.top_k": 5}, ["top_k=5", "top_k=0"]),
         ({"exploration.top_p": 2.0}, ["exploration.top_p=2.0 "]),
         ({"algo.prompts_per_batch": 6}, ["algo.prompts_per_batch=6 ", "algo.optimizer_steps=4 "]),
         ({"algo.prompts_per_batch": 4, "trainer.devices": 2}, ["algo.prompts_per_batch=4 ", "2 processes"]),

@@ -230,3 +230,12 @@ def test_build_shows_the_refusal_of_a_nested_target_as_it_is() -> None:
 def test_build_leaves_other_faults_of_a_nested_target_to_hydra() -> None:
     with pytest.raises(InstantiationException, match="unexpected keyword argument 'extra'"):
         build(node(_target_=target(takes_all), inner={"_target_": target(Inner), "extra": 1}))
+
+
+def test_a_target_without_its_required_settings_is_refused_in_one_sentence() -> None:
+    with pytest.raises(SettingError) as caught:
+        build(OmegaConf.create({"_target_": "ngrpo.algo.policy_loss.Algorithm", "kl_coef": 0.0}))
+    assert str(caught.value) == (
+        "_target_=ngrpo.algo.policy_loss.Algorithm also needs advantage, ratio, clip, aggregate, kl; choose a preset "
+        "that sets them, or add them."
+    )

@@ -72,6 +72,7 @@ class VllmEngine:
                     f"rollout.engine.options.{name}={options[name]} is not supported ({reason}); remove it."
                 )
         self.model = model
+        self._workers = tensor_parallel_size
         self._in_process = tensor_parallel_size == 1
         self._arguments: dict[str, Any] = {
             "model": model.location,
@@ -97,7 +98,7 @@ class VllmEngine:
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # the scheduler runs here, also above several workers
         if device.type == "cpu":
-            _prepare_cpu()
+            os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
         from ngrpo.rollout.vllm import plugin
 
         plugin.install()
@@ -177,12 +178,19 @@ class VllmEngine:
         handed_over: dict[str, float] = {}
         for bucket in _buckets((name, tensor.detach().to(dtype)) for name, tensor in tensors):
             handed_over |= {name: checksum(tensor) for name, tensor in bucket}
-            self._call("ngrpo_load_weights", bucket if self._in_process else bytes(ForkingPickler.dumps(bucket)))
+            self._hand_over(bucket)
         self._check_served(handed_over)
         if self._asleep:
             self.llm.wake_up(tags=["kv_cache"])
             self._asleep = False
         self.llm.reset_prefix_cache()
+
+    def _hand_over(self, bucket: list[tuple[str, Tensor]]) -> None:
+        """By reference in this process; as shared memory or CUDA IPC handles, one set a worker, to others."""
+        if self._in_process:
+            self._call("ngrpo_load_weights", bucket)
+        else:
+            self._call("ngrpo_load_shared", [bytes(ForkingPickler.dumps(bucket)) for _ in range(self._workers)])
 
     def _check_served(self, handed_over: dict[str, float]) -> None:
         """Compares checksums: of all weights, or of the embedding where ranks hold copies of other parameters."""
@@ -211,14 +219,6 @@ def _served_dtype(dtype: str, model: ModelSource) -> str:
     if dtype != "auto":
         return dtype
     return "bfloat16" if torch.cuda.is_available() else model.dtype
-
-
-def _prepare_cpu() -> None:
-    """Keeps vLLM from packing weights away where a later hand-over could not reach them."""
-    import vllm._custom_ops as ops
-
-    ops._supports_onednn = False
-    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
 
 
 def _buckets(tensors: Iterable[tuple[str, Tensor]]) -> Iterator[list[tuple[str, Tensor]]]:

@@ -12,12 +12,14 @@ from ngrpo.rollout.vllm.checksum import checksum
 from ngrpo.rollout.vllm.core import MixingCore
 
 plugin.install()
+plugin.keep_weights_loadable()
 
 
 class WorkerExtension:
     """Mixed into vLLM's worker class (``worker_extension_cls``)."""
 
     model_runner: Any
+    rank: int
 
     def ngrpo_hooks(self) -> Any:
         """Returns the adapter of this worker's runner."""
@@ -46,11 +48,14 @@ class WorkerExtension:
         core.buffers.clear()
         return pickle.dumps(records)
 
-    def ngrpo_load_weights(self, weights: Iterable[tuple[str, Tensor]] | bytes) -> None:
-        """Loads a bucket of (transformers name, tensor), pickled when it comes from another process."""
-        named = pickle.loads(weights) if isinstance(weights, bytes) else weights
+    def ngrpo_load_weights(self, weights: Iterable[tuple[str, Tensor]]) -> None:
+        """Loads a bucket of (transformers name, tensor)."""
         with torch.no_grad():
-            self.model_runner.model.load_weights(iter(named))
+            self.model_runner.model.load_weights(iter(weights))
+
+    def ngrpo_load_shared(self, weights: list[bytes]) -> None:
+        """Loads a bucket that another process shares; one pickle a worker, since a handle can be opened once."""
+        self.ngrpo_load_weights(pickle.loads(weights[self.rank]))
 
     def ngrpo_checksum(self, only_embedding: bool) -> float:
         """Returns the checksum of the parameters that this worker serves, or of its input embedding."""

@@ -28,3 +28,15 @@ def install() -> None:
         from ngrpo.rollout.vllm import runner_v1
 
         runner_v1.install()
+
+
+def keep_weights_loadable() -> None:
+    """On a CPU, keeps vLLM from packing weights away where a later hand-over could not reach them.
+
+    Concerns every engine of the process, so only our own workers call it, before they load their model.
+    """
+    import vllm._custom_ops as ops
+    from vllm.platforms import current_platform
+
+    if current_platform.is_cpu():
+        ops._supports_onednn = False

@@ -37,11 +37,20 @@ _ALIVE: list[VllmEngine] = []
 
 
 def start_engine(
-    source: ModelSource, exploration: Exploration = MIXING, eager: bool = True, **options: Any
+    source: ModelSource, exploration: Exploration = MIXING, eager: bool = True, workers: int = 1, **options: Any
 ) -> VllmEngine:
     """Starts an engine of 16 rows with a cache that holds them all, in blocks of 32 tokens, the smallest on a CPU."""
     options = {"block_size": 32, "num_gpu_blocks_override": 160} | options
-    engine = VllmEngine(source, exploration, 160, 96, max_batch_size=16, enforce_eager=eager, options=options)
+    engine = VllmEngine(
+        source,
+        exploration,
+        max_prompt_tokens=160,
+        max_new_tokens=96,
+        max_batch_size=16,
+        tensor_parallel_size=workers,
+        enforce_eager=eager,
+        options=options,
+    )
     engine.start(torch.device("cpu"))
     _ALIVE.append(engine)
     return engine

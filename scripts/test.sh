@@ -7,4 +7,6 @@ bin="${VENV:-.venv}/bin"
 "$bin/ruff" check .
 "$bin/ruff" format --check .
 "$bin/mypy"
-exec "$bin/python" -m pytest "$@"
+# Two processes, one thread each; a file's tests stay together, since they share what they set up.
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}"
+exec "$bin/python" -m pytest -n 2 --dist loadfile "$@"

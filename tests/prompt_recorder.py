@@ -9,6 +9,7 @@ class PromptRecorder(Callback):
     def __init__(self, path: str) -> None:
         self.path = Path(path)
 
-    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx) -> None:
+    # At the start: a run that is killed as soon as its checkpoint exists has not reached the end of the batch.
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx) -> None:
         with self.path.open("a") as file:
             file.write(f"{batch.iteration} {[prompt.problem.key for prompt in batch.prompts]}\n")

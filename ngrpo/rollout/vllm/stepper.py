@@ -20,22 +20,15 @@ Fill = Callable[[Records, Tensor, BufferTensors, Tensor, Tensor], None]
 Choice = Callable[[Records, SessionInputs, float, Tensor, Tensor, Tensor, Tensor | None], Tensor]
 
 
-def feed(session: Session, slots: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Looks up what stands at each scheduled token's position.
+def feed_into(session: Session, buffers: MixBuffers, slots: Tensor, positions: Tensor) -> None:
+    """Writes what `look_up` finds into the first T places of the buffers.
 
     Args:
         session: the records.
-        slots: slot of each token, -1 or scratch for none; int64 [T].
+        buffers: read inside the forward.
+        slots: slot of each scheduled token, -1 or scratch for none; int64 [T].
         positions: absolute position of each token; int64 [T].
-
-    Returns:
-        mixed bool [T], ids int32 [T, K], weights float32 [T, K]; prompt tokens are never mixed.
     """
-    return look_up(session.records, session.inputs.prompt_lengths, slots, positions)
-
-
-def feed_into(session: Session, buffers: MixBuffers, slots: Tensor, positions: Tensor) -> None:
-    """Writes what `feed` finds into the first T places of the buffers."""
     run: Fill = _fill
     if slots.is_cuda:
         run = _compiled_fill
@@ -46,7 +39,11 @@ def feed_into(session: Session, buffers: MixBuffers, slots: Tensor, positions: T
 def look_up(
     records: Records, prompt_lengths: Tensor, slots: Tensor, positions: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What `feed` does, as a function of tensors."""
+    """Returns what stands at each token's position; prompt tokens are never mixed.
+
+    Returns:
+        mixed bool [T], ids int32 [T, K], weights float32 [T, K].
+    """
     scratch, budget = records.mixed.shape[0] - 1, records.mixed.shape[1]
     slots = torch.where(slots < 0, scratch, slots)
     place = positions - prompt_lengths[slots]

@@ -17,7 +17,7 @@ from vllm_checks import (
 )
 
 from ngrpo.rollout.types import Request
-from ngrpo.rollout.vllm.stepper import feed, feed_into
+from ngrpo.rollout.vllm.stepper import feed_into, look_up
 
 pytest.importorskip("vllm.v1", reason="vLLM is not installed")
 pytestmark = pytest.mark.vllm
@@ -31,7 +31,7 @@ def fed_mixtures(monkeypatch) -> Counter:
     fed: Counter = Counter()
 
     def counted(session, buffers, slots, positions):
-        mixed = feed(session, slots, positions)[0]
+        mixed = look_up(session.records, session.inputs.prompt_lengths, slots, positions)[0]
         fed.update(zip(slots[mixed].tolist(), positions[mixed].tolist(), strict=True))
         feed_into(session, buffers, slots, positions)
 

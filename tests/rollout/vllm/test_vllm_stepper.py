@@ -12,7 +12,7 @@ from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.rollout.vllm.buffers import MixBuffers
 from ngrpo.rollout.vllm.session import Session, SessionSpec
-from ngrpo.rollout.vllm.stepper import at_least_two, choose, choose_and_record, compiled_choice, feed, feed_into
+from ngrpo.rollout.vllm.stepper import at_least_two, choose, choose_and_record, compiled_choice, feed_into, look_up
 
 VOCABULARY, BUDGET, TEMPERATURE = 40, 6, 0.7
 PROMPTS = [3, 5, 2]
@@ -93,7 +93,7 @@ def test_choose_and_feed_against_one_slot_at_a_time(explore):
         torch.testing.assert_close(weights[at], step.weights[0])
         torch.testing.assert_close(log_probs[at], log_prob[0])
     everything = [(slot, position) for slot in range(3) for position in range(PROMPTS[slot] + BUDGET)]
-    mixed, ids, weights = feed(session, *torch.tensor(everything).unbind(1))
+    mixed, ids, weights = look_up(session.records, session.inputs.prompt_lengths, *torch.tensor(everything).unbind(1))
     for row, (slot, position) in enumerate(everything):
         step = record[slot, position - PROMPTS[slot]][0] if position >= PROMPTS[slot] else None
         assert bool(mixed[row]) == (step is not None and bool(step.mixed))
@@ -114,7 +114,9 @@ def test_rows_without_a_slot_leave_the_records_alone(none):
     positions = torch.tensor([700, PROMPTS[1] + 1, 1], dtype=torch.int32)
     chosen = choose(session, logits_for(9, 8, 9), slots, positions, recorded)
     assert chosen.tolist() == [9, 8, 9]
-    assert not feed(session, torch.tensor([-1, SCRATCH]), torch.tensor([0, 0]))[0].any()
+    assert not look_up(
+        session.records, session.inputs.prompt_lengths, torch.tensor([-1, SCRATCH]), torch.tensor([0, 0])
+    )[0].any()
     after = session.collect()
     for old, new in zip(before, after, strict=True):
         assert len(new) == SCRATCH
@@ -128,7 +130,9 @@ def test_prompt_tokens_and_positions_past_the_budget_are_fed_plainly():
     for place in range(BUDGET):
         take(session, place, s0=4, s1=5, s2=6)
     positions = torch.arange(PROMPTS[1] + BUDGET + 2)
-    mixed, ids, weights = feed(session, torch.full_like(positions, 1), positions)
+    mixed, ids, weights = look_up(
+        session.records, session.inputs.prompt_lengths, torch.full_like(positions, 1), positions
+    )
     assert mixed.tolist() == [False] * PROMPTS[1] + [True] * BUDGET + [False] * 2
     assert ids[PROMPTS[1]].tolist() == [5, 6]
     assert weights[PROMPTS[1]].tolist() == [0.75, 0.25]

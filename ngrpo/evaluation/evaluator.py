@@ -43,7 +43,7 @@ class Evaluator:
         Returns:
             ``mean@1``, ``pass@k`` for the powers of two up to ``samples``, ``length`` (tokens) and ``truncated``.
         """
-        device = worker.engine.embedding().device
+        device = worker.device  # the ranks' backend may know no other
         metrics = {
             "mean@1": MeanAtK().to(device),
             "pass@k": PassAtK(powers_of_two(self.samples)).to(device),

@@ -93,10 +93,12 @@ class RolloutWorker:
         self.seed = seed
         self.vocabulary = Vocabulary.of(tokenizer)
         self.sampling = Sampling(settings.temperature, settings.max_new_tokens, stop_ids)
+        self.device = torch.device("cpu")
         self._bound: BoundExploration | None = None
 
     def start(self, device: torch.device) -> None:
         """Starts the engine on this rank's device."""
+        self.device = device
         self.engine.start(device)
 
     def sync_weights(self, tensors: Iterable[tuple[str, Tensor]], refresh: bool) -> None:
@@ -115,8 +117,7 @@ class RolloutWorker:
     def restore_tables(self, tables: dict[str, Tensor]) -> None:
         """Takes the tables that an interrupted run was using, instead of building them from newer weights."""
         end_ids = self.vocabulary.end_ids(self.exploration.end_token)
-        device = self.engine.embedding().device
-        moved = {name: table.to(device) for name, table in tables.items()}
+        moved = {name: table.to(self.device) for name, table in tables.items()}
         self._bound = BoundExploration(self.exploration, moved, end_ids)
 
     def roll_out(self, prompts: list[Prompt], iteration: int) -> Experience:

@@ -1,7 +1,5 @@
 """An evaluation's figures by hand, and its shares on several ranks."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from made_rollouts import experience, rollout, score
@@ -21,7 +19,7 @@ SOLVED = {"none": 0, "one": 1, "two": 2, "all": 4}
 class Worker:
     """Solves a prompt as often as SOLVED says; responses have 1, 2, 3 and 4 tokens, the last is truncated."""
 
-    engine = SimpleNamespace(embedding=lambda: torch.zeros(1, 1))
+    device = torch.device("cpu")
 
     def __init__(self) -> None:
         self.calls: list[tuple] = []

@@ -36,8 +36,9 @@ def check_engine(engine: RolloutEngine, ranks: int) -> None:
     """Not every engine can live in each of several training processes."""
     if ranks > 1 and not engine.several_ranks:
         raise SettingError(
-            f"rollout.engine={type(engine).__name__} runs beside one training process, and trainer.devices x "
-            f"trainer.num_nodes={ranks}; set trainer.devices=1 or rollout=torch."
+            f"rollout.engine={type(engine).__name__} as configured runs beside one training process, and "
+            f"trainer.devices x trainer.num_nodes={ranks}; set rollout.engine.own_process=true with "
+            "rollout.engine.tensor_parallel_size=1, or rollout=torch."
         )
 
 

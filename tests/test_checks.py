@@ -177,4 +177,4 @@ def test_an_engine_for_one_process_is_refused_in_several(several: bool, ranks: i
         return
     with pytest.raises(SettingError) as caught:
         check_engine(engine, ranks)
-    assert_refused(caught.value, "SimpleNamespace ", "trainer.num_nodes=2", "rollout=torch")
+    assert_refused(caught.value, "SimpleNamespace ", "trainer.num_nodes=2", "own_process=true", "rollout=torch")

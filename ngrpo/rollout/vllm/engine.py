@@ -4,7 +4,7 @@ import logging
 import os
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from multiprocessing.reduction import ForkingPickler
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -16,6 +16,8 @@ from ngrpo.exploration.bound import BoundExploration
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.types import Mixture, Request, Rollout, Sampling, StopReason
 from ngrpo.rollout.vllm.checksum import checksum
+from ngrpo.rollout.vllm.device import visible_to_children
+from ngrpo.rollout.vllm.handover import packed
 from ngrpo.rollout.vllm.session import SessionSpec
 from ngrpo.rollout.vllm.versions import check_version
 
@@ -30,8 +32,8 @@ _CHECKSUM_TOLERANCE = 1e-9
 class VllmEngine:
     """Runs strategies inside vLLM: mixtures in the compiled forward, records and log-probs on the device.
 
-    One engine a rank. Without tensor parallelism it lives in this process, so that weights are handed over by
-    reference; with it vLLM starts a process a GPU, which opens them by CUDA IPC.
+    It lives in this process, where weights are handed over by reference, or in processes of its own, which open them
+    by CUDA IPC (shared memory on a CPU): one a GPU under tensor parallelism, one with ``own_process``.
 
     Args:
         model: where the weights come from.
@@ -43,13 +45,12 @@ class VllmEngine:
         gpu_memory_utilization: fraction of the GPU's memory for weights and KV cache.
         tensor_parallel_size: GPUs that share the model.
         enforce_eager: no torch.compile and no CUDA graphs.
+        own_process: run the engine beside this process; needed when there are several training processes.
         options: further arguments of ``vllm.LLM``.
 
     Raises:
         SettingError: vLLM is missing or untested, or an option cannot be served.
     """
-
-    several_ranks = False
 
     def __init__(
         self,
@@ -62,6 +63,7 @@ class VllmEngine:
         gpu_memory_utilization: float = 0.5,
         tensor_parallel_size: int = 1,
         enforce_eager: bool = False,
+        own_process: bool = False,
         options: dict[str, Any] | None = None,
     ) -> None:
         check_version()
@@ -73,7 +75,10 @@ class VllmEngine:
                 )
         self.model = model
         self._workers = tensor_parallel_size
-        self._in_process = tensor_parallel_size == 1
+        self._own_process = own_process
+        self._in_process = tensor_parallel_size == 1 and not own_process
+        # Inside a training process vLLM would take that process's group of ranks for its own.
+        self.several_ranks = own_process and tensor_parallel_size == 1
         self._arguments: dict[str, Any] = {
             "model": model.location,
             "dtype": _served_dtype(dtype, model),
@@ -96,7 +101,8 @@ class VllmEngine:
     def start(self, device: torch.device) -> None:
         """Starts vLLM."""
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
-        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # the scheduler runs here, also above several workers
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = str(int(self._own_process))
+        os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")  # this process has threads
         if device.type == "cpu":
             os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
         from ngrpo.rollout.vllm import plugin
@@ -107,7 +113,8 @@ class VllmEngine:
         # It would log a traceback for want of the tokenizer that we do without.
         logging.getLogger("vllm.renderers.base").setLevel(logging.ERROR)
 
-        self.llm = LLM(**self._arguments)
+        with visible_to_children(device) if self.several_ranks else nullcontext():
+            self.llm = LLM(**self._arguments)
 
     def embedding(self) -> Tensor:
         """Returns the served input embedding table, [V, d].
@@ -190,7 +197,7 @@ class VllmEngine:
         if self._in_process:
             self._call("ngrpo_load_weights", bucket)
         else:
-            self._call("ngrpo_load_shared", [bytes(ForkingPickler.dumps(bucket)) for _ in range(self._workers)])
+            self._call("ngrpo_load_shared", [packed(bucket) for _ in range(self._workers)])
 
     def _check_served(self, handed_over: dict[str, float]) -> None:
         """Compares checksums: of all weights, or of the embedding where ranks hold copies of other parameters."""

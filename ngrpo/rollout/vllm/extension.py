@@ -10,6 +10,7 @@ from torch import Tensor
 from ngrpo.rollout.vllm import plugin
 from ngrpo.rollout.vllm.checksum import checksum
 from ngrpo.rollout.vllm.core import MixingCore
+from ngrpo.rollout.vllm.handover import opened
 
 plugin.install()
 plugin.keep_weights_loadable()
@@ -54,8 +55,10 @@ class WorkerExtension:
             self.model_runner.model.load_weights(iter(weights))
 
     def ngrpo_load_shared(self, weights: list[bytes]) -> None:
-        """Loads a bucket that another process shares; one pickle a worker, since a handle can be opened once."""
-        self.ngrpo_load_weights(pickle.loads(weights[self.rank]))
+        """Loads a bucket that another process shares; handles for each worker, since they can be opened once."""
+        self.ngrpo_load_weights(opened(weights[self.rank]))
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()  # the other process may free the tensors once this returns
 
     def ngrpo_checksum(self, only_embedding: bool) -> float:
         """Returns the checksum of the parameters that this worker serves, or of its input embedding."""

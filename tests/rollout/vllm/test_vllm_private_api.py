@@ -114,3 +114,11 @@ def test_the_input_embedding_has_what_the_mixing_one_reads():
     } <= indices
     assert len(parameters(layers.get_masked_input_and_mask)) == 6
     assert {"self.tp_size", "self.shard_indices"} <= set(inspect.getsource(layers.VocabParallelEmbedding).split())
+
+
+def test_a_shared_tensor_names_its_device_where_it_is_replaced():
+    from torch.multiprocessing.reductions import rebuild_cuda_tensor
+
+    from ngrpo.rollout.vllm import handover
+
+    assert parameters(rebuild_cuda_tensor)[handover._DEVICE] == "storage_device"

@@ -1,4 +1,4 @@
-"""Tensor parallelism: two worker processes make the rollouts of one, records included."""
+"""Engines in other processes, under tensor parallelism or beside the trainer, make the rollouts of the torch engine."""
 
 import json
 import os
@@ -7,22 +7,46 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 pytest.importorskip("vllm.v1", reason="vLLM is not installed")
-pytestmark = [pytest.mark.vllm, pytest.mark.slow]
+pytestmark = pytest.mark.vllm
+
+ROOT = Path(__file__).parents[3]
 
 
-def test_two_workers_make_the_rollouts_of_the_torch_engine():
-    here = Path(__file__).parent
+def run(*command: str) -> str:
     # The workers import the engine's extension, and the script's helpers come with this folder.
-    path = os.pathsep.join([str(here.parents[2]), str(here), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(ROOT), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, str(here / "tensor_parallel.py")],
+        [sys.executable, *command],
+        cwd=ROOT,
         env=os.environ | {"PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=500,
     )
-    assert done.returncode == 0, done.stderr[-4000:]
-    report = json.loads(done.stdout.splitlines()[-1])
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(["--own-process"], id="own_process"),
+        pytest.param(["--workers", "2"], id="tensor_parallel", marks=pytest.mark.slow),
+        pytest.param(["--workers", "2", "--own-process"], id="both", marks=pytest.mark.slow),
+    ],
+)
+def test_processes_make_the_rollouts_of_the_torch_engine(options):
+    if torch.cuda.is_available() and "2" in options and torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    report = json.loads(run("tests/rollout/vllm/processes.py", *options).splitlines()[-1])
     assert min(report["loaded"], report["handed over"]) > 50
+
+
+@pytest.mark.slow
+def test_each_of_two_training_processes_runs_an_engine(tmp_path):
+    overrides = ["rollout=vllm", "rollout.engine.own_process=true", "exploration=neighbor", "algo=gspo", "debug=fast"]
+    run("scripts/train.py", *overrides, "algo.optimizer_steps=2", "trainer.devices=2", f"hydra.run.dir={tmp_path}")
+    assert list((tmp_path / "checkpoints").iterdir())

@@ -16,6 +16,7 @@ from ngrpo.rollout.types import Request, Rollout, Sampling
 from ngrpo.rollout.vllm.engine import VllmEngine
 
 MIXING = NeighborMixing(rate=0.4, k=3, end_token=None)
+CPU = torch.device("cpu")
 UNSTOPPED = Sampling(temperature=0.8, max_new_tokens=96, stop_ids=(0,))
 """Padding is hardly ever drawn, so that responses become long."""
 
@@ -37,7 +38,14 @@ _ALIVE: list[VllmEngine] = []
 
 
 def start_engine(
-    source: ModelSource, exploration: Exploration = MIXING, eager: bool = True, workers: int = 1, **options: Any
+    source: ModelSource,
+    exploration: Exploration = MIXING,
+    eager: bool = True,
+    workers: int = 1,
+    own_process: bool = False,
+    dtype: str = "auto",
+    device: torch.device = CPU,
+    **options: Any,
 ) -> VllmEngine:
     """Starts an engine of 16 rows with a cache that holds them all, in blocks of 32 tokens, the smallest on a CPU."""
     options = {"block_size": 32, "num_gpu_blocks_override": 160} | options
@@ -47,11 +55,14 @@ def start_engine(
         max_prompt_tokens=160,
         max_new_tokens=96,
         max_batch_size=16,
+        dtype=dtype,
+        gpu_memory_utilization=0.2,
         tensor_parallel_size=workers,
         enforce_eager=eager,
+        own_process=own_process,
         options=options,
     )
-    engine.start(torch.device("cpu"))
+    engine.start(device)
     _ALIVE.append(engine)
     return engine
 
@@ -69,15 +80,15 @@ def count_preemptions(engine: VllmEngine) -> list[str]:
     return seen
 
 
-def assert_same_rollouts(ours: Sequence[Rollout], oracle: Sequence[Rollout]) -> None:
+def assert_same_rollouts(ours: Sequence[Rollout], oracle: Sequence[Rollout], atol: float = 1e-4) -> None:
     for a, b in zip(ours, oracle, strict=True):
         assert a.prompt_ids.tolist() == b.prompt_ids.tolist()
         assert a.response_ids.tolist() == b.response_ids.tolist()
         assert a.mixture.positions.tolist() == b.mixture.positions.tolist()
         assert a.mixture.ids.tolist() == b.mixture.ids.tolist()
         assert a.stop_reason is b.stop_reason
-        torch.testing.assert_close(a.mixture.weights, b.mixture.weights, atol=1e-4, rtol=0)
-        torch.testing.assert_close(a.log_probs, b.log_probs, atol=1e-4, rtol=0)
+        torch.testing.assert_close(a.mixture.weights, b.mixture.weights, atol=atol, rtol=0)
+        torch.testing.assert_close(a.log_probs, b.log_probs, atol=atol, rtol=0)
 
 
 def replay_error(

@@ -1,0 +1,34 @@
+"""Which GPU a child process gets."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+_VARIABLE = "CUDA_VISIBLE_DEVICES"
+
+
+@contextmanager
+def visible_to_children(device: torch.device) -> Iterator[None]:
+    """Shows processes that start meanwhile this process's GPU and no other; does nothing for a CPU.
+
+    vLLM takes the first GPU that it sees, which on every training process but the first is not the process's own.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    before = os.environ.get(_VARIABLE)
+    os.environ[_VARIABLE] = visible(before, device.index or 0)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_VARIABLE]
+        else:
+            os.environ[_VARIABLE] = before
+
+
+def visible(before: str | None, index: int) -> str:
+    """Returns the name of device ``index`` of this process, given its own list of visible ones."""
+    return str(index) if before is None else before.split(",")[index]

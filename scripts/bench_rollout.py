@@ -5,8 +5,11 @@
 The modes alternate from round to round on the same prompts and lengths, so that drift of the host falls on all of them;
 medians over the rounds after a warm-up. ``plain`` is vLLM's own sampler without log-probs in the very engine that also
 runs the strategies, ``logprobs=0`` the same with vLLM's log-probs; ``token`` and ``neighbor`` are this project's, with
-records and log-probs. ``--random`` first makes a random-weight model of the Qwen2 1.5B shape in the folder. With
-``--bare`` an unmodified vLLM engine runs ``plain`` only: what the mixing embedding itself costs.
+records and log-probs. Ratios are taken within each round, between runs next to each other, and their median is given:
+where the host is shared, its speed can change by a third within a minute. The hand-over of the model's weights is timed
+too, sleep and wake left out. With ``--own-process`` the engine runs beside this process instead of in it. ``--random``
+first makes a random-weight model of the Qwen2 1.5B shape in the folder. With ``--bare`` an unmodified vLLM engine runs
+``plain`` only: what the mixing embedding itself costs.
 """
 
 import argparse
@@ -15,6 +18,7 @@ import random
 import statistics
 import time
 from collections.abc import Callable
+from operator import truediv
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +33,7 @@ def main() -> None:
     if arguments.random:
         make_random_model(Path(arguments.model), arguments.random)
     modes, describe = bare_modes(arguments) if arguments.bare else engine_modes(arguments)
+    modes = {name: run for name, run in modes.items() if name in (arguments.modes or modes)}
     speeds = alternate(modes, arguments.rounds, arguments.requests * arguments.tokens)
     report(arguments, speeds, describe())
 
@@ -44,7 +49,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--tensor-parallel", type=int, default=1)
     parser.add_argument("--eager", action="store_true")
+    parser.add_argument("--own-process", action="store_true")
     parser.add_argument("--bare", action="store_true")
+    parser.add_argument("--modes", nargs="+", help="only these")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()
 
@@ -92,7 +99,7 @@ def bare_modes(arguments: argparse.Namespace) -> tuple[dict[str, Callable[[], No
     """Returns the modes of an unmodified engine."""
     import os
 
-    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
+    os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = str(int(arguments.own_process))
     from vllm import LLM
 
     llm = LLM(
@@ -135,6 +142,7 @@ def engine_modes(arguments: argparse.Namespace) -> tuple[dict[str, Callable[[], 
         max_batch_size=arguments.requests,
         enforce_eager=arguments.eager,
         tensor_parallel_size=arguments.tensor_parallel,
+        own_process=arguments.own_process,
     )
     engine.start(device)
     table = engine.embedding().to(device)
@@ -162,11 +170,23 @@ def engine_modes(arguments: argparse.Namespace) -> tuple[dict[str, Callable[[], 
     }
 
     def describe() -> dict[str, Any]:
-        mixed = sum(len(rollout.mixture.positions) for rollout in made["neighbor"])
+        mixed = sum(len(rollout.mixture.positions) for rollout in made.get("neighbor", ()))
         fraction = mixed / (arguments.requests * arguments.tokens)
-        return {"neighbor_table_s": seconds, "rows": len(table), "width": table.shape[1], "mixed_fraction": fraction}
+        more = {"rows": len(table), "width": table.shape[1], "mixed_fraction": fraction}
+        return {"neighbor_table_s": seconds, "hand_over_s": hand_over_seconds(engine, source, device), **more}
 
     return modes, describe
+
+
+def hand_over_seconds(engine: Any, source: Any, device: torch.device) -> float:
+    """Returns the median of three hand-overs of a model's weights, checksums included."""
+    weights = list(source.load().to(device).named_parameters())
+    seconds = []
+    for _ in range(4):
+        start = time.perf_counter()
+        engine.sync_weights(weights)
+        seconds.append(time.perf_counter() - start)
+    return statistics.median(seconds[1:])
 
 
 def make_random_model(folder: Path, size: str) -> None:
@@ -193,18 +213,31 @@ def make_random_model(folder: Path, size: str) -> None:
 def report(arguments: argparse.Namespace, speeds: dict[str, list[float]], more: dict[str, Any]) -> None:
     """Prints the table and writes the JSON."""
     medians = {name: statistics.median(values) for name, values in speeds.items()}
-    first = next(iter(medians.values()))
+    bases = [name for name in speeds if name.split()[-1] in ("plain", "token")]
+    ratios = {
+        base: {name: statistics.median(map(truediv, speeds[name], speeds[base])) for name in speeds} for base in bases
+    }
     card = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     title = f"{card}: {arguments.requests} requests x {arguments.tokens} tokens, prompt {arguments.prompt}"
-    table = Table("mode", "median tokens/s", "of the first", "rounds", title=title)
+    table = Table("mode", "median tokens/s", *(f"of {base}" for base in bases), "rounds", title=title)
     for name, median in medians.items():
         rounds = " ".join(f"{value:.0f}" for value in speeds[name])
-        table.add_row(name, f"{median:.0f}", f"{median / first:.3f}", rounds)
+        table.add_row(name, f"{median:.0f}", *(f"{ratios[base][name]:.3f}" for base in bases), rounds)
     get_console().print(table)
     get_console().print(more)
     if arguments.json:
-        result = {"card": card, "date": time.strftime("%Y-%m-%d"), "medians": medians, "rounds": speeds, **more}
-        result |= {name: getattr(arguments, name) for name in ("requests", "tokens", "prompt", "tensor_parallel")}
+        result = {
+            "card": card,
+            "date": time.strftime("%Y-%m-%d"),
+            "medians": medians,
+            "ratios": ratios,
+            "rounds": speeds,
+            **more,
+        }
+        result |= {
+            name: getattr(arguments, name)
+            for name in ("requests", "tokens", "prompt", "tensor_parallel", "own_process")
+        }
         arguments.json.write_text(json.dumps(result, indent=2) + "\n")
 
 

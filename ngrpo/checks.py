@@ -1,15 +1,19 @@
 """Faults that lie between settings; found before any model is loaded."""
 
+import logging
 from functools import partial
 from typing import Any
 
 from transformers import PretrainedConfig
 
+from ngrpo.algo.kl import k1
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.rollout.engine import RolloutEngine
 from ngrpo.rollout.worker import RolloutSettings
+
+log = logging.getLogger(__name__)
 
 
 def check_group(algorithm: Algorithm, rollout: RolloutSettings) -> None:
@@ -20,6 +24,33 @@ def check_group(algorithm: Algorithm, rollout: RolloutSettings) -> None:
             f"rollout.group_size=1 leaves nothing to compare with, and algo.advantage={advantage.__name__} compares "
             "the rollouts of a group; set rollout.group_size to 2 or more."
         )
+
+
+def check_algorithm(algorithm: Algorithm) -> None:
+    """Parts of an algorithm that contradict each other."""
+    advantage, ratio = _inner(algorithm.advantage), _inner(algorithm.ratio)
+    credit = type(algorithm.credit).__name__
+    if algorithm.credit.token_level and getattr(ratio, "one_advantage", False):
+        raise SettingError(
+            f"algo.credit={credit} tells the tokens of a response apart, and algo.ratio={ratio.__name__} "
+            "makes one clip decision a response; set algo/ratio=token or algo/ratio=sequence_token."
+        )
+    if algorithm.credit.needs_values:
+        raise SettingError(
+            f"algo.credit={credit} needs a critic, and there is none; set algo/credit=discounted_returns."
+        )
+    if algorithm.kl_in == "reward" and algorithm.kl_coef == 0:
+        raise SettingError(
+            "algo.kl_in=reward takes the KL off the reward algo.kl_coef=0 times; raise algo.kl_coef, or set "
+            "algo.kl_in=loss."
+        )
+    if algorithm.kl_in == "reward" and not algorithm.credit.token_level and getattr(advantage, "thresholded", False):
+        raise SettingError(
+            f"algo.kl_in=reward takes the KL off the reward by whose size algo.advantage={advantage.__name__} tells "
+            "right from wrong; set algo.kl_in=loss."
+        )
+    if algorithm.kl_in == "loss" and algorithm.kl_coef > 0 and _inner(algorithm.kl) is k1:
+        log.warning("algo/kl=k1 in the loss has an expected gradient of zero: it adds noise, see ngrpo.algo.kl")
 
 
 def check_ranks(algorithm: Algorithm, ranks: int) -> None:

@@ -1,9 +1,8 @@
 """The LightningModule: policy and reference, and one rollout batch's optimiser steps."""
 
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from lightning import LightningModule
@@ -12,7 +11,7 @@ from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
 from ngrpo.algo.aggregate import BatchTotals
-from ngrpo.algo.policy_loss import Algorithm, LossInputs
+from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.batching import contiguous, microbatches
 from ngrpo.data.types import PromptBatch
 from ngrpo.errors import SettingError
@@ -21,27 +20,12 @@ from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.packing import PackedBatch, pack
 from ngrpo.modeling.policy import ScoringModel, TokenScores
 from ngrpo.modeling.sharding import full, named_weights, shard
+from ngrpo.rollout.experience import Experience
 from ngrpo.rollout.types import Rollout
+from ngrpo.samples import Sample, loss_inputs, scored_batch
 from ngrpo.step_metrics import StepMetrics, average
 
 _PRECISIONS = ("32-true", "bf16-mixed")
-
-
-@dataclass(frozen=True)
-class Sample:
-    """One sequence to learn from.
-
-    Attributes:
-        rollout: tokens and record.
-        advantage: A_i, on every token; NaN leaves the sequence out.
-        old_log_prob: under the policy before this rollout batch; float32 [T], None until computed.
-        ref_log_prob: under the reference; float32 [T], None without one.
-    """
-
-    rollout: Rollout
-    advantage: float
-    old_log_prob: Tensor | None = None
-    ref_log_prob: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -82,7 +66,7 @@ class PolicyOptimization(LightningModule):
 
     Args:
         source: where policy and reference are loaded from.
-        algorithm: advantage, ratio, clip, aggregation, KL.
+        algorithm: advantage, credit, ratio, clip, aggregation, KL, correction.
         exploration: the strategy of the rollouts; scores them.
         optimizer: makes the optimiser from the policy's parameters.
         settings: temperature, microbatches, clipping.
@@ -149,48 +133,45 @@ class PolicyOptimization(LightningModule):
     def training_step(self, batch: PromptBatch, batch_idx: int) -> None:
         """Makes the optimiser steps of one rollout batch and logs their metrics."""
         start = time.perf_counter()
-        experience = batch.experience
-        advantages = self.algorithm.advantage(experience.rewards).flatten().tolist()
-        samples = [Sample(r, a) for r, a in zip(experience.rollouts, advantages, strict=True)]
-        samples = self._score_constants(samples)
+        samples = self._samples(batch.experience)
         scored = time.perf_counter()
         steps = [
             self._optimizer_step([samples[i] for i in part])
             for part in contiguous(len(samples), self.algorithm.optimizer_steps)
         ]
-        # Later steps compare new weights with the engine's old ones: only the first tells of a mismatch.
-        mismatch = {name: value for name, value in steps[0].items() if name.startswith("rollout/mismatch")}
         seconds = {"time/score_s": scored - start, "time/update_s": time.perf_counter() - scored}
-        self.log_dict(average(steps) | mismatch | seconds, batch_size=1)
+        self.log_dict(average(steps) | seconds, batch_size=1)
 
-    def _score_constants(self, samples: list[Sample]) -> list[Sample]:
-        """Adds old log-probs, when more than one step needs them, and reference log-probs."""
-        if self.algorithm.optimizer_steps > 1:
-            old = self._score_all(self.policy, samples)
-            samples = [replace(s, old_log_prob=lp) for s, lp in zip(samples, old, strict=True)]
-        if self.reference is not None:
-            ref = self._score_all(self.reference, samples)
-            samples = [replace(s, ref_log_prob=lp) for s, lp in zip(samples, ref, strict=True)]
-        return samples
+    def _samples(self, experience: Experience) -> list[Sample]:
+        """Scores what stays constant during the steps, old and reference log-probs, and assigns the advantages."""
+        rollouts = experience.rollouts
+        unknown: list[Tensor | None] = [None] * len(rollouts)
+        old = self._score_all(self.policy, rollouts) if self.algorithm.needs_old_log_prob else unknown
+        ref = self._score_all(self.reference, rollouts) if self.reference is not None else unknown
+        credited = self.algorithm.assign(scored_batch(experience, old, ref, self._reduce))
+        advantages = torch.split(credited.advantages, [r.length for r in rollouts], dim=-1)
+        return [Sample(*parts) for parts in zip(rollouts, advantages, old, ref, strict=True)]
 
     @torch.no_grad()
-    def _score_all(self, model: ScoringModel, samples: Sequence[Sample]) -> list[Tensor]:
-        """Returns the log-probs of each sample under ``model``, in their order."""
+    def _score_all(self, model: ScoringModel, rollouts: Sequence[Rollout]) -> list[Tensor | None]:
+        """Returns the log-probs of each rollout under ``model``, in their order; all are there."""
         out: dict[int, Tensor] = {}
-        for indices in self._microbatches(samples):
-            batch, scores = self._score(model, [samples[i].rollout for i in indices])
+        for indices in self._microbatches(rollouts):
+            batch, scores = self._score(model, [rollouts[i] for i in indices])
             out.update(zip(indices, torch.split(scores.log_prob, batch.response_lengths.tolist()), strict=True))
-        return [out[i] for i in range(len(samples))]
+        return [out[i] for i in range(len(rollouts))]
 
     def _score(self, model: ScoringModel, rollouts: Sequence[Rollout]) -> tuple[PackedBatch, TokenScores]:
         batch = pack(rollouts).to(self.device)
         mixed = self.settings.precision == "bf16-mixed"
         # Not Lightning's plugin: under ModelParallelStrategy it offers no mixed precision.
         with torch.autocast(self.device.type, torch.bfloat16, enabled=mixed):
-            return batch, model(batch, self.settings.temperature, self.exploration)
+            return batch, model(
+                batch, self.settings.temperature, self.exploration, entropy_gradient=self.algorithm.entropy_coef > 0
+            )
 
-    def _microbatches(self, samples: Sequence[Sample]) -> list[list[int]]:
-        lengths = [len(s.rollout.prompt_ids) + s.rollout.length for s in samples]
+    def _microbatches(self, rollouts: Sequence[Rollout]) -> list[list[int]]:
+        lengths = [len(r.prompt_ids) + r.length for r in rollouts]
         return microbatches(lengths, self.settings.microbatch_tokens, lambda count: int(self._reduce(count, "max")))
 
     def _reduce(self, value: Tensor | float, op: str) -> Tensor:
@@ -216,28 +197,13 @@ class PolicyOptimization(LightningModule):
         The loss is normalised by the counts of the whole minibatch on all ranks. FSDP averages gradients over the
         ranks, so each rank's share is multiplied by their number.
         """
-        kept = [s.rollout.length for s in samples if not math.isnan(s.advantage)]
+        kept = [s.rollout.length for s in samples if not s.left_out]
         totals = BatchTotals(sequences=int(self._reduce(len(kept), "sum")), tokens=int(self._reduce(sum(kept), "sum")))
         metrics = StepMetrics(self.device)
-        for indices in self._microbatches(samples):
+        for indices in self._microbatches([s.rollout for s in samples]):
             chosen = [samples[i] for i in indices]
-            rollouts = [s.rollout for s in chosen]
-            batch, scores = self._score(self.policy, rollouts)
-            output = self.algorithm.loss(_loss_inputs(chosen, batch, scores), totals)
+            batch, scores = self._score(self.policy, [s.rollout for s in chosen])
+            output = self.algorithm.loss(loss_inputs(chosen, scores, batch.response_lengths), totals)
             self.manual_backward(output.loss * self.trainer.world_size)
-            metrics.add(output, scores, rollouts)
+            metrics.add(output)
         return metrics.finish(self._reduce) | {"policy/sequences": torch.tensor(float(totals.sequences))}
-
-
-def _loss_inputs(samples: Sequence[Sample], batch: PackedBatch, scores: TokenScores) -> LossInputs:
-    """With a single optimiser step the old policy is the current one: the ratio is exactly 1."""
-    old = [s.old_log_prob for s in samples if s.old_log_prob is not None]
-    ref = [s.ref_log_prob for s in samples if s.ref_log_prob is not None]
-    advantages = [s.advantage for s in samples]
-    return LossInputs(
-        log_prob=scores.log_prob,
-        old_log_prob=torch.cat(old) if old else scores.log_prob.detach(),
-        ref_log_prob=torch.cat(ref) if ref else None,
-        advantages=torch.tensor(advantages, dtype=torch.float32, device=scores.log_prob.device),
-        lengths=batch.response_lengths,
-    )

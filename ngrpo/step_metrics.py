@@ -1,52 +1,39 @@
 """Metrics of one optimiser step: sums over microbatches, reduced over ranks, divided once at the end."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import fields
 
 import torch
 from torch import Tensor
 
-from ngrpo.algo.policy_loss import LossOutput, LossSums
-from ngrpo.modeling.policy import TokenScores
-from ngrpo.rollout.types import Rollout
-
-Reduce = Callable[[Tensor, str], Tensor]
-"""(tensor, "sum" | "max") -> the same over all ranks."""
+from ngrpo.algo.loss_terms import LossOutput, LossSums
+from ngrpo.algo.moments import Reduce
 
 
 class StepMetrics:
-    """Collects what the microbatches of one optimiser step report.
-
-    The mismatch is |log-prob of the trainer - log-prob of the engine|; it says something about the engine only
-    before the first step of a rollout batch, when both hold the same weights.
-    """
+    """Collects what the microbatches of one optimiser step report."""
 
     def __init__(self, device: torch.device) -> None:
-        self._sums = torch.zeros(7, dtype=torch.float64, device=device)
+        self._sums = torch.zeros(1 + len(fields(LossSums)), dtype=torch.float64, device=device)
         self._worst = torch.zeros((), dtype=torch.float64, device=device)
 
     @torch.no_grad()
-    def add(self, output: LossOutput, scores: TokenScores, rollouts: Sequence[Rollout]) -> None:
+    def add(self, output: LossOutput) -> None:
         """Adds a microbatch."""
-        recorded = torch.cat([r.log_probs for r in rollouts]).to(scores.log_prob.device)
-        mismatch = (scores.log_prob - recorded).abs()
-        own = torch.stack((output.loss, scores.entropy.sum(), mismatch.sum()))
-        self._sums += torch.cat((output.sums.stack(), own)).double()
-        self._worst = torch.maximum(self._worst, mismatch.max().double())
+        self._sums += torch.cat((output.loss[None], output.sums.stack())).double()
+        self._worst = torch.maximum(self._worst, output.mismatch_max.double())
 
     def finish(self, reduce: Reduce) -> dict[str, Tensor]:
         """Returns the metrics over all ranks, by TensorBoard tag."""
         sums = reduce(self._sums, "sum")
-        loss = LossSums.unstack(sums[:4])
-        tokens = loss.tokens.clamp(min=1)
         return {
-            "policy/loss": sums[4],
-            "policy/entropy": sums[5] / tokens,
-            "rollout/mismatch_mean": sums[6] / tokens,
+            "policy/loss": sums[0],
             "rollout/mismatch_max": reduce(self._worst, "max"),
-            **{f"policy/{name}": value for name, value in loss.means().items()},
+            **LossSums.unstack(sums[1:]).means(),
         }
 
 
 def average(steps: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Returns the mean of each metric over the optimiser steps of an iteration."""
-    return {name: torch.stack([step[name].double() for step in steps]).mean() for name in steps[0]}
+    """Returns the mean of each metric over the optimiser steps of an iteration, the largest of a ``_max``."""
+    stacked = {name: torch.stack([step[name].double() for step in steps]) for name in steps[0]}
+    return {name: values.max() if name.endswith("_max") else values.mean() for name, values in stacked.items()}

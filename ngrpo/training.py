@@ -10,7 +10,7 @@ from lightning.pytorch.strategies import ModelParallelStrategy
 from omegaconf import DictConfig
 
 from ngrpo.checkpoints import STATE, iteration_of, resolve
-from ngrpo.checks import check_context, check_engine, check_group, check_ranks, check_support
+from ngrpo.checks import check_algorithm, check_context, check_engine, check_group, check_ranks, check_support
 from ngrpo.config import TrainerConfig, build, checked
 from ngrpo.errors import SettingError
 from ngrpo.module import PolicyOptimization, UpdateSettings
@@ -59,6 +59,7 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
     rollout = RolloutSettings(config.rollout.group_size, config.rollout.max_new_tokens, config.rollout.temperature)
     engine = build(config.rollout.engine, model=source, exploration=exploration)
     ranks = process_count(config.trainer)
+    check_algorithm(algorithm)
     check_group(algorithm, rollout)
     check_support(exploration)
     check_ranks(algorithm, ranks)

@@ -45,4 +45,5 @@ def experience(rollouts: list[Rollout], scores: list[Score], group_size: int) ->
     """An experience whose prompt number p asks "question p", answer p; 2 seconds of generation, 0.5 of scoring."""
     prompts = [Prompt(Problem(p, f"question {p}", str(p)), (1,)) for p in range(len(rollouts) // group_size)]
     texts = [f"text {i}" for i in range(len(rollouts))]
-    return Experience(prompts, rollouts, texts, scores, generate_s=2.0, reward_s=0.5)
+    keys = [p for p in range(len(prompts)) for _ in range(group_size)]
+    return Experience(prompts, rollouts, keys, texts, scores, generate_s=2.0, reward_s=0.5)

@@ -12,8 +12,9 @@ from omegaconf import DictConfig, OmegaConf
 from transformers import PretrainedConfig, Qwen2Config
 
 from ngrpo.algo import advantage, aggregate, clip, kl, ratio
+from ngrpo.algo.credit import DiscountedReturns, GeneralisedAdvantage
 from ngrpo.algo.policy_loss import Algorithm
-from ngrpo.checks import check_context, check_engine, check_group, check_ranks, check_support
+from ngrpo.checks import check_algorithm, check_context, check_engine, check_group, check_ranks, check_support
 from ngrpo.config import register
 from ngrpo.errors import SettingError
 from ngrpo.exploration.neighbor import NeighborMixing
@@ -54,6 +55,50 @@ def test_group_of_one_is_refused_where_rewards_are_compared(function: Any) -> No
 
 def test_group_of_one_passes_without_a_comparison() -> None:
     check_group(algorithm(advantage=lambda rewards: rewards), RolloutSettings(group_size=1))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (
+            {"credit": DiscountedReturns(), "ratio": ratio.sequence},
+            ["algo.credit=DiscountedReturns ", "algo.ratio=sequence ", "algo/ratio=token"],
+        ),
+        ({"credit": GeneralisedAdvantage()}, ["algo.credit=GeneralisedAdvantage ", "critic"]),
+        ({"kl_in": "reward"}, ["algo.kl_in=reward ", "algo.kl_coef=0 ", "algo.kl_in=loss"]),
+        (
+            {"kl_in": "reward", "kl_coef": 0.1, "advantage": partial(advantage.by_correctness, right=1.0)},
+            ["algo.kl_in=reward ", "algo.advantage=by_correctness ", "algo.kl_in=loss"],
+        ),
+    ],
+    ids=["token credit, sequence ratio", "no critic", "no coefficient", "thresholded reward"],
+)
+def test_parts_that_contradict_each_other_are_refused(settings: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(SettingError) as caught:
+        check_algorithm(algorithm(**settings))
+    assert_refused(caught.value, *words)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"credit": DiscountedReturns(), "ratio": ratio.sequence_token},
+        {"kl_in": "reward", "kl_coef": 0.1},
+        {"kl_in": "reward", "kl_coef": 0.1, "advantage": advantage.by_correctness, "credit": DiscountedReturns()},
+        {"ratio": ratio.sequence, "entropy_coef": 0.1, "kl_coef": 0.1},
+    ],
+    ids=["gspo-token", "kl in reward", "kl in token rewards", "gspo with everything else"],
+)
+def test_parts_that_fit_together_pass(settings: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    check_algorithm(algorithm(**settings))
+    assert not caplog.records
+
+
+def test_k1_in_the_loss_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    check_algorithm(algorithm(kl=kl.k1))
+    assert not caplog.records
+    check_algorithm(algorithm(kl=partial(kl.k1), kl_coef=0.1))
+    assert "algo/kl=k1" in caplog.text
 
 
 @pytest.mark.parametrize(("prompts", "steps", "ranks"), [(8, 4, 1), (8, 4, 2), (8, 1, 8), (64, 4, 8)])
@@ -114,6 +159,8 @@ def defaults() -> DictConfig:
         ({"algo.prompts_per_batch": 6}, ["algo.prompts_per_batch=6 ", "algo.optimizer_steps=4 "]),
         ({"algo.prompts_per_batch": 4, "trainer.devices": 2}, ["algo.prompts_per_batch=4 ", "2 processes"]),
         ({"algo.kl_coef": -1.0}, ["algo.kl_coef=-1.0 "]),
+        ({"algo.kl_in": "reward", "algo.kl_coef": 0.0}, ["algo.kl_in=reward "]),
+        ({"algo.zero_signal": "hide"}, ["algo.zero_signal=hide "]),
         ({"trainer.iterations": 0}, ["trainer.iterations=0 "]),
         ({"trainer.iterations": "???"}, ["trainer.iterations"]),
         ({"trainer.microbatch_tokens": 0}, ["trainer.microbatch_tokens=0 "]),

@@ -150,7 +150,7 @@ def test_algorithm_takes_the_chosen_function(file: str) -> None:
     algorithm = build(checked_config(file).algo)
     if part is not None:
         function = getattr(algorithm, part)
-        found = getattr(function, "func", function)
+        found = getattr(function, "func", function if inspect.isfunction(function) else type(function))
         assert f"{found.__module__}.{found.__name__}" == named["_target_"]
     assert algorithm.prompts_per_batch % algorithm.optimizer_steps == 0
 

@@ -101,7 +101,32 @@ def test_order_of_the_groups_does_not_matter(case: Case):
     assert distance(gradient(case), gradient(permuted)) < TOLERANCE
 
 
-@pytest.mark.parametrize("algorithm", ["gspo", "grpo"])
+@pytest.mark.parametrize("algorithm", ["gspo", "reinforce_pp", "copo"])
+def test_the_prompts_keys_make_the_groups(case: Case, algorithm: str):
+    """Rollouts of all prompts interleaved, with their keys: the gradient stays."""
+    case = replace(case, algorithm=algorithm)
+    order = [4 * group + i for i in range(4) for group in (3, 0, 5, 1, 4, 2)]
+    shuffled = replace(
+        case,
+        rollouts=[case.rollouts[i] for i in order],
+        rewards=case.rewards.flatten()[order].view(6, 4),
+        keys=[i // 4 for i in order],
+        microbatch_tokens=120,
+    )
+    assert distance(gradient(case), gradient(shuffled)) < TOLERANCE
+    if algorithm != "reinforce_pp":  # which has no groups
+        assert distance(gradient(case), gradient(replace(shuffled, keys=None))) > 1e-2
+
+
+@pytest.mark.parametrize("algorithm", ["reinforce_pp", "copo"])
+def test_microbatch_split_does_not_matter_to_statistics_of_the_batch(case: Case, algorithm: str):
+    case = replace(case, algorithm=algorithm)
+    whole = gradient(case)
+    for budget in (1, 60, 200):
+        assert distance(whole, gradient(replace(case, microbatch_tokens=budget))) < TOLERANCE
+
+
+@pytest.mark.parametrize("algorithm", ["gspo", "grpo", "reinforce_pp", "copo"])
 def test_two_sharded_processes_make_the_gradient_of_one(case: Case, algorithm: str, tmp_path: Path):
     case = replace(case, algorithm=algorithm, microbatch_tokens=80)
     torch.save(case, tmp_path / "case.pt")

@@ -15,12 +15,15 @@ from torch.utils.data import DataLoader
 from transformers import AutoModelForCausalLM
 from update_probe import ALGORITHMS, Case, GivenExperience
 
+from ngrpo.algo.advantage import raw
+from ngrpo.algo.correction import Mask, Truncate
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.data.types import PromptBatch
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.module import PolicyOptimization, Sample, UpdateSettings
+from ngrpo.module import PolicyOptimization, UpdateSettings
 from ngrpo.rollout.types import Rollout
+from ngrpo.samples import Sample
 
 GRPO, GSPO = ALGORITHMS["grpo"], ALGORITHMS["gspo"]
 
@@ -173,10 +176,17 @@ def test_entropy_and_mismatch_are_means_over_tokens(case: Case):
     assert logged["rollout/mismatch_max"] == pytest.approx(0.25 * 15, abs=1e-4)
 
 
-def test_mismatch_is_that_of_the_first_step(case: Case):
+def test_mismatch_is_that_of_the_weights_before_the_first_step(case: Case):
+    """In the second step the current log-probs have moved, and the engine's are compared with the old ones."""
+    worse = replace(case.rollouts[-1], log_probs=case.rollouts[-1].log_probs - 1.0)
+    case = replace(case, rollouts=[*case.rollouts[:-1], worse])
     module, (logged,) = fit(case, replace(GRPO, optimizer_steps=2), lr=0.05)
-    assert float(module.steps[1][1]["rollout/mismatch_max"]) > 1e-2
-    assert logged["rollout/mismatch_max"] < 1e-4
+    assert abs(float(module.steps[1][1]["policy/ratio"]) - 1) > 1e-3
+    assert float(module.steps[0][1]["rollout/mismatch_max"]) < 1e-4
+    assert float(module.steps[1][1]["rollout/mismatch_max"]) == pytest.approx(1.0, abs=1e-4)
+    assert logged["rollout/mismatch_max"] == pytest.approx(1.0, abs=1e-4)
+    tokens = sum(r.length for r in case.rollouts[8:])
+    assert logged["rollout/mismatch_mean"] == pytest.approx(worse.length / tokens / 2, abs=1e-4)
 
 
 def test_gradient_checkpointing_recomputes_and_changes_nothing(case: Case, monkeypatch: pytest.MonkeyPatch):
@@ -208,4 +218,79 @@ def test_bfloat16_models_train(case: Case, precision: str):
     assert metrics[0]["rollout/mismatch_mean"] < 0.1
     assert moved(case, module) > 1e-3
     expected = [0.8660254, -0.8660254]
-    assert [s.advantage for s in module.steps[0][0]][:2] == pytest.approx(expected, rel=1e-5)
+    assert [float(s.advantage[0, -1]) for s in module.steps[0][0]][:2] == pytest.approx(expected, rel=1e-5)
+
+
+def entropy_gradient(case: Case) -> dict[str, Tensor]:
+    """Gradient of minus the token mean of the policy's entropy, by stock transformers."""
+    model = AutoModelForCausalLM.from_pretrained(case.model_path, attn_implementation="eager")
+    entropies = []
+    for rollout in case.rollouts:
+        vectors = list(model.get_input_embeddings()(torch.cat([rollout.prompt_ids, rollout.response_ids])))
+        for slot, ids, weights in zip(*vars(rollout.mixture).values(), strict=True):
+            vectors[slot] = weights @ model.get_input_embeddings()(ids.long())
+        logits = model(inputs_embeds=torch.stack(vectors)[None]).logits[0, len(rollout.prompt_ids) - 1 : -1]
+        log_probs = (logits / case.temperature).log_softmax(-1)
+        entropies.append(-(log_probs.exp() * log_probs).sum(-1))
+    (-torch.cat(entropies).mean()).backward()
+    return {name: p.grad for name, p in model.named_parameters()}
+
+
+def test_the_entropy_bonus_has_the_gradient_of_the_entropy(case: Case):
+    token_mean = replace(GRPO, kl_coef=0.0)
+    plain, _ = fit(case, token_mean, lr=0.0)
+    bonus, _ = fit(case, replace(token_mean, entropy_coef=0.5), lr=0.0)
+    expected = entropy_gradient(case)
+    added = {name: (bonus.steps[0][2][name] - plain.steps[0][2][name]) / 0.5 for name in expected}
+    difference = {name: added[name] - expected[name] for name in expected}
+    assert norm(expected) > 1e-3
+    assert norm(difference) < 1e-4 * norm(expected)
+
+
+def test_kl_in_the_reward_comes_from_the_policy_before_the_first_step(case: Case):
+    """The second iteration's policy has left the reference, and what is taken off is its k1 at that moment."""
+    algorithm = replace(GRPO, advantage=raw, kl_in="reward", optimizer_steps=2)
+    module, _ = fit(case, algorithm, lr=0.05, iterations=2)
+    samples = [s for step in module.steps[2:] for s in step[0]]
+    taken = torch.stack([r - s.advantage[0, 0] for r, s in zip(case.rewards.flatten(), samples, strict=True)])
+    k1 = torch.stack([(s.old_log_prob - s.ref_log_prob).sum() for s in samples])
+    torch.testing.assert_close(taken, 0.1 * k1, atol=1e-5, rtol=1e-4)
+    assert k1.abs().max() > 0.01
+    single, _ = fit(case, replace(algorithm, optimizer_steps=1), lr=0.0)
+    assert single.steps[0][0][0].old_log_prob is not None
+
+
+def test_the_correction_compares_the_engine_with_the_policy_before_the_first_step(case: Case):
+    """A single step: the current policy is that policy, and the weight exp(lp - lp_rollout) carries no gradient."""
+    likelier = [replace(r, log_probs=r.log_probs - 0.5) for r in case.rollouts]
+    plain, _ = fit(case, replace(GRPO, kl_coef=0.0), lr=0.0)
+    algorithm = replace(GRPO, kl_coef=0.0, correction=Truncate("token", cap=2.0))
+    module, (logged,) = fit(replace(case, rollouts=likelier), algorithm, lr=0.0)
+    assert logged["rollout/correction_weight"] == pytest.approx(math.exp(0.5), rel=1e-4)
+    assert logged["rollout/correction_bounded"] == 0.0
+    assert logged["rollout/mismatch_k1"] == pytest.approx(-0.5, abs=1e-4)
+    assert logged["rollout/mismatch_k3"] == pytest.approx(math.exp(0.5) - 1.5, abs=1e-4)
+    for name, gradient in plain.steps[0][2].items():
+        torch.testing.assert_close(module.steps[0][2][name], math.exp(0.5) * gradient, rtol=1e-3, atol=1e-6)
+    masked, _ = fit(replace(case, rollouts=likelier), replace(algorithm, correction=Mask("token", cap=1.5)), lr=0.0)
+    assert norm(masked.steps[0][2]) == 0.0
+
+
+def test_metrics_are_those_of_the_samples_that_count(case: Case):
+    """Samples left out have the largest mismatch and are not in it, nor in the entropy."""
+    rewards = case.rewards.clone()
+    rewards[:, 0] = math.nan
+    spoilt = [replace(r, log_probs=r.log_probs - float(i % 4 == 0)) for i, r in enumerate(case.rollouts)]
+    _, (logged,) = fit(replace(case, rewards=rewards, rollouts=spoilt), GRPO, lr=0.0)
+    counted = [r for i, r in enumerate(case.rollouts) if i % 4 != 0]
+    entropy = torch.cat([stock_scores(case, r)[1] for r in counted])
+    assert logged["policy/entropy"] == pytest.approx(float(entropy.mean()), abs=1e-5)
+    assert logged["policy/sequences"] == 12
+    assert logged["rollout/mismatch_max"] < 1e-4
+
+
+def test_dropped_groups_are_not_counted(case: Case):
+    rewards = torch.tensor([[1.0, 0.0, 1.0, 0.0], [0.0] * 4, [1.0] * 4, [0.0, 0.0, 1.0, 0.0]])
+    for zero_signal, counted in (("keep", 16), ("drop", 8)):
+        _, (logged,) = fit(replace(case, rewards=rewards), replace(GRPO, zero_signal=zero_signal), lr=0.0)
+        assert logged["policy/sequences"] == counted

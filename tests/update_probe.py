@@ -14,8 +14,11 @@ from lightning.pytorch.strategies import ModelParallelStrategy
 from torch.utils.data import DataLoader
 
 from ngrpo.algo import aggregate, kl, ratio
-from ngrpo.algo.advantage import group_standardised
+from ngrpo.algo.advantage import group_standardised, raw
 from ngrpo.algo.clip import clipped_surrogate
+from ngrpo.algo.consistency import ConsistencyBlend
+from ngrpo.algo.correction import Truncate
+from ngrpo.algo.credit import DiscountedReturns
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.data.types import PromptBatch
 from ngrpo.exploration.neighbor import NeighborMixing
@@ -40,12 +43,34 @@ ALGORITHMS = {
         aggregate.seq_mean_token_mean,
         kl.k3,
     ),
+    # By token, whitened over the batch, with everything that may be switched on.
+    "reinforce_pp": Algorithm(
+        raw,
+        ratio.token,
+        partial(clipped_surrogate, low=0.2, high=0.2),
+        aggregate.token_mean,
+        kl.k3,
+        DiscountedReturns(gamma=0.9),
+        Truncate("sequence", cap=1.05),
+        kl_coef=0.1,
+        kl_in="reward",
+        entropy_coef=0.05,
+    ),
+    # Two channels, one of them from statistics over the prompts of the batch.
+    "copo": Algorithm(
+        group_standardised,
+        ratio.token,
+        partial(clipped_surrogate, low=0.2, high=0.2),
+        aggregate.seq_mean_token_mean,
+        kl.k3,
+        ConsistencyBlend(gamma=2.0, rho=1.0),
+    ),
 }
 
 
 @dataclass(frozen=True)
 class Case:
-    """What a step is made from; P prompts with G rollouts each."""
+    """What a step is made from; P prompts with G rollouts each, ``keys`` their prompts', group by group by default."""
 
     model_path: str
     algorithm: str
@@ -53,6 +78,7 @@ class Case:
     microbatch_tokens: int
     rollouts: list[Rollout]
     rewards: torch.Tensor
+    keys: list[int] | None = None
 
 
 class GivenExperience:
@@ -61,8 +87,12 @@ class GivenExperience:
     def __init__(self, case: Case, rank: int, ranks: int) -> None:
         prompts = len(case.rewards) // ranks
         size = case.rewards.shape[1]
+        own = slice(rank * prompts * size, (rank + 1) * prompts * size)
         self.rewards = case.rewards[rank * prompts : (rank + 1) * prompts]
-        self.rollouts = case.rollouts[rank * prompts * size : (rank + 1) * prompts * size]
+        self.rollouts = case.rollouts[own]
+        self.keys = (case.keys or [i // size for i in range(len(case.rollouts))])[own]
+        # The first token of a response stands for its answer.
+        self.outcomes = torch.tensor([int(r.response_ids[0]) % 3 for r in self.rollouts])
 
 
 class KeepGradient(Callback):

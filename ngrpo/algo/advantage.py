@@ -17,6 +17,12 @@ def group_relative(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def thresholded(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Marks an advantage that tells right from wrong by the reward's size: nothing may be taken off the reward."""
+    function.thresholded = True  # type: ignore[attr-defined]
+    return function
+
+
 def is_dead(rewards: Tensor) -> Tensor:
     """Which groups carry no signal: all scored rewards equal, or none scored.
 
@@ -117,6 +123,7 @@ def virtual_best(rewards: Tensor, best: float = 1.0, eps: float = 1e-6) -> Tenso
     return group_standardised(torch.cat((rewards, torch.full_like(rewards[:, :1], best)), dim=-1), eps)[:, :-1]
 
 
+@thresholded
 def by_correctness(
     rewards: Tensor, right: float | None = None, wrong: float | None = None, best: float = 1.0
 ) -> Tensor:

@@ -1,4 +1,8 @@
-"""The clipped surrogate, per token, as a loss to minimise."""
+"""The clipped surrogate, per token, as a loss to minimise.
+
+Log-ratios are [N], advantages [N] or, with several channels (`ngrpo.algo.credit.Credited`), [A, N]. Scaling an
+advantage by c >= 0 scales every one of these losses by c.
+"""
 
 from typing import NamedTuple
 
@@ -10,8 +14,8 @@ class Surrogate(NamedTuple):
     """What a clip function returns.
 
     Attributes:
-        loss: float [N].
-        clipped: bool [N]; the bound is active, so the token has no policy gradient.
+        loss: float, of the advantage's shape.
+        clipped: bool, the same shape; the bound is active, so the token has no policy gradient.
     """
 
     loss: Tensor
@@ -29,7 +33,7 @@ def clipped_surrogate(
 
     Args:
         log_ratio: float [N].
-        advantage: float [N], a constant.
+        advantage: float [..., N], a constant.
         low: distance of the lower bound from 1.
         high: distance of the upper bound from 1.
         dual: the multiple of ``|A|`` that bounds the loss of a negative advantage.
@@ -56,11 +60,12 @@ def clipped_weight(log_ratio: Tensor, advantage: Tensor, high: float) -> Surroga
 
     Args:
         log_ratio: float [N].
-        advantage: float [N], a constant.
+        advantage: float [..., N], a constant.
         high: distance of the weight's bound from 1.
 
     Returns:
         ``clipped`` marks bounded weights, which still carry gradient.
     """
     ratio = log_ratio.detach().exp()
-    return Surrogate(-ratio.clamp(max=1 + high) * advantage * log_ratio, ratio > 1 + high)
+    loss = -ratio.clamp(max=1 + high) * advantage * log_ratio
+    return Surrogate(loss, (ratio > 1 + high).expand_as(loss))

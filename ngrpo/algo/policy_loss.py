@@ -1,94 +1,44 @@
-"""An algorithm as a composition of five functions, and the loss that they make together."""
+"""An algorithm as a composition of functions, and the loss that they make together."""
 
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from ngrpo.algo.aggregate import BatchTotals
 from ngrpo.algo.clip import Surrogate
-from ngrpo.algo.segments import sequence_index
+from ngrpo.algo.correction import Correction, NoCorrection, RolloutCorrection
+from ngrpo.algo.credit import Broadcast, Credit, Credited, ScoredBatch
+from ngrpo.algo.groups import Groups
+from ngrpo.algo.kl import k1, k3
+from ngrpo.algo.loss_terms import LossInputs, LossOutput, LossSums
+from ngrpo.algo.segments import per_sequence_sum, sequence_index
 from ngrpo.errors import SettingError
 
-
-@dataclass(frozen=True)
-class LossInputs:
-    """One microbatch, packed: S responses with N response tokens in all.
-
-    A response with advantage NaN is left out: its tokens have weight 0, in the surrogate and in the KL, and it is not
-    counted in `BatchTotals` nor in the metrics.
-
-    Attributes:
-        log_prob: float [N], under the current policy; the only input that gradient flows through.
-        old_log_prob: float [N], under the policy before this rollout batch's first step.
-        ref_log_prob: float [N], or None without a reference model.
-        advantages: float [S].
-        lengths: int64 [S], sum N.
-    """
-
-    log_prob: Tensor
-    old_log_prob: Tensor
-    ref_log_prob: Tensor | None
-    advantages: Tensor
-    lengths: Tensor
-
-
-@dataclass(frozen=True)
-class LossSums:
-    """Sums over tokens, detached scalars; they add up over microbatches and ranks and are divided at the end.
-
-    Attributes:
-        tokens: number of response tokens.
-        kl: of the chosen KL estimator; 0 without a reference.
-        clipped: number of tokens whose policy gradient the clip removed.
-        ratio: of the importance ratio.
-    """
-
-    tokens: Tensor
-    kl: Tensor
-    clipped: Tensor
-    ratio: Tensor
-
-    def stack(self) -> Tensor:
-        """All sums in one tensor [4], for adding and for a single all-reduce; `unstack` is the way back."""
-        return torch.stack((self.tokens, self.kl, self.clipped, self.ratio))
-
-    @classmethod
-    def unstack(cls, stacked: Tensor) -> "LossSums":
-        """The inverse of `stack`."""
-        return cls(*stacked.unbind())
-
-    def means(self) -> dict[str, Tensor]:
-        """Token means by metric name: ``kl``, ``clip_fraction`` and ``ratio``; 0 where there was no token."""
-        tokens = self.tokens.clamp(min=1)
-        return {"kl": self.kl / tokens, "clip_fraction": self.clipped / tokens, "ratio": self.ratio / tokens}
-
-
-@dataclass(frozen=True)
-class LossOutput:
-    """What a microbatch contributes.
-
-    Attributes:
-        loss: scalar, this microbatch's share of the optimiser batch's loss: shares are added, never averaged.
-        sums: for metrics.
-    """
-
-    loss: Tensor
-    sums: LossSums
+_CHOICES = {"kl_in": ("loss", "reward"), "zero_signal": ("keep", "drop")}
 
 
 @dataclass(frozen=True)
 class Algorithm:
-    """A policy-gradient algorithm: which advantage, ratio level, clip, aggregation and KL.
+    """A policy-gradient algorithm: which advantage, credit, ratio level, clip, aggregation, KL and correction.
 
     Attributes:
         advantage: rewards [P, G] -> advantages [P, G]; see `ngrpo.algo.advantage`.
         ratio: (log_prob, old_log_prob, lengths) -> log ratios [N]; see `ngrpo.algo.ratio`.
-        clip: (log_ratio, advantage) -> Surrogate; see `ngrpo.algo.clip`.
+        clip: (log_ratio [N], advantage [A, N]) -> Surrogate [A, N]; see `ngrpo.algo.clip`.
         aggregate: (lengths, totals) -> token weights [S]; see `ngrpo.algo.aggregate`.
-        kl: (log_prob, ref_log_prob) -> [N]; see `ngrpo.algo.kl`.
-        kl_coef: weight of the KL term, aggregated like the surrogate; 0 needs no reference model.
+        kl: (log_prob, ref_log_prob, old_log_prob) -> [N]; see `ngrpo.algo.kl`.
+        credit: from the responses' advantages to those of their tokens; see `ngrpo.algo.credit`.
+        correction: weights for the distance between engine and trainer; see `ngrpo.algo.correction`.
+        kl_coef: weight of the KL to the reference; 0 needs no reference model.
+        kl_in: "loss" adds ``kl_coef * kl``, aggregated like the surrogate. "reward" takes ``kl_coef * k1``, under the
+            policy that made the rollouts, off the rewards: off every token's where the credit is by token, else summed
+            off the response's before the advantage; ``kl`` is then only logged.
+        entropy_coef: weight of the policy's entropy, subtracted from the loss and aggregated like the surrogate.
+        zero_signal: of groups that have advantage 0 on every token (all responses equally good, as far as this
+            algorithm can tell): "keep" counts them in the denominators and regularises them, "drop" leaves them out.
         prompts_per_batch: prompts per rollout batch, over all ranks.
         optimizer_steps: optimiser steps per rollout batch, which is cut into as many minibatches.
 
@@ -100,16 +50,25 @@ class Algorithm:
     ratio: Callable[[Tensor, Tensor, Tensor], Tensor]
     clip: Callable[[Tensor, Tensor], Surrogate]
     aggregate: Callable[[Tensor, BatchTotals], Tensor]
-    kl: Callable[[Tensor, Tensor], Tensor]
+    kl: Callable[[Tensor, Tensor, Tensor], Tensor]
+    credit: Credit = field(default_factory=Broadcast)
+    correction: RolloutCorrection = field(default_factory=NoCorrection)
     kl_coef: float = 0.0
+    kl_in: str = "loss"
+    entropy_coef: float = 0.0
+    zero_signal: str = "keep"
     prompts_per_batch: int = 16
     optimizer_steps: int = 1
 
     def __post_init__(self) -> None:
-        if not self.kl_coef >= 0:
-            raise SettingError(
-                f"algo.kl_coef={self.kl_coef} must not be negative: set it to 0 for no KL term, or above."
-            )
+        for name, term in (("kl_coef", "KL term"), ("entropy_coef", "entropy bonus")):
+            if not getattr(self, name) >= 0:
+                raise SettingError(
+                    f"algo.{name}={getattr(self, name)} must not be negative: set it to 0 for no {term}, or above."
+                )
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise SettingError(f"algo.{name}={getattr(self, name)} is not known; choose {' or '.join(choices)}.")
         for name in ("prompts_per_batch", "optimizer_steps"):
             if getattr(self, name) < 1:
                 raise SettingError(f"algo.{name}={getattr(self, name)} is too small: set it to 1 or more.")
@@ -125,8 +84,33 @@ class Algorithm:
         """Whether a reference model must be kept."""
         return self.kl_coef > 0
 
+    @property
+    def needs_old_log_prob(self) -> bool:
+        """Whether the rollouts must be scored before the first step; a single step's own scores are those as well."""
+        return self.optimizer_steps > 1 or self.kl_in == "reward"
+
+    def assign(self, batch: ScoredBatch) -> Credited:
+        """Returns the advantages of all tokens: rewards, advantage within groups, credit, zero-signal groups.
+
+        Raises:
+            ValueError: the KL is in the reward and a log-prob of ``batch`` is None.
+        """
+        penalty = self._penalty(batch)
+        if not self.credit.token_level:
+            batch = replace(batch, rewards=batch.rewards - per_sequence_sum(penalty, batch.lengths))
+        advantages = batch.groups.flat(self.advantage(batch.groups.table(batch.rewards)))
+        credited = self.credit(batch, advantages, penalty)
+        return credited if self.zero_signal == "keep" else _without_zero_signal(credited, batch)
+
+    def _penalty(self, batch: ScoredBatch) -> Tensor:
+        if self.kl_in == "loss":
+            return batch.rewards.new_zeros(int(batch.lengths.sum()))
+        if batch.old_log_prob is None or batch.ref_log_prob is None:
+            raise ValueError("kl_in=reward needs old_log_prob and ref_log_prob, and one is None")
+        return self.kl_coef * k1(batch.old_log_prob, batch.ref_log_prob, batch.old_log_prob)
+
     def loss(self, batch: LossInputs, totals: BatchTotals) -> LossOutput:
-        """The microbatch's share of ``sum_t weight_t (surrogate_t + kl_coef * kl_t)``.
+        """The microbatch's share of ``sum_t weight_t (w_t surrogate_t + kl_coef kl_t - entropy_coef entropy_t)``.
 
         Args:
             batch: the microbatch; its dtype (float32 at least) is kept.
@@ -136,28 +120,53 @@ class Algorithm:
             ValueError: ``kl_coef`` is positive and ``batch.ref_log_prob`` is None.
         """
         log_prob, lengths = batch.log_prob, batch.lengths
-        index = sequence_index(lengths, log_prob.shape[0])
-        kept = (~batch.advantages.isnan()).to(log_prob.dtype)
         log_ratio = self.ratio(log_prob, batch.old_log_prob, lengths)
-        surrogate = self.clip(log_ratio, batch.advantages.nan_to_num(0.0)[index])
+        surrogate = self.clip(log_ratio, batch.advantages.nan_to_num(0.0))
+        correction = self.correction(batch.log_mismatch, lengths)
         kl = self._kl(batch)
-        weight = (kept * self.aggregate(lengths.to(log_prob.dtype), totals))[index]
-        loss = (weight * (surrogate.loss + self.kl_coef * kl)).sum()
-        return LossOutput(loss, _sums(kept[index], log_ratio, surrogate.clipped, kl))
+        by_token = correction.weight * surrogate.loss.sum(0) - self.entropy_coef * batch.entropy
+        if self.kl_in == "loss":
+            by_token = by_token + self.kl_coef * kl
+        weight = self.aggregate(lengths.to(log_prob.dtype), totals)[sequence_index(lengths, log_prob.shape[0])]
+        loss = (batch.kept * weight * by_token).sum()
+        sums = _sums(batch, log_ratio, surrogate.clipped.any(0), kl, correction)
+        return LossOutput(loss, sums, _mismatch_max(batch))
 
     def _kl(self, batch: LossInputs) -> Tensor:
         if batch.ref_log_prob is not None:
-            return self.kl(batch.log_prob, batch.ref_log_prob)
+            return self.kl(batch.log_prob, batch.ref_log_prob, batch.old_log_prob)
         if self.needs_reference:
             raise ValueError(f"kl_coef={self.kl_coef} needs ref_log_prob, which is None")
         return torch.zeros_like(batch.log_prob)
 
 
+def _without_zero_signal(credited: Credited, batch: ScoredBatch) -> Credited:
+    """Leaves out the groups of which no token has an advantage other than 0; a group of unscored ones is out anyway."""
+    moves = (credited.advantages.nan_to_num(0.0) != 0).any(0).to(batch.rewards.dtype)
+    groups: Groups = batch.groups
+    by_group = groups.table(per_sequence_sum(moves, batch.lengths)).nansum(-1)
+    dropped = (by_group == 0)[groups.rows][sequence_index(batch.lengths)]
+    return credited._replace(advantages=credited.advantages.masked_fill(dropped, math.nan))
+
+
 @torch.no_grad()
-def _sums(kept: Tensor, log_ratio: Tensor, clipped: Tensor, kl: Tensor) -> LossSums:
+def _sums(batch: LossInputs, log_ratio: Tensor, clipped: Tensor, kl: Tensor, correction: Correction) -> LossSums:
+    kept = batch.kept.to(log_ratio.dtype)
+    mismatch, zero = batch.log_mismatch, torch.zeros_like(log_ratio)
     return LossSums(
         tokens=kept.sum(),
         kl=(kept * kl).sum(),
         clipped=(kept * clipped).sum(),
         ratio=(kept * log_ratio.exp()).sum(),
+        entropy=(kept * batch.entropy).sum(),
+        weight=(kept * correction.weight).sum(),
+        bounded=(kept * correction.bounded).sum(),
+        mismatch=(kept * mismatch.abs()).sum(),
+        mismatch_k1=-(kept * mismatch).sum(),
+        mismatch_k3=(kept * k3(zero, mismatch, zero)).sum(),
     )
+
+
+def _mismatch_max(batch: LossInputs) -> Tensor:
+    kept = batch.log_mismatch.abs() * batch.kept
+    return torch.cat((kept, kept.new_zeros(1))).max()

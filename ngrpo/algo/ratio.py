@@ -4,11 +4,20 @@ Both levels return the LOG ratio of every token, [N], clamped to +-20 so that it
 float32.
 """
 
+from collections.abc import Callable
+from typing import Any
+
 from torch import Tensor
 
 from ngrpo.algo.segments import per_sequence_mean, sequence_index
 
 LOG_RATIO_LIMIT = 20.0
+
+
+def one_advantage(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Marks a ratio of whole sequences: a credit by token is refused at start-up."""
+    function.one_advantage = True  # type: ignore[attr-defined]
+    return function
 
 
 def token(log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor) -> Tensor:
@@ -25,6 +34,7 @@ def token(log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor) -> Tensor:
     return (log_prob - old_log_prob).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
 
 
+@one_advantage
 def sequence(log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor) -> Tensor:
     """``log s = mean_t (lp_t - lp_old_t)``, the same for all tokens of a sequence (GSPO, arXiv 2507.18071).
 

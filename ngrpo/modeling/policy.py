@@ -17,7 +17,7 @@ class TokenScores(NamedTuple):
 
     Attributes:
         log_prob: the strategy's score of each token at the sampling temperature; float32 [R].
-        entropy: of the full softmax that each token was scored by, in nats, detached; float32 [R].
+        entropy: of the full softmax that each token was scored by, in nats; float32 [R].
     """
 
     log_prob: Tensor
@@ -38,8 +38,13 @@ class ScoringModel(nn.Module):
         super().__init__()
         self.lm = lm
 
-    def forward(self, batch: PackedBatch, temperature: float, exploration: Exploration) -> TokenScores:
-        """Scores the response tokens of a packed batch; logits exist for the scored rows only."""
+    def forward(
+        self, batch: PackedBatch, temperature: float, exploration: Exploration, entropy_gradient: bool = False
+    ) -> TokenScores:
+        """Scores the response tokens of a packed batch; logits exist for the scored rows only.
+
+        The entropy carries gradient only on request, since that keeps another tensor of the logits' size.
+        """
         inputs = replay(
             self.lm.get_input_embeddings(),
             batch.tokens,
@@ -54,7 +59,8 @@ class ScoringModel(nn.Module):
             plan=PackedAttention(batch.lengths),
         ).last_hidden_state[0]
         logits = self.lm.lm_head(hidden[batch.scored_rows]).float() / temperature
-        return TokenScores(exploration.log_prob(logits, batch.steps()), entropy_of(logits.detach()))
+        entropy = entropy_of(logits if entropy_gradient else logits.detach())
+        return TokenScores(exploration.log_prob(logits, batch.steps()), entropy)
 
 
 def entropy_of(logits: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ class Experience:
     Attributes:
         prompts: P prompts.
         rollouts: P * G rollouts; those of prompt p are [p * G, (p + 1) * G).
+        keys: key of the problem that each rollout answers; P * G. Advantages are made from groups of equal keys.
         texts: the responses as text, special tokens kept; P * G.
         scores: P * G.
         generate_s: wall-clock seconds spent generating.
@@ -25,6 +26,7 @@ class Experience:
 
     prompts: list[Prompt]
     rollouts: list[Rollout]
+    keys: list[int]
     texts: list[str]
     scores: list[Score]
     generate_s: float
@@ -45,6 +47,12 @@ class Experience:
     def correct(self) -> Tensor:
         """Whether each answer is right; bool [P, G]."""
         return torch.tensor([s.correct for s in self.scores]).view(len(self.prompts), -1)
+
+    @property
+    def outcomes(self) -> Tensor:
+        """A number for each final answer, equal where the texts are (no answer is one of them); int64 [P * G]."""
+        numbers: dict[str | None, int] = {}
+        return torch.tensor([numbers.setdefault(s.answer, len(numbers)) for s in self.scores])
 
     @property
     def tokens(self) -> int:

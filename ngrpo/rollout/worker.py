@@ -149,7 +149,8 @@ class RolloutWorker:
         openings = [self._opening(prompt) for prompt in prompts for _ in range(samples)]
         references = [prompt.problem.answer for prompt in prompts for _ in range(samples)]
         scores = self.reward([a + b for a, b in zip(openings, texts, strict=True)], references)
-        return Experience(prompts, rollouts, texts, scores, generated - start, time.perf_counter() - generated)
+        keys = [prompt.problem.key for prompt in prompts for _ in range(samples)]
+        return Experience(prompts, rollouts, keys, texts, scores, generated - start, time.perf_counter() - generated)
 
     def _opening(self, prompt: Prompt) -> str:
         """Returns the reasoning marker that the prompt ends with, if it does.

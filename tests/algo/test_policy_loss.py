@@ -1,4 +1,5 @@
 import json
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -18,7 +19,9 @@ from ngrpo.algo.aggregate import (
     token_mean,
 )
 from ngrpo.algo.clip import clipped_surrogate
-from ngrpo.algo.policy_loss import Algorithm, LossInputs, LossOutput, LossSums
+from ngrpo.algo.correction import Truncate
+from ngrpo.algo.loss_terms import LossInputs, LossOutput, LossSums
+from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.errors import SettingError
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())
@@ -41,21 +44,19 @@ def packed(rows: list[list[float]]) -> torch.Tensor:
 
 def golden(name: str, advantages: list[float] | None = None) -> tuple[LossInputs, BatchTotals]:
     inputs = VECTORS[name]["inputs"]
-    batch = LossInputs(
-        log_prob=packed(inputs["logp_new"]).requires_grad_(),
-        old_log_prob=packed(inputs["logp_old"]),
-        ref_log_prob=None,
-        advantages=torch.tensor(advantages or inputs["A"], dtype=torch.float64),
-        lengths=torch.tensor([len(row) for row in inputs["logp_new"]]),
-    )
+    log_prob, old = packed(inputs["logp_new"]).requires_grad_(), packed(inputs["logp_old"])
+    lengths = torch.tensor([len(row) for row in inputs["logp_new"]])
+    by_token = torch.tensor(advantages or inputs["A"], dtype=torch.float64).repeat_interleave(lengths)[None]
+    batch = LossInputs(log_prob, old, None, old, torch.zeros(8).double(), by_token, lengths)
     return batch, BatchTotals(sequences=2, tokens=8)
 
 
 def random_batch(lengths: list[int]) -> tuple[LossInputs, BatchTotals]:
     generator = torch.Generator().manual_seed(0)
-    log_prob, old, ref = -torch.rand(3, sum(lengths), dtype=torch.float64, generator=generator)
+    log_prob, old, ref, rollout, entropy = -torch.rand(5, sum(lengths), dtype=torch.float64, generator=generator)
     advantages = torch.randn(len(lengths), dtype=torch.float64, generator=generator)
-    batch = LossInputs(log_prob.requires_grad_(), old, ref, advantages, torch.tensor(lengths))
+    by_token = advantages.repeat_interleave(torch.tensor(lengths))[None]
+    batch = LossInputs(log_prob.requires_grad_(), old, ref, rollout, -entropy, by_token, torch.tensor(lengths))
     return batch, BatchTotals(sequences=len(lengths), tokens=sum(lengths))
 
 
@@ -69,7 +70,9 @@ def pick(batch: LossInputs, rows: list[int]) -> LossInputs:
         batch.log_prob[index],
         batch.old_log_prob[index],
         batch.ref_log_prob[index],
-        batch.advantages[rows],
+        batch.rollout_log_prob[index],
+        batch.entropy[index],
+        batch.advantages[:, index],
         batch.lengths[rows],
     )
 
@@ -83,8 +86,9 @@ def one_sequence_at_a_time(algorithm: Algorithm, batch: LossInputs, totals: Batc
     assert batch.ref_log_prob is not None
     loss = torch.zeros((), dtype=torch.float64)
     start = 0
-    for length, adv in zip(batch.lengths.tolist(), batch.advantages, strict=True):
+    for length in batch.lengths.tolist():
         for t in range(start, start + length):
+            adv = batch.advantages[0, t]
             r = torch.exp(batch.log_prob[t] - batch.old_log_prob[t])
             d = batch.ref_log_prob[t] - batch.log_prob[t]
             surrogate = torch.minimum(adv * r, adv * r.clamp(0.8, 1.2))
@@ -157,7 +161,7 @@ def test_no_split_or_order_changes_loss_gradient_or_metrics(algorithm: Algorithm
 
 def test_gspo_weighs_a_short_and_a_long_sequence_equally() -> None:
     batch, totals = random_batch([2, 8])
-    batch = replace(batch, old_log_prob=batch.log_prob.detach(), advantages=torch.ones(2).double())
+    batch = replace(batch, old_log_prob=batch.log_prob.detach(), advantages=torch.ones(1, 10).double())
     short, long = gradient(GSPO.loss(batch, totals), batch).split([2, 8])
     assert short.sum().item() == pytest.approx(-0.5)
     assert long.sum().item() == pytest.approx(-0.5)
@@ -171,18 +175,14 @@ def test_on_policy_the_clip_does_nothing(algorithm: Algorithm) -> None:
     found, unclipped = algorithm.loss(batch, totals), free.loss(batch, totals)
     torch.testing.assert_close(found.loss, unclipped.loss)
     torch.testing.assert_close(gradient(found, batch), gradient(unclipped, batch))
-    assert found.sums.means()["clip_fraction"].item() == 0.0
-    assert found.sums.means()["ratio"].item() == pytest.approx(1.0)
+    assert found.sums.means()["policy/clip_fraction"].item() == 0.0
+    assert found.sums.means()["policy/ratio"].item() == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("algorithm", [GRPO, DAPO, DR_GRPO, GSPO])
 def test_padding_rows_of_length_zero_change_nothing(algorithm: Algorithm) -> None:
     batch, totals = random_batch([2, 3])
-    padded = replace(
-        batch,
-        advantages=torch.cat([batch.advantages, torch.zeros(1).double()]),
-        lengths=torch.tensor([2, 3, 0]),
-    )
+    padded = replace(batch, lengths=torch.tensor([2, 3, 0]))
     found, expected = algorithm.loss(padded, totals), algorithm.loss(batch, totals)
     assert found.loss.item() == expected.loss.item()
     assert gradient(found, padded).tolist() == gradient(expected, batch).tolist()
@@ -192,7 +192,7 @@ def test_padding_rows_of_length_zero_change_nothing(algorithm: Algorithm) -> Non
 def test_a_microbatch_of_padding_only_can_be_backpropagated(algorithm: Algorithm) -> None:
     parameter = torch.ones((), requires_grad=True)
     empty = torch.zeros(0)
-    batch = LossInputs(parameter * empty, empty, empty, torch.zeros(1), torch.tensor([0]))
+    batch = LossInputs(parameter * empty, *[empty] * 4, torch.zeros(1, 0), torch.tensor([0]))
     found = replace(algorithm, kl_coef=KL).loss(batch, BatchTotals(sequences=0, tokens=0))
     found.loss.backward()
     assert parameter.grad is not None
@@ -205,10 +205,15 @@ def test_sums_are_detached_token_sums() -> None:
     sums = DAPO.loss(batch, totals).sums
     log_prob = batch.log_prob.detach()
     r = (log_prob - batch.old_log_prob).exp()
-    adv = batch.advantages.repeat_interleave(batch.lengths)
+    adv = batch.advantages[0]
     clipped = ((adv > 0) & (r > 1.28)) | ((adv < 0) & (r < 0.8))
     assert batch.ref_log_prob is not None
-    expected = [10.0, kl.k3(log_prob, batch.ref_log_prob).sum(), clipped.sum(), r.sum()]
+    mismatch = batch.old_log_prob - batch.rollout_log_prob
+    divergence = kl.k3(log_prob, batch.ref_log_prob, log_prob)
+    expected = [
+        10.0, divergence.sum(), clipped.sum(), r.sum(), batch.entropy.sum(), 10.0, 0.0,
+        mismatch.abs().sum(), -mismatch.sum(), (mismatch.exp() - mismatch - 1).sum(),
+    ]  # fmt: skip
     assert 0 < clipped.sum() < 10
     assert sums.stack().tolist() == pytest.approx([float(value) for value in expected])
     assert not sums.stack().requires_grad
@@ -230,6 +235,9 @@ def test_the_reference_is_needed_only_with_a_kl_term() -> None:
     [
         ({"kl_coef": -0.1}, ["algo.kl_coef=-0.1", "set it to 0"]),
         ({"kl_coef": float("nan")}, ["algo.kl_coef=nan"]),
+        ({"entropy_coef": -0.1}, ["algo.entropy_coef=-0.1", "set it to 0"]),
+        ({"kl_in": "advantage"}, ["algo.kl_in=advantage", "loss or reward"]),
+        ({"zero_signal": "loss"}, ["algo.zero_signal=loss", "keep or drop"]),
         ({"prompts_per_batch": 0}, ["algo.prompts_per_batch=0", "1 or more"]),
         ({"optimizer_steps": 0}, ["algo.optimizer_steps=0", "1 or more"]),
         (
@@ -268,9 +276,9 @@ def test_hydra_builds_an_algorithm_from_partials() -> None:
 def test_a_response_that_is_left_out_changes_nothing() -> None:
     """NaN as advantage: the loss, its gradient and the metrics are those of the batch without it, the KL's too."""
     batch, _ = random_batch([3, 4, 2])
-    algorithm = replace(GRPO, kl_coef=KL)
+    algorithm = replace(GRPO, kl_coef=KL, entropy_coef=0.1)
     advantages = batch.advantages.clone()
-    advantages[1] = float("nan")
+    advantages[0, 3:7] = float("nan")
     with_gap = algorithm.loss(replace(batch, advantages=advantages), BatchTotals(2, 5))
     (grad,) = torch.autograd.grad(with_gap.loss, batch.log_prob)
     without = algorithm.loss(pick(batch, [0, 2]), BatchTotals(2, 5))
@@ -279,3 +287,58 @@ def test_a_response_that_is_left_out_changes_nothing() -> None:
     assert (grad[3:7] == 0).all()
     torch.testing.assert_close(with_gap.loss, without.loss)
     torch.testing.assert_close(with_gap.sums.stack(), without.sums.stack())
+
+
+def test_channels_are_clipped_by_their_own_sign() -> None:
+    """The specification's blend: r = 1.5, A_local = 1, A_global = -1, w = 0.3."""
+    vector = VECTORS["copo"]["outputs"]["loss_blend_vs_advantage_blend"]
+    w, local, across = vector["w_local"], vector["A_local"], vector["A_global"]
+    zero = torch.zeros(1, dtype=torch.float64)
+    log_ratio = torch.tensor([vector["ratio"]], dtype=torch.float64).log()
+    batch = LossInputs(
+        log_ratio, zero, None, zero, zero, torch.tensor([[w * local], [(1 - w) * across]]), zero.int() + 1
+    )
+    one = BatchTotals(sequences=1, tokens=1)
+    assert GRPO.loss(batch, one).loss.item() == pytest.approx(vector["blend_of_losses"])
+    blended = replace(batch, advantages=batch.advantages.sum(0, keepdim=True))
+    assert GRPO.loss(blended, one).loss.item() == pytest.approx(vector["loss_of_blended_advantage"])
+
+
+def test_the_entropy_bonus_is_aggregated_like_the_surrogate() -> None:
+    batch, totals = random_batch([3, 5, 1])
+    entropy = batch.entropy.clone().requires_grad_()
+    with_bonus = replace(GRPO, entropy_coef=0.5).loss(replace(batch, entropy=entropy), totals).loss
+    expected = -0.5 * torch.stack([row.mean() for row in batch.entropy.split([3, 5, 1])]).mean()
+    torch.testing.assert_close(with_bonus - GRPO.loss(batch, totals).loss, expected)
+    (grad,) = torch.autograd.grad(with_bonus, entropy)
+    torch.testing.assert_close(grad, -0.5 / 3 / batch.lengths.repeat_interleave(batch.lengths).double())
+
+
+@pytest.mark.parametrize(("level", "cap"), [("token", 1.3), ("sequence", 1.3), ("geometric", 1.1)])
+def test_the_correction_weighs_the_surrogate_only(level: str, cap: float) -> None:
+    batch, totals = random_batch([2, 8, 4])
+    correction = Truncate(level, cap)
+    plain = replace(GRPO, kl_coef=KL, entropy_coef=0.2)
+    weight, bounded = correction(batch.log_mismatch, batch.lengths)
+    found = replace(plain, correction=correction).loss(batch, totals)
+    # Every surrogate is homogeneous in the advantage: a weight on one is a weight on the other.
+    expected = plain.loss(replace(batch, advantages=weight * batch.advantages), totals)
+    torch.testing.assert_close(found.loss, expected.loss)
+    torch.testing.assert_close(gradient(found, batch), gradient(expected, batch))
+    assert 0 < bounded.sum() < 14
+    assert found.sums.weight.item() == pytest.approx(weight.sum().item())
+    assert found.sums.bounded.item() == bounded.sum().item()
+
+
+def test_the_correction_does_not_renormalise() -> None:
+    batch, totals = random_batch([2, 8, 4])
+    doubled = replace(batch, rollout_log_prob=batch.old_log_prob - 0.5)
+    found = replace(GRPO, correction=Truncate("token", cap=9.0)).loss(doubled, totals)
+    assert found.loss.item() == pytest.approx(math.exp(0.5) * GRPO.loss(batch, totals).loss.item())
+
+
+def test_kl_in_the_reward_is_not_in_the_loss_too() -> None:
+    batch, totals = random_batch([2, 3])
+    found = replace(GRPO, kl_coef=KL, kl_in="reward").loss(batch, totals)
+    assert found.loss.item() == GRPO.loss(batch, totals).loss.item()
+    assert found.sums.kl > 0

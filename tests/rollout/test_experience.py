@@ -33,3 +33,10 @@ def test_rewards_are_float32_whatever_the_default(dtype: torch.dtype):
         assert MADE.rewards.dtype == torch.float32
     finally:
         torch.set_default_dtype(torch.float32)
+
+
+def test_outcomes_are_equal_where_the_answers_are() -> None:
+    answers = ["7", None, "7", "1/2", None, r"\frac{1}{2}"]
+    scores = [score(Verdict.WRONG, answer) for answer in answers]
+    found = experience([rollout([1], [2])] * 6, scores, 3).outcomes.tolist()
+    assert [[a == b for b in found] for a in found] == [[a == b for b in answers] for a in answers]

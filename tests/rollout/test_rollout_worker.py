@@ -103,6 +103,7 @@ def test_texts_scores_and_references_line_up_with_rollouts(make: Callable[..., R
         words = worker.tokenizer.convert_ids_to_tokens(rollout.response_ids.tolist())
         assert made.texts[i] == "".join(filter(None, words))  # rows of padding are no token and have no text
         assert made.scores[i].answer == made.texts[i]
+    assert made.keys == [p.problem.key for p in PROMPTS for _ in range(3)]
     assert worker.reward.references == [p.problem.answer for p in PROMPTS for _ in range(3)]
     assert made.rewards.tolist() == [[float(len(p.problem.answer))] * 3 for p in PROMPTS]
     assert "<|im_start|>" in "".join(made.texts)  # special tokens are kept

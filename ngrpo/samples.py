@@ -1,0 +1,73 @@
+"""Between rollouts and loss: what is known of each response, packed and unpacked."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ngrpo.algo.credit import ScoredBatch
+from ngrpo.algo.groups import Groups
+from ngrpo.algo.loss_terms import LossInputs
+from ngrpo.algo.moments import Reduce
+from ngrpo.modeling.policy import TokenScores
+from ngrpo.rollout.experience import Experience
+from ngrpo.rollout.types import Rollout
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One sequence to learn from.
+
+    Attributes:
+        rollout: tokens and record.
+        advantage: of each token, float32 [A, T] on the CPU; see `ngrpo.algo.credit.Credited`. NaN throughout leaves
+            the sequence out.
+        old_log_prob: under the policy before this rollout batch; float32 [T], None where a single step's own serve.
+        ref_log_prob: under the reference; float32 [T], None without one.
+    """
+
+    rollout: Rollout
+    advantage: Tensor
+    old_log_prob: Tensor | None = None
+    ref_log_prob: Tensor | None = None
+
+    @property
+    def left_out(self) -> bool:
+        """Whether the sequence takes no part in the loss and its counts."""
+        return bool(self.advantage.isnan().any())
+
+
+def scored_batch(
+    experience: Experience, old: Sequence[Tensor | None], ref: Sequence[Tensor | None], reduce: Reduce
+) -> ScoredBatch:
+    """Packs a rank's rollouts for the assignment of advantages; log-probs are [T] a rollout, or None for all."""
+    return ScoredBatch(
+        groups=Groups.of(experience.keys),
+        rewards=experience.rewards.flatten(),
+        answers=experience.outcomes,
+        lengths=torch.tensor([rollout.length for rollout in experience.rollouts]),
+        reduce=lambda value, op: reduce(value, op).cpu(),
+        old_log_prob=_packed(old, torch.device("cpu")),
+        ref_log_prob=_packed(ref, torch.device("cpu")),
+    )
+
+
+def loss_inputs(samples: Sequence[Sample], scores: TokenScores, lengths: Tensor) -> LossInputs:
+    """Packs a microbatch; with a single optimiser step the old policy is the current one, the ratio exactly 1."""
+    device = scores.log_prob.device
+    old = _packed([s.old_log_prob for s in samples], device)
+    return LossInputs(
+        log_prob=scores.log_prob,
+        old_log_prob=scores.log_prob.detach() if old is None else old,
+        ref_log_prob=_packed([s.ref_log_prob for s in samples], device),
+        rollout_log_prob=torch.cat([s.rollout.log_probs for s in samples]).to(device),
+        entropy=scores.entropy,
+        advantages=torch.cat([s.advantage for s in samples], dim=-1).to(device),
+        lengths=lengths,
+    )
+
+
+def _packed(parts: Sequence[Tensor | None], device: torch.device) -> Tensor | None:
+    known = [part for part in parts if part is not None]
+    return torch.cat(known).to(device) if known else None

@@ -1,0 +1,63 @@
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from ngrpo.algo.correction import Mask, NoCorrection, Truncate
+from ngrpo.errors import SettingError
+
+VECTOR = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())["tis"]
+OUTPUTS = VECTOR["outputs"]
+TRAINER, ENGINE = (torch.tensor(VECTOR["inputs"][k], dtype=torch.float64) for k in ("logp_trainer_old", "logp_rollout"))
+LOG_WEIGHT = TRAINER - ENGINE
+ONE = torch.tensor([5])
+
+
+@pytest.mark.parametrize(
+    ("correction", "expected"),
+    [
+        (Truncate("token", cap=math.inf), OUTPUTS["ratio"]),
+        (Truncate("token", cap=2.0), OUTPUTS["tis_token"]),
+        (Mask("token", cap=2.0), OUTPUTS["mis_token (drop above C)"]),
+        (Truncate("sequence", cap=math.inf), [OUTPUTS["seq_product"]] * 5),
+        (Truncate("sequence", cap=2.0), [OUTPUTS["tis_seq"]] * 5),
+        (Truncate("geometric", cap=2.0), [OUTPUTS["seq_geomean"]] * 5),
+        (NoCorrection(), [1.0] * 5),
+    ],
+    ids=str,
+)
+def test_golden(correction: Truncate, expected: list[float]) -> None:
+    assert correction(LOG_WEIGHT, ONE).weight.tolist() == pytest.approx(expected, abs=1e-9)
+
+
+def test_bounded_marks_where_the_cap_acted() -> None:
+    for function in (Truncate, Mask):
+        assert function("token", 2.0)(LOG_WEIGHT, ONE).bounded.tolist() == [False, False, True, False, False]
+    assert not NoCorrection()(LOG_WEIGHT, ONE).bounded.any()
+
+
+@pytest.mark.parametrize(("function", "bounded"), [(Truncate, 1.1), (Mask, 0.0)])
+@pytest.mark.parametrize(("level", "gaps"), [("sequence", [0.25, 0.06]), ("geometric", [0.125, 0.02])])
+def test_each_sequence_is_weighed_by_itself(function: type, bounded: float, level: str, gaps: list[float]) -> None:
+    """Sums 0.25 and 0.06, means 0.125 and 0.02."""
+    found = function(level, 1.1)(torch.tensor([0.1, 0.15, 0.0, 0.06, 0.0]), torch.tensor([2, 3]))
+    assert found.weight.tolist() == pytest.approx([bounded] * 2 + [math.exp(gaps[1])] * 3)
+    assert found.bounded.tolist() == [True, True, False, False, False]
+
+
+def test_no_weight_is_infinite() -> None:
+    assert Truncate("sequence", math.inf)(torch.full((100,), 50.0), torch.tensor([100])).weight.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"level": "word"}, r"algo.correction.level=word .*token, sequence, geometric"),
+        ({"cap": 0.5}, r"algo.correction.cap=0.5 .*above 1"),
+    ],
+)
+def test_bad_settings_are_refused(settings: dict[str, object], words: str) -> None:
+    with pytest.raises(SettingError, match=words):
+        Mask(**settings)  # type: ignore[arg-type]

@@ -19,6 +19,13 @@ CASES = [(algo, ["exploration=token"]) for algo in ALGORITHMS] + [
     (algo, chosen) for chosen in EXPLORATIONS.values() for algo in ("grpo", "gspo", "ngrpo")
 ]
 
+NEIGHBOR = EXPLORATIONS["neighbor"]
+SWITCHES = ["algo/kl=weighted_k3", "algo.kl_coef=0.01", "algo.entropy_coef=0.01", "algo.zero_signal=drop"]
+CASES += [
+    ("rloo", [*NEIGHBOR, "algo.kl_in=reward", "algo.kl_coef=0.05"]),
+    ("dr_grpo", [*NEIGHBOR, *SWITCHES, "algo/correction=mask", "algo.correction.level=geometric"]),
+]
+
 
 @pytest.mark.parametrize(("algo", "exploration"), CASES, ids=[f"{a}-{e[0].split('=')[1]}" for a, e in CASES])
 def test_one_iteration(algo: str, exploration: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

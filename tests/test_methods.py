@@ -7,13 +7,18 @@ from ngrpo.methods import MethodTable, algorithms, explorations, first_sentence
 CONF = Path(__file__).parents[1] / "conf"
 
 
+@pytest.fixture(scope="module")
+def tables() -> dict[str, MethodTable]:
+    return {"exploration": explorations(CONF), "algo": algorithms(CONF)}
+
+
 def cells(table: MethodTable, name: str) -> dict[str, str]:
     return dict(zip(table.header, next(row for row in table.rows if row[0] == name), strict=True))
 
 
-@pytest.mark.parametrize(("list_methods", "group"), [(explorations, "exploration"), (algorithms, "algo")])
-def test_every_yaml_is_a_row_with_a_rule(list_methods, group: str) -> None:  # type: ignore[no-untyped-def]
-    table = list_methods(CONF)
+@pytest.mark.parametrize("group", ["exploration", "algo"])
+def test_every_yaml_is_a_row_with_a_rule(tables: dict[str, MethodTable], group: str) -> None:
+    table = tables[group]
     assert [row[0] for row in table.rows] == sorted({p.stem for p in (CONF / group).glob("*.yaml")} - {"base"})
     for row in table.rows:
         assert len(row) == len(table.header)
@@ -21,8 +26,8 @@ def test_every_yaml_is_a_row_with_a_rule(list_methods, group: str) -> None:  # t
         assert row[2] == "-" or row[2].startswith("arXiv 2")
 
 
-def test_a_strategy_is_described_by_its_class_and_a_preset_by_its_yaml() -> None:
-    table = explorations(CONF)
+def test_a_strategy_is_described_by_its_class_and_a_preset_by_its_yaml(tables: dict[str, MethodTable]) -> None:
+    table = tables["exploration"]
     neighbor, ablation = cells(table, "neighbor"), cells(table, "neighbor_l2")
     assert neighbor["rule"].startswith("With probability rho feed a mixture")
     assert ablation["rule"].startswith("N-GRPO with neighbours by Euclidean distance")
@@ -31,8 +36,8 @@ def test_a_strategy_is_described_by_its_class_and_a_preset_by_its_yaml() -> None
     assert "metric=l2" in ablation["preset"]
 
 
-def test_an_algorithm_shows_its_parts_and_what_differs_from_their_defaults() -> None:
-    table = algorithms(CONF)
+def test_an_algorithm_shows_its_parts_and_what_differs_from_their_defaults(tables: dict[str, MethodTable]) -> None:
+    table = tables["algo"]
     assert cells(table, "reinforce_pp") == {
         "`algo=`": "reinforce_pp",
         "rule": "REINFORCE++: KL in the token rewards, their sums to the end whitened over the whole batch",

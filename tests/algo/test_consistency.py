@@ -44,10 +44,11 @@ def test_golden(unit: str, key: str) -> None:
 
 def test_unscored_responses_have_no_answer_and_no_weight() -> None:
     rewards = torch.tensor([[1.0, 0.0, NAN, 0.0], [1.0, 1.0, 0.0, 1.0], [NAN] * 4])
-    answers = torch.tensor([[1, 2, 3, 2], [1, 1, 2, 1], [1, 2, 3, 4]])
+    answers = torch.tensor([[1, 2, 2, 2], [1, 1, 2, 1], [1, 2, 3, 4]])
     found = blend(rewards, answers)
     assert torch.equal(found.isnan(), rewards.isnan().expand(2, -1, -1))
     expected = blend(rewards[:1, [0, 1, 3]], answers[:1, [0, 1, 3]])[0, 0]
+    assert not torch.allclose(expected, blend(rewards[:1, [0, 1, 3]], torch.tensor([[1, 2, 3]]))[0, 0])
     torch.testing.assert_close(found[0, 0, [0, 1, 3]], expected)
     torch.testing.assert_close(found[:, :2], blend(rewards[:2], answers[:2]), equal_nan=True)
 

@@ -34,6 +34,10 @@ class StepMetrics:
 
 
 def average(steps: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """Returns the mean of each metric over the optimiser steps of an iteration, the largest of a ``_max``."""
-    stacked = {name: torch.stack([step[name].double() for step in steps]) for name in steps[0]}
+    """Returns the mean of each metric over the optimiser steps of an iteration, the largest of a ``_max``.
+
+    Steps that all samples were left out of have no values to average, unless there is no other step.
+    """
+    made = [step for step in steps if step["policy/sequences"] > 0] or steps
+    stacked = {name: torch.stack([step[name].double() for step in made]) for name in made[0]}
     return {name: values.max() if name.endswith("_max") else values.mean() for name, values in stacked.items()}

@@ -23,7 +23,7 @@ NEIGHBOR = EXPLORATIONS["neighbor"]
 SWITCHES = ["algo/kl=weighted_k3", "algo.kl_coef=0.01", "algo.entropy_coef=0.01", "algo.zero_signal=drop"]
 CASES += [
     ("rloo", [*NEIGHBOR, "algo.kl_in=reward", "algo.kl_coef=0.05"]),
-    ("dr_grpo", [*NEIGHBOR, *SWITCHES, "algo/correction=mask", "algo.correction.level=geometric"]),
+    ("ngrpo", [*NEIGHBOR, *SWITCHES, "algo/correction=mask", "algo.correction.level=geometric"]),
 ]
 
 

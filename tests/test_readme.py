@@ -100,6 +100,7 @@ def test_command(command: str, run_folder: Path, tmp_path: Path) -> None:
         "scripts/demo.sh": lambda: demo(words, folder),
         "scripts/show_neighbors.py": lambda: execute(words),
         "scripts/list_methods.py": lambda: execute(words),
+        "scripts/verify.py": lambda: execute(words),
         "scripts/check_replay.py": lambda: check_replay(words),
         "scripts/export.py": lambda: execute([*words[:-1], str(tmp_path / words[-1])]),
         "scripts/evaluate.py": lambda: execute([*words, "data.eval_problems=4", f"hydra.run.dir={folder}"]),

@@ -16,18 +16,18 @@ _TOKEN = re.compile(
 
 
 def last_boxed(text: str) -> str | None:
-    r"""Return the content of the complete, non-empty box that opens last.
+    r"""Return the content of the complete box that opens last.
 
     Braces are counted, so ``\boxed{\frac{1}{2}}`` gives ``\frac{1}{2}``; of nested boxes the inner one opens
-    last. A box that is never closed is passed over (an earlier complete one counts), and so is an empty
-    one, which quotes the instruction rather than answering. ``\boxed 42`` extends to the next space, dollar
-    sign or closing bracket of the formula. One pass: the time is linear in the length of the text.
+    last. A box that is never closed is passed over: an earlier complete one counts. ``\boxed 42`` extends to the
+    next space, dollar sign or closing bracket of the formula. One pass: the time is linear in the length of the
+    text.
 
     Args:
         text: any text.
 
     Returns:
-        The content without surrounding spaces, or None if there is no such box.
+        The content without surrounding spaces; None if there is no such box, or nothing in it.
     """
     last_start, last_content = -1, None
     opened: list[int | None] = []  # one entry a brace still open: where a box's content starts, None for others
@@ -40,9 +40,9 @@ def last_boxed(text: str) -> str | None:
             opened.append(None)
         elif token[0] == "}" and opened:
             start = opened.pop()
-            if start is not None and start > last_start and (content := text[start : token.start()].strip()):
-                last_start, last_content = start, content
-    return last_content
+            if start is not None and start > last_start:
+                last_start, last_content = start, text[start : token.start()].strip()
+    return last_content or None
 
 
 def after_reasoning(text: str, end: str = "</think>") -> str:
@@ -58,28 +58,29 @@ def after_reasoning(text: str, end: str = "</think>") -> str:
     return text.rpartition(end)[2]
 
 
-def answer_of(response: str, reasoning_end: str | None) -> str | None:
+def answer_of(response: str, reasoning_end: str | None, opened: bool = False) -> str | None:
     r"""Return the answer that a response states in its last box.
 
     With ``reasoning_end`` None the whole response is searched. Otherwise:
 
-    - the marker occurs: only what follows its last occurrence is searched, so a guess that is boxed while
-      reasoning never counts;
-    - the marker is absent but the response itself opens a block (``<think>`` for ``</think>``): the reasoning
-      is unfinished and there is no answer;
-    - neither occurs: the whole response is searched, because the model may be one that has no reasoning
-      blocks. A response cut off inside a block that its *prompt* opened looks the same and is treated so.
+    - only what follows the marker's last occurrence is searched, so a guess that is boxed while reasoning
+      never counts;
+    - if a block is open there (``<think>`` for ``</think>``), the reasoning is unfinished and there is no
+      answer;
+    - if neither occurs and the prompt has not ``opened`` a block, the whole response is searched: the model
+      may be one that has no reasoning blocks.
 
     Args:
         response: the decoded response, special tokens that mark reasoning included.
         reasoning_end: the marker that closes a reasoning block, or None.
+        opened: whether the prompt ends inside a reasoning block, as templates that prefill ``<think>`` make it.
 
     Returns:
         The content of the last box, or None.
     """
     if reasoning_end is None:
         return last_boxed(response)
+    rest = after_reasoning(response, reasoning_end)
     begin = reasoning_end.replace("/", "", 1)
-    if begin in response and reasoning_end not in response:
-        return None
-    return last_boxed(after_reasoning(response, reasoning_end))
+    unfinished = (begin != reasoning_end and begin in rest) or (opened and reasoning_end not in response)
+    return None if unfinished else last_boxed(rest)

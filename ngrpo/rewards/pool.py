@@ -22,6 +22,7 @@ from ngrpo.rewards.verdict import Verdict
 Pair = tuple[str, str]
 
 _START_LIMIT_S = 120.0  # importing math-verify takes 2 s, on a cold network disk much longer
+_MEMORY_MIB = 1024  # beyond the 200 or so that the libraries take
 _REMEMBERED = 65_536
 
 
@@ -41,7 +42,10 @@ class _Worker:
         for _ in range(2):
             process = self.process or self._start()
             try:
-                return self._ask(process, pair)
+                verdict = self._ask(process, pair)
+                if verdict is Verdict.CRASHED:
+                    self.kill()
+                return verdict
             except TimeoutError:
                 self.kill()
                 return Verdict.TIMEOUT
@@ -60,7 +64,7 @@ class _Worker:
         path = [str(Path(ngrpo.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
         # -P: the child must not import from the current directory, whatever lies there.
         self.process = process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "ngrpo.rewards.worker", str(2 * self.timeout_s)],
+            [sys.executable, "-P", "-m", "ngrpo.rewards.worker", str(2 * self.timeout_s), str(_MEMORY_MIB)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,

@@ -8,10 +8,10 @@ class Verdict(StrEnum):
 
     Attributes:
         CORRECT: the answer equals the reference.
-        WRONG: it does not, or it is not mathematics.
+        WRONG: it does not, or this cannot be shown.
         UNPARSABLE_REFERENCE: the reference is not something an answer can be compared with.
         TIMEOUT: the comparison ran past the time limit and was killed.
-        CRASHED: the comparison ended its process, twice.
+        CRASHED: the comparison ran out of memory, or ended its process twice.
         NO_ANSWER: the response states no answer.
     """
 

@@ -21,7 +21,8 @@ from ngrpo.rewards.boxed import after_reasoning, answer_of, last_boxed
         (r"\boxed{x = \boxed{5} + 2}", "5"),
         (r"\boxed{5} or rather \boxed{7", "5"),
         (r"\boxed{5 \boxed{7}", "7"),
-        (r"\boxed{7}. I put it in \boxed{}.", "7"),
+        (r"\boxed{7}. I put it in \boxed{}.", None),
+        (r"\boxed{7} and \boxed{ }", None),
         ("\\boxed{1\n2}", "1\n2"),
         (r"a } b \boxed{7}", "7"),
         (r"a { b \boxed{7}", "7"),
@@ -48,15 +49,13 @@ def test_last_boxed(text: str, content: str | None) -> None:
 
 
 def box_by_box(text: str) -> str | None:
-    """The last braced box, found by counting from every opening in turn."""
+    """What is in the last complete braced box, found by counting from every opening in turn."""
     for start in reversed([i for i in range(len(text)) if text.startswith("\\boxed{", i)]):
         depth = 0
         for end in range(start + 6, len(text)):
             depth += (text[end] == "{") - (text[end] == "}")
             if depth == 0:
-                if content := text[start + 7 : end].strip():
-                    return content
-                break
+                return text[start + 7 : end].strip() or None
     return None
 
 
@@ -92,11 +91,17 @@ def test_after_reasoning() -> None:
         (r"<think>maybe \boxed{5}</think> It is 7", None),
         (r"<think>maybe \boxed{5}", None),
         (r"It is \boxed{7}", "7"),
+        (r"a</think>b<think>\boxed{7}", None),
         (r"a</think>b \boxed{5}</think> \boxed{7}", "7"),
     ],
 )
 def test_answer_follows_the_reasoning(response: str, answer: str | None) -> None:
     assert answer_of(response, "</think>") == answer
+
+
+def test_answer_in_a_block_that_the_prompt_opened_and_nobody_closed_is_none() -> None:
+    assert answer_of(r"maybe \boxed{5}", "</think>", opened=True) is None
+    assert answer_of(r"maybe \boxed{5}</think> \boxed{7}", "</think>", opened=True) == "7"
 
 
 def test_answer_without_a_marker_is_sought_everywhere() -> None:

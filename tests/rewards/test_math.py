@@ -20,19 +20,28 @@ def test_scores(reward: MathReward) -> None:
         r"so \boxed{0.5}",
         r"maybe \boxed{0.5}</think> It is \boxed{7}",
         r"maybe \boxed{0.5}</think> It is a half",
+        r"\boxed{\binom{10^{9}}{5\cdot 10^{8}}}",
         r"\boxed{9^{9^{9^{9}}}}",
         r"so \boxed{0.5}",
     ]
-    scores = reward(responses, [r"\frac{1}{2}"] * 4 + [""])
-    assert scores[:4] == [
+    scores = reward(responses, [r"\frac{1}{2}"] * 5 + [""])
+    assert scores[:5] == [
         Score(2.0, True, "0.5", Verdict.CORRECT),
         Score(-1.0, False, "7", Verdict.WRONG),
         Score(-1.0, False, None, Verdict.NO_ANSWER),
-        Score(-1.0, False, "9^{9^{9^{9}}}", Verdict.TIMEOUT),
+        Score(-1.0, False, r"\binom{10^{9}}{5\cdot 10^{8}}", Verdict.TIMEOUT),
+        Score(-1.0, False, "9^{9^{9^{9}}}", Verdict.WRONG),
     ]
-    assert math.isnan(scores[4].reward)
-    assert scores[4].status is Verdict.UNPARSABLE_REFERENCE
-    assert not scores[4].correct
+    assert math.isnan(scores[5].reward)
+    assert scores[5].status is Verdict.UNPARSABLE_REFERENCE
+    assert not scores[5].correct
+
+
+def test_a_block_that_the_prompt_opened_must_be_closed(reward: MathReward) -> None:
+    opened = MathReward(workers=1, prompt_opens_reasoning=True)
+    opened._pool = reward._pool
+    scores = opened([r"perhaps \boxed{0.5}", r"perhaps \boxed{7}</think> \boxed{0.5}"], ["1/2", "1/2"])
+    assert [score.status for score in scores] == [Verdict.NO_ANSWER, Verdict.CORRECT]
 
 
 def test_usable_references(reward: MathReward) -> None:

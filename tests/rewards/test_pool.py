@@ -14,7 +14,7 @@ from ngrpo.rewards.pool import Pair, VerifierPool, _Worker
 from ngrpo.rewards.verdict import Verdict
 
 REPOSITORY = Path(__file__).parents[2]
-HANGING = ("2", "9^{9^{9^{9}}}")
+HANGING = ("2", r"\binom{10^{9}}{5\cdot 10^{8}}")
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +104,41 @@ def test_an_answer_that_kills_its_process_twice_is_reported(
     assert pool.judge([("51", "bad"), ("51", "51")]) == [Verdict.CRASHED, Verdict.CORRECT]
     assert len(set(killed)) == 2
     assert ("51", "bad") not in pool._remembered
+
+
+def test_an_answer_that_runs_out_of_memory_is_reported_and_its_process_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pool_module, "_MEMORY_MIB", 32)
+    with VerifierPool(workers=1, timeout_s=60.0) as pool:
+        pool.judge([("1", "1")])
+        first = process_of(pool)
+        assert pool.judge([("3", r"\sum_{k=1}^{10^{9}} \frac{1}{k}")]) == [Verdict.CRASHED]
+        assert not is_alive(first)
+        assert pool.judge([("52", "52")]) == [Verdict.CORRECT]
+
+
+def test_ordinary_answers_are_judged_at_300_a_second() -> None:
+    forms = (
+        r"\frac{{{n}}}{{7}}",
+        "{n}.25",
+        r"{n}\sqrt{{3}}",
+        "({n},2)",
+        r"\{{{n},1\}}",
+        "x^2+{n}x",
+        "[{n},{n}1)",
+        "{n}",
+    )
+    forms += (r"{n}\text{{ cm}}", "{n}%", r"\frac{{{n}\pi}}{{3}}", "x={n}", "{n}+2i", "{n}-{n}i", "2{n}", "-{n}")
+    answers = [form.format(n=n) for n in range(2, 52) for form in forms]
+    pairs = [*zip(answers, answers, strict=True), *zip(answers, answers[len(forms) :], strict=False)]
+    with VerifierPool(workers=2, timeout_s=5.0) as pool:
+        pool.judge([("1", "1"), ("1", "2")])  # starts both processes
+        start = time.monotonic()
+        verdicts = pool.judge(pairs)
+        rate = len(set(pairs)) / (time.monotonic() - start)
+    assert verdicts == [Verdict.CORRECT] * len(answers) + [Verdict.WRONG] * (len(pairs) - len(answers))
+    assert rate > 300
 
 
 def test_any_thread_may_judge_and_close_ends_the_processes() -> None:

@@ -1,0 +1,1 @@
+"""Whether two written answers say the same."""

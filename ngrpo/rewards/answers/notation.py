@@ -1,0 +1,126 @@
+r"""One notation for what is written in many: ``\dfrac12``, ``½`` and ``\tfrac{1}{2}`` become ``\frac{1}{2}``."""
+
+import re
+from collections.abc import Callable
+
+from ngrpo.rewards.answers.characters import TO_LATEX
+from ngrpo.rewards.answers.scan import enclosed, group_end
+
+_FUNCTIONS = "arcsin|arccos|arctan|sin|cos|tan|cot|sec|csc|ln|log|exp"
+_COMMANDS = (
+    # Typesetting without meaning.
+    (r"\\(?:left|right)\s*\.", ""),
+    (r"\\(?:left|right|middle|[bB]igg?[lrm]?)(?![A-Za-z])\s*", ""),
+    (r"\\(?:displaystyle|textstyle|limits|nolimits|rm|bf)(?![A-Za-z])", ""),
+    # Digit groups, before the thin spaces in them are lost.
+    (r"(?<=\d)(?:,\s*\\!\s*|\{,\}|\\,|\\!)(?=\d{3}(?!\d))", ""),
+    (r"(?<!\\)\\[,;:!> ]|~|\\q?quad(?![A-Za-z])", " "),
+    (r"\\(?:text|math)(?:bf|it|rm|sf|tt|up|normal)\s*\{|\\(?:text|mbox|hbox|operatorname\*?)\s*\{", r"\\text{"),
+    # Synonyms.
+    (r"\\[dtc]frac(?![A-Za-z])", r"\\frac"),
+    (r"\\[dt]binom(?![A-Za-z])", r"\\binom"),
+    (r"\\(?:leqslant|leqq|leq)(?![A-Za-z])|<=", r"\\le "),
+    (r"\\(?:geqslant|geqq|geq)(?![A-Za-z])|>=", r"\\ge "),
+    (r"\\neq(?![A-Za-z])|!=", r"\\ne "),
+    (r"\\lt(?![A-Za-z])", "<"),
+    (r"\\gt(?![A-Za-z])", ">"),
+    (r"\\lbrace(?![A-Za-z])", r"\\{"),
+    (r"\\rbrace(?![A-Za-z])", r"\\}"),
+    (r"\\lbrack(?![A-Za-z])", "["),
+    (r"\\rbrack(?![A-Za-z])", "]"),
+    (r"\\varnothing(?![A-Za-z])", r"\\emptyset"),
+    (r"\\backslash(?![A-Za-z])", r"\\setminus"),
+    (r"\\infin(?![A-Za-z])", r"\\infty"),
+    (r"\^\s*(?:\\circ(?![A-Za-z])|\{\s*\\circ\s*\})|\\degrees?(?![A-Za-z])", r"^\\circ"),
+    (r"\\(?:lvert|rvert|vert)(?![A-Za-z])", "|"),
+    # Plain text for mathematics.
+    (r"(?<![\\A-Za-z])(?:infinity|inf|oo)(?![A-Za-z])", r"\\infty"),
+    (r"(?<![\\A-Za-z])(pi|sqrt|theta|alpha|beta)(?![A-Za-z])", r"\\\1"),
+    (rf"(?<![\\A-Za-z{{])({_FUNCTIONS})(?![A-Za-z])", r"\\\1"),
+    (rf"\\text\{{\s*({_FUNCTIONS}|infty)\s*\}}", r"\\\1"),
+    (r"\\text\{\s*(\\infty)\s*\}", r"\1"),
+    (r"\*\*", "^"),
+    (r"(?<!\\)\*", r"\\cdot "),
+    (r"(?<=\d)[eE]([+-]?\d+)(?![\d.A-Za-z])", r"\\cdot 10^{\1}"),
+    (r"(?<=\d)\s*x\s*(?=10\s*\^)", r"\\times "),
+    (r"\\phantom\s*(?:\{[^{}]*\}|.)", ""),
+    (r"(?<=\d) ?: ?(?=\d)", ":"),
+    (r"\s+", " "),
+)
+_REWRITES = tuple((re.compile(pattern), replacement) for pattern, replacement in _COMMANDS)
+_END = re.compile(r"(?<!\\)[\s.,;:]+$|\\$")
+_DOLLAR = re.compile(r"(?<!\\)\$")
+_ARGUMENT = re.compile(r"\s*(?:\\[A-Za-z]+|[^\s{}\\^_])")
+_PAIRS = (("{", "}"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"))
+
+
+def tidy(text: str) -> str:
+    """Return the text in one notation: one line, no typesetting, arguments in braces, no closing punctuation."""
+    text = text.translate(TO_LATEX).strip()
+    if len(_DOLLAR.findall(text)) == 1:  # a price and not the sign of mathematics
+        text = _DOLLAR.sub(r"\\$", text)
+    text = _END.sub("", _unwrapped(_DOLLAR.sub("", text).strip()))
+    for pattern, replacement in _REWRITES:
+        text = pattern.sub(replacement, text)
+    text = _END.sub("", text.strip())
+    text = _each(r"\frac", text, lambda rest: _braced(rest, 2))
+    text = _each(r"\sqrt", text, _root)
+    text = _each("^", text, _exponent)
+    return _unwrapped(text)
+
+
+def squeeze(text: str) -> str:
+    """Return the text to compare literally: no braces around single characters, spaces only between words or digits."""
+    return re.sub(r"\{(\w)\}", r"\1", re.sub(r"(?<!\w) | (?!\w)", "", text))
+
+
+def _unwrapped(text: str) -> str:
+    for opening, closing in _PAIRS:
+        if text.startswith(opening) and text.endswith(closing) and len(text) > len(opening):
+            inner = enclosed(text, opening, closing) if opening == "{" else text[len(opening) : -len(closing)]
+            text = _unwrapped(inner.strip()) if inner else text
+    return text
+
+
+def _each(command: str, text: str, rewrite: Callable[[str], str]) -> str:
+    """Rewrite what follows each occurrence of a command, from the last to the first."""
+    head, *parts = text.split(command)
+    tail = ""
+    for part in reversed(parts):
+        tail = command + rewrite(part + tail)
+    return head + tail
+
+
+def _braced(rest: str, count: int) -> str:
+    """Put the next ``count`` arguments into braces: ``12`` gives ``{1}{2}``, and ``{1}2`` too."""
+    if count == 0:
+        return rest
+    rest = rest.lstrip()
+    if rest.startswith("{"):
+        end = group_end(rest, 0)
+        return rest[:end] + _braced(rest[end:], count - 1)
+    match = _ARGUMENT.match(rest)
+    if match is None:
+        return rest
+    return f"{{{match[0].strip()}}}" + _braced(rest[match.end() :], count - 1)
+
+
+def _root(rest: str) -> str:
+    rest = rest.lstrip()
+    if rest.startswith("["):
+        end = group_end(rest, 0)
+        return rest[:end] + _root(rest[end:])
+    if rest.startswith("("):
+        end = group_end(rest, 0)
+        return f"{{{rest[1 : end - 1]}}}{rest[end:]}"
+    return _braced(rest, 1)
+
+
+def _exponent(rest: str) -> str:
+    rest = rest.lstrip()
+    if rest.startswith("("):
+        end = group_end(rest, 0)
+        return f"{{{rest[1 : end - 1]}}}{rest[end:]}"
+    match = re.match(r"-?\d+(?:\.\d+)?", rest)
+    # In LaTeX x^23 is x^2 times 3, but nobody writes an answer so: plain text means 23.
+    return f"{{{match[0]}}}{rest[match.end() :]}" if match else rest

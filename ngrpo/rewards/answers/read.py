@@ -1,0 +1,171 @@
+"""From the text of an answer to what it can be read as."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+
+from sympy import Basic, Intersection, Union
+
+from ngrpo.rewards.answers.bases import read_based
+from ngrpo.rewards.answers.clock import Ratio, read_ratio, read_time
+from ngrpo.rewards.answers.collections import SEPARATOR, Ordered, Unordered, read_list, read_set, read_tuple
+from ngrpo.rewards.answers.latex import NotANumber
+from ngrpo.rewards.answers.limits import MAX_DEPTH, MAX_LENGTH, TooLarge
+from ngrpo.rewards.answers.matrices import read_matrix
+from ngrpo.rewards.answers.notation import squeeze, tidy
+from ngrpo.rewards.answers.quantity import Quantity, read_quantity
+from ngrpo.rewards.answers.rationals import rational
+from ngrpo.rewards.answers.reading import Answer, Reading
+from ngrpo.rewards.answers.regions import Region, read_region, region_of
+from ngrpo.rewards.answers.relations import read_relation
+from ngrpo.rewards.answers.scan import depth_of, enclosed, is_balanced, split
+from ngrpo.rewards.answers.units import split_unit
+from ngrpo.rewards.answers.words import read_letter, read_words, split_choice
+
+_TEXT = re.compile(r"\\text ?\{([^{}]*)\}")
+_SIGNS = re.compile(r"\\(pm|mp)(?![A-Za-z])")
+_CONDITION = re.compile(r"[|:]|\\mid(?![A-Za-z])")
+
+
+@lru_cache(maxsize=4096)
+def read_answer(text: str) -> Answer | None:
+    r"""Read the content of a box, or a reference.
+
+    Args:
+        text: LaTeX or plain text, e.g. ``"x = \dfrac12"`` or ``"142.0"``.
+
+    Returns:
+        The answer; None for what cannot be one: empty text, brackets that do not close, a division by zero.
+    """
+    return _read(tidy(text)) if len(text) <= MAX_LENGTH else None
+
+
+def _read(text: str) -> Answer | None:
+    literal = squeeze(text)
+    if not literal or not is_balanced(text):
+        letter = read_letter(text)
+        return Answer(literal, (letter,)) if letter else None
+    try:
+        answer = _readings(text) if depth_of(text) <= MAX_DEPTH else None
+    except NotANumber:
+        return None
+    except MemoryError:
+        raise
+    except Exception:  # too large, or more than SymPy can do: only its text counts
+        answer = None
+    return Answer(literal, ()) if answer is None else replace(answer, literal=literal)
+
+
+def _readings(text: str) -> Answer | None:
+    """The first reader that can read the text decides, save where it may mean two things."""
+    if (number := rational(text)) is not None:
+        listed = read_list(text, _read) if "," in text else None
+        return Answer("", (Quantity(number), *filter(None, [listed])))
+    amount, unit = split_unit(text)
+    if unit is not None and (number := rational(amount)) is not None:
+        return Answer("", (Quantity(number, unit),))
+    for read in (_wording, _plus_minus, _several, _relation, _bracketed, _single):
+        if (answer := read(text)) is not None:
+            return answer
+    return None
+
+
+def _wording(text: str) -> Answer | None:
+    """Words, choices, and text around what is no text."""
+    if (letter := read_letter(text)) is not None:
+        symbol = _TEXT.sub(r"\1", text).strip("().: ")
+        return Answer("", (letter, *_of(_attempt(_single, symbol))))
+    if (choice := split_choice(text)) is not None:
+        rest = _read(choice[1])
+        return None if rest is None else Answer("", (choice[0], *rest.readings))
+    words = read_words(text)
+    inner = _TEXT.fullmatch(text)
+    if words is not None:
+        listed = read_list(inner[1] if inner else text, _read)
+        symbols = _attempt(_single, inner[1].strip()) if inner and len(words.text) < 4 else None
+        return Answer("", (words, *filter(None, [listed]), *_of(symbols)))
+    return _read(tidy(inner[1])) if inner else None
+
+
+def _plus_minus(text: str) -> Answer | None:
+    """Both signs, one after the other; a list is taken apart first."""
+    if _SIGNS.search(text) is None or len(split(text, SEPARATOR)[0]) > 1 or text.startswith((r"\{", "(", "[")):
+        return None
+    if re.search(r"[<>=]|\\(?:in|le|ge)(?![A-Za-z])", text):
+        return None
+    both = [_read(_with_signs(text, plus, minus)) for plus, minus in ("+-", "-+")]
+    items = tuple(item for item in both if item is not None)
+    return Answer("", (Unordered(items, is_set=False),)) if len(items) == 2 else None
+
+
+def _with_signs(text: str, upper: str, lower: str) -> str:
+    return _SIGNS.sub(lambda match: upper if match[1] == "pm" else lower, text)
+
+
+def _several(text: str) -> Answer | None:
+    """A list; of equations it has their name, or is a tuple of what they say about different names."""
+    listed = read_list(text, _read)
+    if listed is None:
+        return None
+    names = [item.name for item in listed.items]
+    regions = [region_of(item) for item in listed.items]
+    if None not in regions and all(isinstance(item.readings[0], Region) for item in listed.items):
+        return Answer("", (Region(_joined(text, regions)),), names[0])
+    if len(set(names)) == 1:
+        return Answer("", (listed,), names[0])
+    if None in names:
+        return Answer("", (listed,))
+    ordered = sorted(listed.items, key=lambda item: str(item.name))
+    return Answer("", (Ordered(tuple(replace(item, name=None, relations=()) for item in ordered)),), None, (listed,))
+
+
+def _joined(text: str, regions: list[Basic]) -> Basic:
+    """Regions that are listed are met by one or the other, unless they overlap and no "or" says so."""
+    both = Intersection(*regions)
+    apart = both.is_empty or re.search(r"\bor\b|\\lor|\\vee", text)
+    return Union(*regions) if apart else both
+
+
+def _relation(text: str) -> Answer | None:
+    return read_relation(text, _read)
+
+
+def _bracketed(text: str) -> Answer | None:
+    """Sets, intervals and tuples; brackets around one answer only group it."""
+    inner = enclosed(text, r"\{", r"\}")
+    if inner is not None and len(described := split(inner, _CONDITION)[0]) == 2:
+        return _read(described[1])
+    region = read_region(text, _read)
+    found: list[Reading] = [r for r in (region, read_set(text, _read), read_tuple(text, _read)) if r is not None]
+    if not found and (grouped := enclosed(text, "(", ")") or enclosed(text, "[", "]")):
+        return _read(grouped)
+    if found and isinstance(found[0], Unordered) and len(found[0].items) == 1:
+        found += found[0].items[0].readings
+    return Answer("", tuple(found)) if found else None
+
+
+def _single(text: str) -> Answer | None:
+    """One value, in the first form that fits."""
+    readers: tuple[Callable[[str], Reading | None], ...] = (read_time, read_based, read_matrix, read_ratio)
+    for read in (*readers, read_quantity):
+        if (reading := read(text)) is not None:
+            return Answer("", tuple(_with_quotient(reading)))
+    return None
+
+
+def _with_quotient(reading: Reading) -> Iterator[Reading]:
+    yield reading
+    if isinstance(reading, Ratio) and len(reading.terms) == 2:
+        yield Quantity(reading.terms[0] / reading.terms[1])
+
+
+def _attempt(read: Callable[[str], Answer | None], text: str) -> Answer | None:
+    try:
+        return read(text)
+    except (NotANumber, TooLarge):
+        return None
+
+
+def _of(answer: Answer | None) -> tuple[Reading, ...]:
+    return answer.readings if answer else ()

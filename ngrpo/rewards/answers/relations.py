@@ -1,0 +1,140 @@
+r"""Equations, inequalities and memberships: ``x = 5``, ``0 < x < 1``, ``x \in (0,1)``, ``2x + 4y = 3``."""
+
+import re
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from sympy import Basic, Complement, FiniteSet, Intersection, S, Set, Symbol, solve_univariate_inequality
+
+from ngrpo.rewards.answers.latex import expression
+from ngrpo.rewards.answers.reading import Answer, Read
+from ngrpo.rewards.answers.regions import Region
+from ngrpo.rewards.answers.scan import split
+from ngrpo.rewards.answers.values import free_symbol, proportional
+
+_RELATION = re.compile(r"\\(?:le|ge|ne|in|approx)(?![A-Za-z])|[<>=]")
+_COMPARISONS = {"<": "__lt__", ">": "__gt__", r"\le": "__le__", r"\ge": "__ge__"}
+_SYMBOL = r"(?:\\text ?\{[^{}]*\}|\\?[A-Za-z]+)(?: ?_ ?(?:\{[^{}]*\}|\w))?'*"
+_NAME = re.compile(
+    rf"(?:m ?)?(?:\\(?:angle|triangle|overline|vec|hat) ?)?(?:{_SYMBOL}|\{{{_SYMBOL}\}}|\|{_SYMBOL}\|)"
+    rf"(?: ?\([A-Za-z\d, ]*\))?|\( ?{_SYMBOL}(?: ?, ?{_SYMBOL})+ ?\)"
+)
+
+
+@dataclass(frozen=True)
+class Equation:
+    """An equation, as left side minus right side."""
+
+    difference: Basic
+
+    def equals(self, other: "Equation") -> bool:
+        """The same equation up to a factor."""
+        return proportional(self.difference, other.difference)
+
+
+@dataclass(frozen=True)
+class Inequality:
+    """An inequality in several unknowns, ``greater`` > 0 or, if not strict, >= 0."""
+
+    greater: Basic
+    strict: bool
+
+    def equals(self, other: "Inequality") -> bool:
+        """The same inequality up to a positive factor."""
+        return self.strict == other.strict and proportional(self.greater, other.greater, positive=True)
+
+
+def read_relation(text: str, read: Read) -> Answer | None:
+    """Read a tidy text with a relation outside its brackets; None if it has none or cannot be read."""
+    sides, operators = split(text.removeprefix(r"\approx").strip(), _RELATION)
+    if text.startswith(r"\approx") and not operators:
+        return read(sides[0])
+    if not operators or not all(sides):
+        return None
+    if set(operators) == {"="}:
+        return _equation(sides, read)
+    if operators == [r"\approx"]:
+        return _approximation(sides, read)
+    if operators == [r"\in"]:
+        return _named(sides[0], read(sides[1]))
+    if operators == [r"\ne"]:
+        return _exclusion(sides)
+    return _inequality(sides, operators) if set(operators) <= set(_COMPARISONS) else None
+
+
+def _equation(sides: list[str], read: Read) -> Answer | None:
+    """An equation is also the value that it gives to a name, or the last side of a chain."""
+    first, last = sides[0], sides[-1]
+    if is_name(last) and not is_name(first):
+        first, last = last, first
+    left, right = expression(first), expression(last)
+    equations = () if left is None or right is None else (Equation(left - right),)
+    assigned = _named(first, read(last)) if is_name(first) or len(sides) > 2 or _is_constant(left) else None
+    if assigned is not None:
+        return replace(assigned, relations=equations)
+    return Answer("", (), None, equations) if equations else None
+
+
+def _approximation(sides: list[str], read: Read) -> Answer | None:
+    """The value given to a name, or else the exact value and the approximate one, both of which are stated."""
+    exact, rounded = read(sides[0]), read(sides[1])
+    if is_name(sides[0]) or exact is None or rounded is None:
+        return _named(sides[0], rounded)
+    return replace(exact, readings=exact.readings + rounded.readings)
+
+
+def is_name(text: str) -> bool:
+    r"""Whether a text only names something: ``x``, ``f(x)``, ``a_{10}``, ``\angle ABC``, ``(x, y)``."""
+    return _NAME.fullmatch(text) is not None
+
+
+def _is_constant(side: Basic | None) -> bool:
+    return side is not None and not side.free_symbols
+
+
+def _named(name: str, answer: Answer | None) -> Answer | None:
+    r"""Words in ``\text{}`` and sides that are no names say nothing about which unknown is meant."""
+    if answer is None:
+        return None
+    spoken = not is_name(name) or r"\text" in name
+    return replace(answer, name=answer.name if spoken else re.sub(r"[{} ]", "", name))
+
+
+def _exclusion(sides: list[str]) -> Answer | None:
+    value = expression(sides[1])
+    if value is None or not is_name(sides[0]):
+        return None
+    return Answer("", (Region(Complement(S.Reals, FiniteSet(value))),), sides[0])
+
+
+def _inequality(sides: list[str], operators: list[str]) -> Answer | None:
+    values = [_side(side) for side in sides]
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return None
+    symbol = free_symbol(*known)
+    if symbol is None:
+        return _in_several_unknowns(known, operators)
+    steps = zip(pairwise(known), operators, strict=True)
+    sets = [_solution(getattr(left, _COMPARISONS[operator])(right), symbol) for (left, right), operator in steps]
+    return Answer("", (Region(Intersection(*sets)),), str(symbol))
+
+
+def _side(text: str) -> Basic | None:
+    """A value, or the symbol of that name for what only has a name, such as ``f(x)``."""
+    value = expression(text)
+    return Symbol(text.replace(" ", ""), real=True) if value is None and is_name(text) else value
+
+
+def _solution(relation: Basic, symbol: Basic) -> Set:
+    if relation in (S.true, S.false):
+        return S.Reals if relation == S.true else S.EmptySet
+    return solve_univariate_inequality(relation, symbol, relational=False)
+
+
+def _in_several_unknowns(values: list[Basic], operators: list[str]) -> Answer | None:
+    if len(values) != 2 or not values[0].free_symbols | values[1].free_symbols:
+        return None
+    left, right = values
+    greater = left - right if operators[0] in (">", r"\ge") else right - left
+    return Answer("", (), None, (Inequality(greater, operators[0] in "<>"),))

@@ -1,0 +1,101 @@
+r"""Whether two expressions have the same value.
+
+Rational numbers compare exactly. Other numbers are the same if they agree to a relative 1e-50, computed with 60
+digits, so that 1.41421356 is not the square root of two and ``10^{-9}`` is not 0. Expressions with symbols are
+the same if they agree at a few rational points, some with negative coordinates: two different elementary
+expressions do so only by construction. A point where one of them is not real is passed over, unless they have
+the imaginary unit in them: logarithms compare where they are defined.
+"""
+
+from collections.abc import Iterator
+
+from sympy import Basic, I, Integer, Integral, Limit, Product, Rational, Sum, Symbol, nan, oo, simplify, zoo
+from sympy.core.function import Derivative
+from sympy.polys.rationaltools import together
+from sympy.simplify.radsimp import fraction
+
+_DIGITS = 60
+_TOLERANCE = Rational(1, 10**50)  # relative
+_COORDINATES = (Rational(7, 3), Rational(13, 5), Rational(19, 11), Rational(29, 17), Rational(37, 23), Rational(5, 7))
+_SIGNS = ((1, 1, 1), (1, 1, 1), (-1, 1, -1), (1, -1, -1), (-1, -1, 1))
+_MAX_SYMBOLS = 20
+
+
+def same_value(first: Basic, second: Basic) -> bool:
+    """Whether two evaluated expressions are the same number, or the same function of their symbols."""
+    if first == second:
+        return True
+    if isinstance(first, Rational) and isinstance(second, Rational):
+        return False
+    first, second = _done(first), _done(second)
+    symbols = first.free_symbols | second.free_symbols
+    if not symbols:
+        return _same_number(first, second)
+    results = [_same_number(a, b) for a, b in _both_at_points((first, second), symbols)]
+    return all(results) if results else bool(simplify(first - second) == 0)
+
+
+def proportional(first: Basic, second: Basic, positive: bool = False) -> bool:
+    """Whether one expression is the other times a number, neither of them zero: the same equation ``= 0``.
+
+    Denominators are multiplied out first, so ``y - 1/x`` is proportional to ``xy - 1``, unless ``positive``
+    asks for a positive factor, the same inequality ``> 0``.
+    """
+    if not positive:
+        first, second = (fraction(together(_done(side)))[0] for side in (first, second))
+    symbols = first.free_symbols | second.free_symbols
+    points = [pair for pair in _both_at_points((first, second), symbols) if pair != (0, 0)]
+    if not points or any(0 in pair for pair in points):
+        return False
+    (a, b), *others = points
+    return (not positive or bool(a / b > 0)) and all(_same_number(a * d, b * c) for c, d in others)
+
+
+def _done(expression: Basic) -> Basic:
+    lazy = expression.has(Sum, Product, Integral, Limit, Derivative)
+    return expression.doit() if lazy else expression
+
+
+def _both_at_points(pair: tuple[Basic, Basic], symbols: set[Basic]) -> Iterator[tuple[Basic, Basic]]:
+    """Both expressions at each point where both are defined."""
+    complex_numbers = any(expression.has(I) for expression in pair)
+    ordered = sorted(symbols, key=str)[:_MAX_SYMBOLS]
+    for shift, signs in enumerate(_SIGNS):
+        point = {symbol: _coordinate(index, shift, signs) for index, symbol in enumerate(ordered)}
+        first, second = (expression.subs(point) for expression in pair)
+        if all(_is_defined(value, complex_numbers) for value in (first, second)):
+            yield first, second
+
+
+def _coordinate(index: int, shift: int, signs: tuple[int, ...]) -> Rational:
+    return signs[index % len(signs)] * (_COORDINATES[(index + shift) % len(_COORDINATES)] + index // len(_COORDINATES))
+
+
+def _is_defined(value: Basic, complex_numbers: bool) -> bool:
+    if value.has(nan, zoo, oo, -oo) or value.free_symbols:
+        return False
+    return complex_numbers or isinstance(value, Rational) or value.is_real is not False and _is_real(value)
+
+
+def _is_real(value: Basic) -> bool:
+    number = value.evalf(15)
+    return bool(number.is_real or abs(number.as_real_imag()[1]) < 1e-12 * abs(number))
+
+
+def _same_number(first: Basic, second: Basic) -> bool:
+    if first == second:
+        return True
+    if (isinstance(first, Rational) and isinstance(second, Rational)) or first.is_infinite or second.is_infinite:
+        return False
+    a, b = first.evalf(_DIGITS), second.evalf(_DIGITS)
+    if not (a.is_number and b.is_number):
+        return bool(simplify(first - second) == 0)
+    if min(abs(a), abs(b)) < _TOLERANCE:  # digits cancelled, or one of them is zero: decide by algebra
+        return bool((first - second).equals(Integer(0)))
+    return bool(abs(a - b) <= _TOLERANCE * max(abs(a), abs(b)))
+
+
+def free_symbol(*expressions: Basic) -> Symbol | None:
+    """The one symbol that occurs in the expressions, or None if there is none or more than one."""
+    symbols = set().union(*(expression.free_symbols for expression in expressions))
+    return symbols.pop() if len(symbols) == 1 else None

@@ -1,0 +1,70 @@
+r"""Answers in words, and the letters of multiple choice: ``\text{East}`` is ``east``, ``\text{(B)}`` is ``B``."""
+
+import re
+from dataclasses import dataclass
+
+_TEXT = re.compile(r"\\text ?\{([^{}]*)\}")
+_PHRASE = re.compile(r"[^\W\d_]+(?:[ '.,\-/&]+[^\W_]+)*[.!?]?")
+_LETTER = re.compile(r"\(([A-Za-z])\)|([A-Za-z])[).:]|([A-Z])")
+_IN_TEXT = re.compile(r"\\text ?\{ ?\(?([A-Za-z])[).:]? ?\}")
+_CHOICE = re.compile(r"(?:\\text ?\{ ?\(?([A-J])[).:]? ?\} ?(?=\S)|\(([A-J])\) (?=\S)|([A-J])[).:] (?=\S))(.+)")
+_SHORT = {"yes", "no", "odd", "all", "none", "dne", "one", "two", "six", "ten", "mon", "tue", "sat", "sun", "red"}
+_NAME = re.compile("[A-Z][a-z]{2}")
+_ARTICLE = re.compile(r"^(?:the|an?) (?=\w)")
+
+
+@dataclass(frozen=True)
+class Words:
+    """A word or phrase, without case and punctuation."""
+
+    text: str
+
+    def equals(self, other: "Words") -> bool:
+        """The same words in the same order."""
+        return self.text == other.text
+
+
+@dataclass(frozen=True)
+class Letter:
+    """The letter of a choice."""
+
+    letter: str
+
+    def equals(self, other: "Letter") -> bool:
+        """The same letter."""
+        return self.letter == other.letter
+
+
+def read_words(text: str) -> Words | None:
+    r"""Read a tidy text as words.
+
+    All of it in ``\text{}`` is words from two letters on; bare text, which could be a product of symbols, needs
+    a word of four letters, a known short one or one such as "Bob".
+    """
+    inside = _TEXT.sub(r" \1 ", text)
+    plain = " ".join(inside.replace("$", "").split())
+    if _PHRASE.fullmatch(plain) is None:
+        return None
+    letters = re.findall(r"[^\W\d_]+", plain)
+    spoken = any(len(word) >= 4 or word.lower() in _SHORT or _NAME.fullmatch(word) for word in letters)
+    marked = _TEXT.fullmatch(text) is not None and len(plain) > 1
+    return Words(_normal(plain)) if spoken or marked else None
+
+
+def read_letter(text: str) -> Letter | None:
+    """Read a tidy text as the letter of a choice; a bare lower-case letter is a symbol."""
+    match = _LETTER.fullmatch(text) or _IN_TEXT.fullmatch(text)
+    return Letter(next(filter(None, match.groups())).upper()) if match else None
+
+
+def split_choice(text: str) -> tuple[Letter, str] | None:
+    r"""Split ``\text{(B) } 12`` into the letter and what it stands for."""
+    match = _CHOICE.fullmatch(text)
+    if match is None:
+        return None
+    return Letter(next(filter(None, match.groups()[:3]))), match[4].strip()
+
+
+def _normal(text: str) -> str:
+    words = re.sub(r"[^\w\s]", " ", text.replace("'", "")).casefold().split()
+    return _ARTICLE.sub("", " ".join(words))

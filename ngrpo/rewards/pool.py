@@ -21,7 +21,7 @@ from ngrpo.rewards.verdict import Verdict
 
 Pair = tuple[str, str]
 
-_START_LIMIT_S = 120.0  # importing math-verify takes 2 s, on a cold network disk much longer
+_START_LIMIT_S = 120.0  # importing SymPy and the grammar takes 2 s, on a cold network disk much longer
 _MEMORY_MIB = 1024  # beyond the 200 or so that the libraries take
 _REMEMBERED = 65_536
 

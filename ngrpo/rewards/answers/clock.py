@@ -10,7 +10,8 @@ from ngrpo.rewards.answers.scan import split
 from ngrpo.rewards.answers.values import same_value
 
 _TIME = re.compile(
-    r"(?P<h>\d{1,2}):(?P<m>[0-5]\d)(?::(?P<s>[0-5]\d))?(?: ?(?:\\text ?\{ ?)?(?P<half>[ap])\.? ?m\.?(?: ?\})?)?",
+    r"(?P<h>\d{1,2}):(?P<m>[0-5]\d)(?::(?P<s>[0-5]\d))?"
+    r"(?: ?(?:\\text ?\{ ?)?(?:(?P<half>[ap])\.? ?m\.?|noon|o'clock)(?: ?\})?)?",
     re.IGNORECASE,
 )
 _COLON = re.compile(":")

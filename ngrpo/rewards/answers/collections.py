@@ -57,8 +57,8 @@ def read_set(text: str, read: Read) -> Unordered | None:
 
 def read_list(text: str, read: Read) -> Unordered | None:
     r"""Read a list without brackets: ``1, 2`` or ``1 \text{ or } 2``; of ``100,200`` the entries."""
-    if _LISTABLE.fullmatch(text):
-        return unordered(text.split(","), read)
+    if _GROUPS.fullmatch(text):
+        return unordered(text.split(","), read) if _LISTABLE.fullmatch(text) else None
     parts = _parts(text)
     return unordered(parts, read) if len(parts) > 1 else None
 

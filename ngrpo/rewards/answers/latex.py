@@ -34,7 +34,7 @@ _REWRITES = (
 
 
 _CONFIG = ConversionConfig(lowercase_symbols=False)
-_JUXTAPOSED = re.compile(r"(?<![_^\d.])\d[\d.]* +\d")
+_MISREAD = re.compile(r"(?<![_^\d.])\d[\d.]* +\d|\d ?_")  # 2 3 as a sum, 52_8 as 52
 
 
 class _Grammar(_Latex2Sympy):
@@ -108,7 +108,7 @@ def _real_root(base: Basic, exponent: Basic) -> Basic:
 def _tree(text: str) -> Basic | None:
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
-    if not re.search(r"[A-Za-z\d]", text) or _JUXTAPOSED.search(text):
+    if not re.search(r"[A-Za-z\d]", text) or _MISREAD.search(text):
         return None
     try:
         tree = _Grammar(is_real=False, config=_CONFIG).parse(text)

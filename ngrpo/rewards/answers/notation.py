@@ -16,7 +16,15 @@ _COMMANDS = (
     (r"(?<=\d)(?:,\s*\\!\s*|\{,\}|\\,|\\!)(?=\d{3}(?!\d))", ""),
     (r"(?<!\\)\\[,;:!> ]|~|\\q?quad(?![A-Za-z])", " "),
     (r"\\(?:text|math)(?:bf|it|rm|sf|tt|up|normal)\s*\{|\\(?:text|mbox|hbox|operatorname\*?)\s*\{", r"\\text{"),
+    (r"\\(?:underline|mathbb(?=\{\d))\s*(?=\{)|\\(?:text)?color\s*\{\w+\}", ""),
     # Synonyms.
+    (r"\\textdollar(?![A-Za-z])|\\text\{\s*\\\$\s*\}|(?<![A-Za-z])US ?\\\$", r"\\$"),
+    (r"\\pounds(?![A-Za-z])", "£"),
+    (r"\\euro(?![A-Za-z])", "€"),
+    (r"\\imath(?![A-Za-z])", "i"),
+    (r"\\bigcup(?![A-Za-z])|(?<=[)\]}]) ?U ?(?=[(\[\\])", r"\\cup "),
+    (r"(?<=\d)\.(\d*)\\bar(?![A-Za-z])", r".\1\\overline"),
+    (r"\\&(?= )", r"\\text{ and }"),
     (r"\\[dtc]frac(?![A-Za-z])", r"\\frac"),
     (r"\\[dt]binom(?![A-Za-z])", r"\\binom"),
     (r"\\(?:leqslant|leqq|leq)(?![A-Za-z])|<=", r"\\le "),
@@ -31,7 +39,7 @@ _COMMANDS = (
     (r"\\varnothing(?![A-Za-z])", r"\\emptyset"),
     (r"\\backslash(?![A-Za-z])", r"\\setminus"),
     (r"\\infin(?![A-Za-z])", r"\\infty"),
-    (r"\^\s*(?:\\circ(?![A-Za-z])|\{\s*\\circ\s*\})|\\degrees?(?![A-Za-z])", r"^\\circ"),
+    (r"\^\s*(?:\\circ(?![A-Za-z])|\{\s*\\circ\s*\})|\\degrees?(?![A-Za-z])|(?<=\d)\^o(?![A-Za-z])", r"^\\circ"),
     (r"\\(?:lvert|rvert|vert)(?![A-Za-z])", "|"),
     # Plain text for mathematics.
     (r"(?<![\\A-Za-z])(?:infinity|inf|oo)(?![A-Za-z])", r"\\infty"),
@@ -44,14 +52,16 @@ _COMMANDS = (
     (r"(?<=\d)[eE]([+-]?\d+)(?![\d.A-Za-z])", r"\\cdot 10^{\1}"),
     (r"(?<=\d)\s*x\s*(?=10\s*\^)", r"\\times "),
     (r"\\phantom\s*(?:\{[^{}]*\}|.)", ""),
-    (r"(?<=\d) ?: ?(?=\d)", ":"),
+    (r"(?<=\d) ?(?:: ?|\{:\})(?=\d)", ":"),
     (r"\s+", " "),
 )
 _REWRITES = tuple((re.compile(pattern), replacement) for pattern, replacement in _COMMANDS)
 _END = re.compile(r"(?<!\\)[\s.,;:]+$|\\$")
+_GENERIC = re.compile(r"(?<=[^\s{]) ?\\text ?\{ ?units? ?\}$|(?<=[\d})\]]) units?$")
+_OUTWARD = re.compile(r"([(\[\]])([^()\[\]]*[,;][^()\[\]]*)([)\[\]])")
 _DOLLAR = re.compile(r"(?<!\\)\$")
 _ARGUMENT = re.compile(r"\s*(?:\\[A-Za-z]+|[^\s{}\\^_])")
-_PAIRS = (("{", "}"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"))
+_PAIRS = (("{", "}"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ('"', '"'), ("'", "'"), ("`", "`"))
 
 
 def tidy(text: str) -> str:
@@ -59,14 +69,14 @@ def tidy(text: str) -> str:
     text = text.translate(TO_LATEX).strip()
     if len(_DOLLAR.findall(text)) == 1:  # a price and not the sign of mathematics
         text = _DOLLAR.sub(r"\\$", text)
-    text = _END.sub("", _unwrapped(_DOLLAR.sub("", text).strip()))
+    text = _END.sub("", _unwrapped(_END.sub("", _DOLLAR.sub("", text).strip())))
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
-    text = _END.sub("", text.strip())
+    text = _GENERIC.sub("", _END.sub("", text.strip()))
     text = _each(r"\frac", text, lambda rest: _braced(rest, 2))
     text = _each(r"\sqrt", text, _root)
     text = _each("^", text, _exponent)
-    return _unwrapped(text)
+    return _OUTWARD.sub(_inward, _unwrapped(text))
 
 
 def squeeze(text: str) -> str:
@@ -80,6 +90,13 @@ def _unwrapped(text: str) -> str:
             inner = enclosed(text, opening, closing) if opening == "{" else text[len(opening) : -len(closing)]
             text = _unwrapped(inner.strip()) if inner else text
     return text
+
+
+def _inward(match: re.Match[str]) -> str:
+    """Write ``]0,1[`` as ``(0,1)``, if it is all of the text."""
+    if match.span() != (0, len(match.string)):
+        return match[0]
+    return match[1].replace("]", "(") + match[2] + match[3].replace("[", ")")
 
 
 def _each(command: str, text: str, rewrite: Callable[[str], str]) -> str:

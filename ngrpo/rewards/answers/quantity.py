@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from sympy import Basic, Integer
 
 from ngrpo.rewards.answers.latex import expression
+from ngrpo.rewards.answers.unit_names import split_scale
 from ngrpo.rewards.answers.units import split_unit
 from ngrpo.rewards.answers.values import same_value
 
@@ -28,7 +29,13 @@ class Quantity:
 
 
 def read_quantity(text: str) -> Quantity | None:
-    """Read a tidy text as a value with a unit; None if it is none."""
+    r"""Read a tidy text as a value with a unit; None if it is none.
+
+    A unit may be written twice, ``\$5 \text{ dollars}``; two units that contradict each other are none.
+    """
     rest, unit = split_unit(text)
-    value = expression(rest)
-    return None if value is None else Quantity(value, unit)
+    inner, second = split_unit(rest) if unit else (rest, None)
+    (scale, unit), (factor, second) = split_scale(unit), split_scale(second)
+    value = expression(inner)
+    agreed = second or unit if None in (unit, second) or unit == second else None
+    return None if value is None else Quantity(value * scale * factor, agreed)

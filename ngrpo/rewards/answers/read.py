@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from sympy import Basic, Intersection, Union
+from sympy import Basic, FiniteSet, Intersection, Union
 
 from ngrpo.rewards.answers.bases import read_based
 from ngrpo.rewards.answers.clock import Ratio, read_ratio, read_time
@@ -17,13 +17,17 @@ from ngrpo.rewards.answers.notation import squeeze, tidy
 from ngrpo.rewards.answers.quantity import Quantity, read_quantity
 from ngrpo.rewards.answers.rationals import rational
 from ngrpo.rewards.answers.reading import Answer, Reading
-from ngrpo.rewards.answers.regions import Region, read_region, region_of
+from ngrpo.rewards.answers.regions import Region, read_named_region, read_region, region_of
 from ngrpo.rewards.answers.relations import read_relation
 from ngrpo.rewards.answers.scan import depth_of, enclosed, is_balanced, split
 from ngrpo.rewards.answers.units import split_unit
 from ngrpo.rewards.answers.words import read_letter, read_words, split_choice
 
 _TEXT = re.compile(r"\\text ?\{([^{}]*)\}")
+_LEAD = re.compile(
+    r"\\text ?\{[^{}]*(?:\bis|\bare|:|=) ?\} ?(?=\S)|(?:the )?(?:final )?answer(?: is|:) ?",
+    re.IGNORECASE,
+)
 _SIGNS = re.compile(r"\\(pm|mp)(?![A-Za-z])")
 _CONDITION = re.compile(r"[|:]|\\mid(?![A-Za-z])")
 
@@ -63,12 +67,12 @@ def _readings(text: str) -> Answer | None:
         listed = read_list(text, _read) if "," in text else None
         return Answer("", (Quantity(number), *filter(None, [listed])))
     amount, unit = split_unit(text)
-    if unit is not None and (number := rational(amount)) is not None:
-        return Answer("", (Quantity(number, unit),))
+    if unit is not None and rational(amount) is not None and (quantity := read_quantity(text)) is not None:
+        return Answer("", (quantity,))
     for read in (_wording, _plus_minus, _several, _relation, _bracketed, _single):
         if (answer := read(text)) is not None:
             return answer
-    return None
+    return _readings(amount) if unit is not None else None
 
 
 def _wording(text: str) -> Answer | None:
@@ -78,14 +82,16 @@ def _wording(text: str) -> Answer | None:
         return Answer("", (letter, *_of(_attempt(_single, symbol))))
     if (choice := split_choice(text)) is not None:
         rest = _read(choice[1])
-        return None if rest is None else Answer("", (choice[0], *rest.readings))
+        return None if rest is None else Answer("", (choice[0], *rest.readings), f"choice {choice[0].letter}")
+    if (lead := _LEAD.match(text)) is not None:
+        return _read(text[lead.end() :].strip())
     words = read_words(text)
-    inner = _TEXT.fullmatch(text)
+    inner = enclosed(text[len(r"\text") :].lstrip(), "{", "}") if text.startswith(r"\text") else None
     if words is not None:
-        listed = read_list(inner[1] if inner else text, _read)
-        symbols = _attempt(_single, inner[1].strip()) if inner and len(words.text) < 4 else None
-        return Answer("", (words, *filter(None, [listed]), *_of(symbols)))
-    return _read(tidy(inner[1])) if inner else None
+        other: list[Reading | None] = [read_list(inner or text, _read), read_named_region(words.text)]
+        symbols = _attempt(_single, inner) if inner and len(words.text) < 4 else None
+        return Answer("", (words, *filter(None, other), *_of(symbols)))
+    return _read(tidy(inner)) if inner else None
 
 
 def _plus_minus(text: str) -> Answer | None:
@@ -108,7 +114,7 @@ def _several(text: str) -> Answer | None:
     listed = read_list(text, _read)
     if listed is None:
         return None
-    names = [item.name for item in listed.items]
+    names = [item.name and item.name.split("_")[0] for item in listed.items]
     regions = [region_of(item) for item in listed.items]
     if None not in regions and all(isinstance(item.readings[0], Region) for item in listed.items):
         return Answer("", (Region(_joined(text, regions)),), names[0])
@@ -137,12 +143,22 @@ def _bracketed(text: str) -> Answer | None:
     if inner is not None and len(described := split(inner, _CONDITION)[0]) == 2:
         return _read(described[1])
     region = read_region(text, _read)
-    found: list[Reading] = [r for r in (region, read_set(text, _read), read_tuple(text, _read)) if r is not None]
+    listed = _listed(region)
+    found: list[Reading] = [
+        r for r in (listed or region, read_set(text, _read), read_tuple(text, _read)) if r is not None
+    ]
     if not found and (grouped := enclosed(text, "(", ")") or enclosed(text, "[", "]")):
         return _read(grouped)
     if found and isinstance(found[0], Unordered) and len(found[0].items) == 1:
         found += found[0].items[0].readings
     return Answer("", tuple(found)) if found else None
+
+
+def _listed(region: Region | None) -> Unordered | None:
+    """A set of a few numbers, however it came about, is a listed set."""
+    if region is None or not isinstance(region.region, FiniteSet):
+        return None
+    return Unordered(tuple(Answer(str(number), (Quantity(number),)) for number in region.region.args), is_set=True)
 
 
 def _single(text: str) -> Answer | None:

@@ -18,6 +18,8 @@ _COMMA = re.compile("[,;]")
 _OPERATOR = re.compile(r"\\(?:cup|cap|setminus)(?![A-Za-z])|(?<=\}) ?- ?(?=\\\{)")
 _OPERATIONS = {r"\cup": Union, r"\cap": Intersection, r"\setminus": Complement, "-": Complement}
 _NAMED = {r"\mathbb{R}": S.Reals, r"\Reals": S.Reals, r"\R": S.Reals, r"\emptyset": EmptySet, r"\{\}": EmptySet}
+_PHRASES = dict.fromkeys(("all real numbers", "all reals", "real numbers"), S.Reals)
+_PHRASES |= dict.fromkeys(("no solution", "no real solution", "empty set"), EmptySet)
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ def pieces(region: Set) -> list[Interval | FiniteSet]:
     intervals = [Interval(-oo, oo) if part == S.Reals else part for part in parts if not isinstance(part, FiniteSet)]
     if not all(isinstance(part, Interval) for part in intervals):
         return []
+    if region.free_symbols:  # cannot be put in order
+        return intervals if len(parts) == 1 else []
     return sorted([*intervals, *points], key=lambda piece: (float(piece.inf), float(piece.sup)))
 
 
@@ -56,6 +60,12 @@ def read_region(text: str, read: Read) -> Region | None:
         return None
     steps = zip(operators, known[1:], strict=True)
     return Region(reduce(lambda left, step: _OPERATIONS[step[0]](left, step[1]), steps, known[0]))
+
+
+def read_named_region(phrase: str) -> Region | None:
+    """Read "all real numbers" and "no solution"."""
+    named = _PHRASES.get(phrase)
+    return None if named is None else Region(named)
 
 
 def region_of(answer: Answer | None) -> Set | None:

@@ -8,7 +8,9 @@ _PHRASE = re.compile(r"[^\W\d_]+(?:[ '.,\-/&]+[^\W_]+)*[.!?]?")
 _LETTER = re.compile(r"\(([A-Za-z])\)|([A-Za-z])[).:]|([A-Z])")
 _IN_TEXT = re.compile(r"\\text ?\{ ?\(?([A-Za-z])[).:]? ?\}")
 _CHOICE = re.compile(r"(?:\\text ?\{ ?\(?([A-J])[).:]? ?\} ?(?=\S)|\(([A-J])\) (?=\S)|([A-J])[).:] (?=\S))(.+)")
+_OPTION = re.compile(r"^(\\text ?\{ ?)?(?:option|choice) ", re.IGNORECASE)
 _SHORT = {"yes", "no", "odd", "all", "none", "dne", "one", "two", "six", "ten", "mon", "tue", "sat", "sun", "red"}
+_SYMBOL = re.compile(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])")
 _NAME = re.compile("[A-Z][a-z]{2}")
 _ARTICLE = re.compile(r"^(?:the|an?) (?=\w)")
 
@@ -26,13 +28,14 @@ class Words:
 
 @dataclass(frozen=True)
 class Letter:
-    """The letter of a choice."""
+    """The letter of a choice; ``alone`` is False if what it stands for is written too."""
 
     letter: str
+    alone: bool = True
 
     def equals(self, other: "Letter") -> bool:
-        """The same letter."""
-        return self.letter == other.letter
+        """The same letter; of two with their meanings it is these that count."""
+        return self.letter == other.letter and (self.alone or other.alone)
 
 
 def read_words(text: str) -> Words | None:
@@ -41,6 +44,8 @@ def read_words(text: str) -> Words | None:
     All of it in ``\text{}`` is words from two letters on; bare text, which could be a product of symbols, needs
     a word of four letters, a known short one or one such as "Bob".
     """
+    if "\\text" in text and _SYMBOL.search(_TEXT.sub(" ", text)):
+        return None
     inside = _TEXT.sub(r" \1 ", text)
     plain = " ".join(inside.replace("$", "").split())
     if _PHRASE.fullmatch(plain) is None:
@@ -53,6 +58,7 @@ def read_words(text: str) -> Words | None:
 
 def read_letter(text: str) -> Letter | None:
     """Read a tidy text as the letter of a choice; a bare lower-case letter is a symbol."""
+    text = _OPTION.sub(r"\1", text)
     match = _LETTER.fullmatch(text) or _IN_TEXT.fullmatch(text)
     return Letter(next(filter(None, match.groups())).upper()) if match else None
 
@@ -62,9 +68,10 @@ def split_choice(text: str) -> tuple[Letter, str] | None:
     match = _CHOICE.fullmatch(text)
     if match is None:
         return None
-    return Letter(next(filter(None, match.groups()[:3]))), match[4].strip()
+    return Letter(next(filter(None, match.groups()[:3])), alone=False), match[4].strip()
 
 
 def _normal(text: str) -> str:
     words = re.sub(r"[^\w\s]", " ", text.replace("'", "")).casefold().split()
-    return _ARTICLE.sub("", " ".join(words))
+    plain = _ARTICLE.sub("", " ".join(words))
+    return re.sub(r"^(no (?:real )?solution)s$", r"\1", plain)

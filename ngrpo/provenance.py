@@ -5,7 +5,7 @@ import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-_PACKAGES = ("ngrpo", "torch", "lightning", "transformers", "hydra-core", "math-verify", "vllm")
+_PACKAGES = ("ngrpo", "torch", "lightning", "transformers", "hydra-core", "latex2sympy2_extended", "vllm")
 
 
 def git_commit() -> str | None:

@@ -8,8 +8,30 @@ the imaginary unit in them: logarithms compare where they are defined.
 """
 
 from collections.abc import Iterator
+from itertools import product
 
-from sympy import Basic, I, Integer, Integral, Limit, Product, Rational, Sum, Symbol, nan, oo, simplify, zoo
+from sympy import (
+    Abs,
+    Basic,
+    I,
+    Integer,
+    Integral,
+    Limit,
+    Max,
+    Min,
+    Mod,
+    Product,
+    Rational,
+    Sum,
+    Symbol,
+    ceiling,
+    floor,
+    nan,
+    oo,
+    sign,
+    simplify,
+    zoo,
+)
 from sympy.core.function import Derivative
 from sympy.polys.rationaltools import together
 from sympy.simplify.radsimp import fraction
@@ -18,6 +40,8 @@ _DIGITS = 60
 _TOLERANCE = Rational(1, 10**50)  # relative
 _COORDINATES = (Rational(7, 3), Rational(13, 5), Rational(19, 11), Rational(29, 17), Rational(37, 23), Rational(5, 7))
 _SIGNS = ((1, 1, 1), (1, 1, 1), (-1, 1, -1), (1, -1, -1), (-1, -1, 1))
+_PIECEWISE = (Abs, floor, ceiling, Max, Min, Mod, sign)  # the same near 0, perhaps, but not far from it
+_SCALES = (1, 1009, Rational(1, 1009), 10**6 + 3)
 _MAX_SYMBOLS = 20
 
 
@@ -31,8 +55,10 @@ def same_value(first: Basic, second: Basic) -> bool:
     symbols = first.free_symbols | second.free_symbols
     if not symbols:
         return _same_number(first, second)
-    results = [_same_number(a, b) for a, b in _both_at_points((first, second), symbols)]
-    return all(results) if results else bool(simplify(first - second) == 0)
+    points = _both_at_points((first, second), symbols)
+    if (start := next(points, None)) is None:
+        return bool(simplify(first - second) == 0)
+    return _same_number(*start) and all(_same_number(a, b) for a, b in points)
 
 
 def proportional(first: Basic, second: Basic, positive: bool = False) -> bool:
@@ -45,7 +71,7 @@ def proportional(first: Basic, second: Basic, positive: bool = False) -> bool:
         first, second = (fraction(together(_done(side)))[0] for side in (first, second))
     symbols = first.free_symbols | second.free_symbols
     points = [pair for pair in _both_at_points((first, second), symbols) if pair != (0, 0)]
-    if not points or any(0 in pair for pair in points):
+    if not symbols or len(points) < 2 or any(0 in pair for pair in points):
         return False
     (a, b), *others = points
     return (not positive or bool(a / b > 0)) and all(_same_number(a * d, b * c) for c, d in others)
@@ -59,9 +85,10 @@ def _done(expression: Basic) -> Basic:
 def _both_at_points(pair: tuple[Basic, Basic], symbols: set[Basic]) -> Iterator[tuple[Basic, Basic]]:
     """Both expressions at each point where both are defined."""
     complex_numbers = any(expression.has(I) for expression in pair)
+    scales = _SCALES if any(expression.has(*_PIECEWISE) for expression in pair) else (1,)
     ordered = sorted(symbols, key=str)[:_MAX_SYMBOLS]
-    for shift, signs in enumerate(_SIGNS):
-        point = {symbol: _coordinate(index, shift, signs) for index, symbol in enumerate(ordered)}
+    for scale, (shift, signs) in product(scales, enumerate(_SIGNS)):
+        point = {symbol: scale * _coordinate(index, shift, signs) for index, symbol in enumerate(ordered)}
         first, second = (expression.subs(point) for expression in pair)
         if all(_is_defined(value, complex_numbers) for value in (first, second)):
             yield first, second

@@ -1,5 +1,5 @@
 import pytest
-from sympy import Abs, I, Integer, Rational, Symbol, cos, exp, log, pi, sin, sqrt
+from sympy import Abs, I, Integer, Rational, Symbol, cos, exp, floor, log, pi, sin, sqrt
 
 from ngrpo.rewards.answers.latex import NotANumber, expression
 from ngrpo.rewards.answers.limits import TooLarge
@@ -40,6 +40,8 @@ def test_same_value(first: object, second: object) -> None:
         (x, Integer(0)),
         (sin(x), x),
         (I, -I),
+        (Abs(x - 100), 100 - x),
+        (floor(x / 10000), floor(x / 20000)),
     ],
 )
 def test_other_value(first: object, second: object) -> None:
@@ -53,6 +55,7 @@ def test_proportional() -> None:
     assert not proportional(x - 1, x + 1)
     assert not proportional(x, Integer(0))
     assert not proportional(Integer(0), Integer(0))
+    assert not proportional(Integer(1), Integer(2))
     assert proportional(x - y, 2 * x - 2 * y, positive=True)
     assert not proportional(x - y, y - x, positive=True)
 

@@ -3,7 +3,9 @@ r"""Numbers written in a base: ``101_2``, ``1A_{16}``, ``101_{\text{two}}``, ``1
 import re
 from dataclasses import dataclass
 
-_BASED = re.compile(r"\(?(?P<digits>\d[\dA-F ,]*)\)? ?(?:_|\\text ?\{ ?\(?base |\(?base )(?P<base>[^+*/]+?)\)?")
+_BASED = re.compile(
+    r"\(?(?P<sign>-?)(?P<digits>\d[\dA-F ,]*)\)? ?(?:_|\\text ?\{ ?\(?base |\(?base )(?P<base>[^+*/]+?)\)?"
+)
 _WORDS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _NAMES = {word: number for number, word in enumerate(_WORDS, start=2)} | {"sixteen": 16}
 
@@ -28,4 +30,4 @@ def read_based(text: str) -> Based | None:
     base = re.sub(r"\\text|[{}() ]", "", match["base"]).lower()
     number = _NAMES.get(base) or (int(base) if re.fullmatch(r"\d{1,2}", base) else 0)
     digits = re.sub(r"[ ,]", "", match["digits"]).lstrip("0") or "0"
-    return Based(digits, number) if 2 <= number <= 36 else None
+    return Based(match["sign"] + digits, number) if 2 <= number <= 36 else None

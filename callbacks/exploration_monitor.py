@@ -1,17 +1,21 @@
 """What exploration did to the rollouts."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
 import torch
 from lightning import Callback, Trainer
 from torch import Tensor
-from torch.nn.functional import cosine_similarity
+from torch.nn.functional import cosine_similarity, embedding
 
 from callbacks.over_ranks import log_extreme, log_means
 from ngrpo.data.types import PromptBatch
+from ngrpo.exploration.base import Exploration
+from ngrpo.modeling.packing import pack
 from ngrpo.module import PolicyOptimization
 from ngrpo.rollout.experience import Experience
-
-_CHUNK = 4096
-"""Mixtures whose embedding rows are held at once."""
+from ngrpo.rollout.types import Rollout
 
 
 class ExplorationMonitor(Callback):
@@ -24,36 +28,55 @@ class ExplorationMonitor(Callback):
         self, trainer: Trainer, pl_module: PolicyOptimization, batch: PromptBatch, batch_idx: int
     ) -> None:
         """Logs; runs after the rollout callback."""
-        if pl_module.exploration.width == 0:
+        if not pl_module.exploration.mixes:
             return
-        values = exploration_values(batch.experience, pl_module.policy_embedding())
+        served = Served(pl_module.policy_embedding(), pl_module.exploration, pl_module.learned_exploration())
+        values = exploration_values(batch.experience, served)
         log_means(trainer, pl_module, values)
         log_extreme(trainer, pl_module, "exploration/cosine_min", values["exploration/cosine_mean"], "min")
 
 
-def exploration_values(experience: Experience, embedding: Tensor) -> dict[str, Tensor]:
+@dataclass(frozen=True)
+class Served:
+    """What the vectors of mixed positions were made with.
+
+    Attributes:
+        embedding: the input embedding; [V, d].
+        exploration: the strategy.
+        learned: its learned parameters.
+    """
+
+    embedding: Tensor
+    exploration: Exploration
+    learned: Mapping[str, Tensor]
+
+
+def exploration_values(experience: Experience, served: Served) -> dict[str, Tensor]:
     """Returns the values whose means are gated fraction, mixture statistics, and reward with and without mixing.
 
-    The anchor is the first id of a mixture.
+    The anchor is the first id of a mixture, the emitted token where there are no ids.
     """
     rollouts = experience.rollouts
-    ids = torch.cat([r.mixture.ids for r in rollouts])
-    weights = torch.cat([r.mixture.weights for r in rollouts])
     slots = [torch.arange(len(r.prompt_ids), len(r.prompt_ids) + r.length) for r in rollouts]
     gated = [torch.isin(at, r.mixture.positions) for at, r in zip(slots, rollouts, strict=True)]
     touched = torch.stack([g.any() for g in gated])
     rewards = experience.rewards.flatten()
     return {
         "exploration/gated_fraction": torch.cat(gated),
-        "exploration/cosine_mean": anchor_cosine(ids, weights, embedding),
-        "exploration/anchor_weight": weights[:, 0],
+        "exploration/cosine_mean": torch.cat([anchor_cosine(r, served) for r in rollouts]),
+        "exploration/anchor_weight": torch.cat([r.mixture.record.weights[:, :1].flatten() for r in rollouts]),
         "exploration/reward_mixed": rewards[touched],
         "exploration/reward_plain": rewards[~touched],
     }
 
 
-def anchor_cosine(ids: Tensor, weights: Tensor, embedding: Tensor) -> Tensor:
-    """Returns cos(sum_j w_j E[id_j], E[id_0]) of M mixtures; [M, K], [M, K], [V, d] -> float32 [M]."""
-    parts = zip(*(torch.split(part.to(embedding.device), _CHUNK) for part in (ids, weights)), strict=True)
-    rows = ((embedding[i.long()].float(), w) for i, w in parts)
-    return torch.cat([cosine_similarity((w[..., None] * r).sum(1), r[:, 0], dim=-1) for r, w in rows])
+@torch.no_grad()
+def anchor_cosine(rollout: Rollout, served: Served) -> Tensor:
+    """Returns cos(x_t, E[anchor]) of the M mixed positions of a rollout, x_t the vector that was fed; float32 [M]."""
+    batch = pack([rollout]).to(served.embedding.device)
+    step = batch.mixed_steps()
+    context = batch.context(batch.mixed_slots, served.embedding)
+    embed = partial(embedding, weight=served.embedding)
+    fed = served.exploration.inputs(embed, step, context, served.learned)
+    anchors = embed(step.ids[:, 0] if step.ids.shape[1] else step.token)
+    return cosine_similarity(fed.float(), anchors.float(), dim=-1)

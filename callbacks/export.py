@@ -5,7 +5,7 @@ from typing import Any
 
 from lightning import Callback, Trainer
 
-from ngrpo.modeling.export import export
+from ngrpo.modeling.export import Weights, export
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.module import PolicyOptimization
 
@@ -26,7 +26,8 @@ class Export(Callback):
 
     def on_train_end(self, trainer: Trainer, pl_module: PolicyOptimization) -> None:
         """Gathers the weights on all ranks, writes on rank 0."""
-        weights = {name: tensor.cpu() for name, tensor in pl_module.policy_weights()}
+        model = {name: tensor.cpu() for name, tensor in pl_module.policy_weights()}
+        learned = {name: tensor.cpu() for name, tensor in pl_module.learned_exploration().items()}
         if trainer.is_global_zero:
-            export(self.source, self.tokenizer, weights, self.run_dir / "model")
+            export(self.source, self.tokenizer, Weights(model, learned), self.run_dir / "model")
         trainer.strategy.barrier()

@@ -65,7 +65,7 @@ class RolloutCallback(Callback):
             trainer.should_stop = True
 
     def _sync(self, module: PolicyOptimization, refresh: bool) -> None:
-        self.worker.sync_weights(module.policy_weights(), refresh)
+        self.worker.sync_weights(module.policy_weights(), refresh, module.learned_exploration())
 
     def state_dict(self) -> dict[str, Any]:
         """Holds the counts, and the tables: they may be older than the weights."""

@@ -56,14 +56,14 @@ def report(tokenizer: Any, experience: Experience, count: int) -> str:
 
 
 def marked(tokenizer: Any, rollout: Rollout) -> str:
-    """Returns the response with each mixed position as ``**[anchor|neighbour|...]**``."""
+    """Returns the response with each mixed position as ``**[anchor|neighbour|...]**`` (without ids: the token)."""
     start = len(rollout.prompt_ids)
-    mixtures = dict(zip((rollout.mixture.positions - start).tolist(), rollout.mixture.ids.tolist(), strict=True))
+    mixtures = dict(zip((rollout.mixture.positions - start).tolist(), rollout.mixture.record.ids.tolist(), strict=True))
     pieces = []
     for place, token in enumerate(rollout.response_ids.tolist()):
         text = tokenizer.decode([token])
         if place in mixtures:
-            names = "|".join(tokenizer.decode([number]).strip() for number in mixtures[place])
+            names = "|".join(tokenizer.decode([number]).strip() for number in mixtures[place] or [token])
             text = f" **[{names}]**"
         pieces.append(text)
     return "".join(pieces)

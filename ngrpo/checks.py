@@ -10,6 +10,7 @@ from ngrpo.algo.kl import k1
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
+from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.engine import RolloutEngine
 from ngrpo.rollout.worker import RolloutSettings
 
@@ -80,6 +81,26 @@ def check_support(exploration: Exploration) -> None:
             f"exploration={exploration} draws from a truncated distribution, whose log-probs the trainer does not "
             "score; keep it for callbacks.evaluation.evaluator.exploration and train with exploration=token, "
             "top_k=0 and top_p=1.0, or a strategy that mixes."
+        )
+
+
+def check_learned(exploration: Exploration, source: ModelSource, ranks: int) -> None:
+    """FSDP shards parameters of one dtype together, and learned exploration is float32."""
+    if ranks > 1 and source.dtype != "float32" and exploration.initial_parameters(1):
+        raise SettingError(
+            f"model.dtype={source.dtype} cannot be sharded beside what exploration={type(exploration).__name__} learns "
+            "in float32; set model.dtype=float32 (and trainer.precision=bf16-mixed)."
+        )
+
+
+def warn_of_equal_groups(exploration: Exploration) -> None:
+    """Says so when the rollouts of a group cannot differ."""
+    if exploration.deterministic:
+        log.warning(
+            "exploration=%s draws nothing while it mixes: the rollouts of a group are identical up to the end of the "
+            "reasoning, and nothing is learned from rollouts that do not differ; what supplies diversity are the "
+            "ordinary draws after it, or exploration.rate < 1",
+            type(exploration).__name__,
         )
 
 

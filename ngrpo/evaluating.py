@@ -12,6 +12,7 @@ from rich.table import Table
 from ngrpo.checks import check_context
 from ngrpo.config import EvaluateConfig, build, checked
 from ngrpo.errors import SettingError
+from ngrpo.modeling.learned import load_learned
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 from ngrpo.training import accelerator_of, use_threads
 
@@ -51,6 +52,7 @@ def evaluate(config: DictConfig, run_dir: Path) -> dict[str, float]:
         settings=rollout,
         stop_ids=source.stop_ids(tokenizer),
         seed=config.seed,
+        learned=load_learned(source, evaluator.exploration),
     )
     log.info("evaluating %d problems, %d samples each", len(prompts), evaluator.samples)
     worker.start(torch.device("cuda" if accelerator_of(config.accelerator) == "gpu" else "cpu"))

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from lightning import LightningModule
@@ -16,10 +17,11 @@ from ngrpo.batching import contiguous, microbatches
 from ngrpo.data.types import PromptBatch
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
+from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.packing import PackedBatch, pack
 from ngrpo.modeling.policy import ScoringModel, TokenScores
-from ngrpo.modeling.sharding import full, named_weights, shard
+from ngrpo.modeling.sharding import full, named_learned, named_weights, shard
 from ngrpo.rollout.experience import Experience
 from ngrpo.rollout.types import Rollout
 from ngrpo.samples import Sample, loss_inputs, scored_batch
@@ -68,7 +70,7 @@ class PolicyOptimization(LightningModule):
         source: where policy and reference are loaded from.
         algorithm: advantage, credit, ratio, clip, aggregation, KL, correction.
         exploration: the strategy of the rollouts; scores them.
-        optimizer: makes the optimiser from the policy's parameters.
+        optimizer: makes the optimiser from the policy's parameters, or from groups of them.
         settings: temperature, microbatches, clipping.
     """
 
@@ -80,7 +82,7 @@ class PolicyOptimization(LightningModule):
         source: ModelSource,
         algorithm: Algorithm,
         exploration: Exploration,
-        optimizer: Callable[[Iterable[Tensor]], Optimizer],
+        optimizer: Callable[[Iterable[Any]], Optimizer],
         settings: UpdateSettings,
     ) -> None:
         super().__init__()
@@ -105,13 +107,17 @@ class PolicyOptimization(LightningModule):
         self._configured = True
 
     def _load(self) -> ScoringModel:
-        model = ScoringModel(self.source.load()).to(self.device)
+        learned = load_learned(self.source, self.exploration)
+        model = ScoringModel(self.source.load(), learned).to(self.device)
         mesh = getattr(self, "device_mesh", None)
         return model if mesh is None else shard(model, mesh["data_parallel"])
 
     def configure_optimizers(self) -> Optimizer:
-        """Makes the optimiser over the policy."""
-        return self.make_optimizer(self.policy.parameters())
+        """Makes the optimiser over the policy; learned exploration has learning rates of its own."""
+        rates = self.exploration.learning_rates()
+        groups = [{"params": [parameter], "lr": rates[name]} for name, parameter in self.policy.learned.items()]
+        model = list(self.policy.lm.parameters())
+        return self.make_optimizer([{"params": model}, *groups] if groups else model)
 
     def on_fit_start(self) -> None:
         """Moves the reference, which Lightning does not know of."""
@@ -130,6 +136,10 @@ class PolicyOptimization(LightningModule):
         """Returns the policy's whole input embedding table, [V, d] (a collective when sharded)."""
         return full(self.policy.lm.get_input_embeddings().weight.detach())
 
+    def learned_exploration(self) -> dict[str, Tensor]:
+        """Returns the strategy's learned parameters, whole (a collective when sharded)."""
+        return named_learned(self.policy)
+
     def training_step(self, batch: PromptBatch, batch_idx: int) -> None:
         """Makes the optimiser steps of one rollout batch and logs their metrics."""
         start = time.perf_counter()
@@ -147,7 +157,8 @@ class PolicyOptimization(LightningModule):
         rollouts = experience.rollouts
         unknown: list[Tensor | None] = [None] * len(rollouts)
         old = self._score_all(self.policy, rollouts) if self.algorithm.needs_old_log_prob else unknown
-        ref = self._score_all(self.reference, rollouts) if self.reference is not None else unknown
+        seen = [r.plain() for r in rollouts] if self.exploration.plain_reference else rollouts
+        ref = self._score_all(self.reference, seen) if self.reference is not None else unknown
         credited = self.algorithm.assign(scored_batch(experience, old, ref, self._reduce))
         advantages = torch.split(credited.advantages, [r.length for r in rollouts], dim=-1)
         return [Sample(*parts) for parts in zip(rollouts, advantages, old, ref, strict=True)]

@@ -10,7 +10,16 @@ from lightning.pytorch.strategies import ModelParallelStrategy
 from omegaconf import DictConfig
 
 from ngrpo.checkpoints import STATE, iteration_of, resolve
-from ngrpo.checks import check_algorithm, check_context, check_engine, check_group, check_ranks, check_support
+from ngrpo.checks import (
+    check_algorithm,
+    check_context,
+    check_engine,
+    check_group,
+    check_learned,
+    check_ranks,
+    check_support,
+    warn_of_equal_groups,
+)
 from ngrpo.config import TrainerConfig, build, checked
 from ngrpo.errors import SettingError
 from ngrpo.module import PolicyOptimization, UpdateSettings
@@ -62,11 +71,14 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
     check_algorithm(algorithm)
     check_group(algorithm, rollout)
     check_support(exploration)
+    check_learned(exploration, source, ranks)
+    warn_of_equal_groups(exploration)
     check_ranks(algorithm, ranks)
     check_engine(engine, ranks)
     check_context(source.config(), config.data.max_prompt_tokens, rollout.max_new_tokens)
     tokenizer = source.tokenizer()
     batch = algorithm.prompts_per_batch
+    engine.check_load(exploration, batch // ranks * rollout.group_size, rollout.max_new_tokens)
     datamodule = build(config.data, tokenizer=tokenizer, prompts_per_batch=batch, seed=config.seed)
     reward = build(config.reward)
     stop_ids = source.stop_ids(tokenizer)

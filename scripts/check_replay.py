@@ -9,7 +9,6 @@ there the comparison would say nothing.
 import argparse
 import json
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -83,11 +82,8 @@ def compare(
     for rollout in rollouts:
         mixed = torch.zeros(rollout.length, dtype=torch.bool)
         mixed[rollout.mixture.positions - len(rollout.prompt_ids)] = True
-        none = slice(0, 0)
-        parts = (rollout.mixture.positions[none], rollout.mixture.ids[none], rollout.mixture.weights[none])
-        plain = replace(rollout, mixture=type(rollout.mixture)(*parts))
         difference, ignored = (
-            (score(model, strategy, temperature, each) - rollout.log_probs).abs() for each in (rollout, plain)
+            (score(model, strategy, temperature, each) - rollout.log_probs).abs() for each in (rollout, rollout.plain())
         )
         found["mixed"].append(difference[mixed])
         found["plain"].append(difference[~mixed])

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from ngrpo.data.types import Problem, Prompt
+from ngrpo.exploration.record import Record
 from ngrpo.rewards.math import Score
 from ngrpo.rewards.verdict import Verdict
 from ngrpo.rollout.experience import Experience
@@ -18,18 +19,22 @@ def rollout(
     mixed: Mapping[int, Mapping[int, float]] | None = None,
     width: int = 2,
     stop: StopReason = StopReason.STOP,
+    key: int = 0,
 ) -> Rollout:
     """A rollout with the mixtures ``mixed``: absolute position -> {token id: weight}."""
     records = mixed or {}
     shape = (len(records), width)
     return Rollout(
+        key=key,
         prompt_ids=torch.tensor(prompt),
         response_ids=torch.tensor(response),
         log_probs=torch.zeros(len(response)),
         mixture=Mixture(
             positions=torch.tensor(list(records), dtype=torch.int64),
-            ids=torch.tensor([list(r) for r in records.values()], dtype=torch.int32).view(shape),
-            weights=torch.tensor([list(r.values()) for r in records.values()]).view(shape),
+            record=Record(
+                ids=torch.tensor([list(r) for r in records.values()], dtype=torch.int32).view(shape),
+                weights=torch.tensor([list(r.values()) for r in records.values()]).view(shape),
+            ),
         ),
         stop_reason=stop,
     )

@@ -82,7 +82,7 @@ def stock_scores(case: Case, rollout: Rollout) -> tuple[Tensor, Tensor]:
     model = AutoModelForCausalLM.from_pretrained(case.model_path, attn_implementation="eager").eval()
     table = model.get_input_embeddings().weight
     inputs = table[torch.cat([rollout.prompt_ids, rollout.response_ids])].clone()
-    for slot, ids, weights in zip(*vars(rollout.mixture).values(), strict=True):
+    for slot, ids, weights in zip(rollout.mixture.positions, *rollout.mixture.record[:2], strict=True):
         inputs[slot] = weights @ table[ids]
     with torch.no_grad():
         logits = model(inputs_embeds=inputs[None]).logits[0, len(rollout.prompt_ids) - 1 : -1] / case.temperature
@@ -227,7 +227,7 @@ def entropy_gradient(case: Case) -> dict[str, Tensor]:
     entropies = []
     for rollout in case.rollouts:
         vectors = list(model.get_input_embeddings()(torch.cat([rollout.prompt_ids, rollout.response_ids])))
-        for slot, ids, weights in zip(*vars(rollout.mixture).values(), strict=True):
+        for slot, ids, weights in zip(rollout.mixture.positions, *rollout.mixture.record[:2], strict=True):
             vectors[slot] = weights @ model.get_input_embeddings()(ids.long())
         logits = model(inputs_embeds=torch.stack(vectors)[None]).logits[0, len(rollout.prompt_ids) - 1 : -1]
         log_probs = (logits / case.temperature).log_softmax(-1)

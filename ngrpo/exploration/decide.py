@@ -25,4 +25,4 @@ def decide(
     if explore is not None:
         token = step.token.where(explore, context.sample(scaled))
         step = step._replace(token=token, mixed=step.mixed & explore)
-    return step, strategy.log_prob(scaled, step)
+    return step, strategy.log_prob(scaled, step, context)

@@ -5,6 +5,7 @@ tensor-parallel rank and in every engine, and it never has to be stored.
 """
 
 import hashlib
+import math
 import zlib
 
 import torch
@@ -49,10 +50,23 @@ def uniform(keys: Tensor, positions: Tensor, stream: str, index: Tensor | int = 
 def gumbel(keys: Tensor, positions: Tensor, stream: str, index: Tensor | int = 0) -> Tensor:
     """Returns standard Gumbel draws, -log(-log u); arguments and shape as for `uniform`, float32.
 
-    u lies on the odd multiples of 2^-24: each is exact in float32 and none is 0 or 1, so that no draw is infinite.
+    u is exact in float32 and neither 0 nor 1, so that no draw is infinite.
     """
-    u = _top_bits(_hash(keys, positions, stream, index), 23).float() * 2.0**-23 + 2.0**-24
-    return -torch.log(-torch.log(u))
+    return -torch.log(-torch.log(_open_uniform(keys, positions, stream, index)))
+
+
+def normal(keys: Tensor, positions: Tensor, stream: str, index: Tensor | int = 0) -> Tensor:
+    """Returns standard normal draws by Box and Muller; arguments and shape as for `uniform`, float32.
+
+    Each has two uniforms of its own; none is larger than 5.8.
+    """
+    radius = torch.sqrt(-2.0 * torch.log(_open_uniform(keys, positions, stream, index)))
+    return radius * torch.cos(2.0 * math.pi * uniform(keys, positions, f"{stream} angle", index))
+
+
+def _open_uniform(keys: Tensor, positions: Tensor, stream: str, index: Tensor | int) -> Tensor:
+    """Returns draws from U(0, 1) on the odd multiples of 2^-24, without 0 and 1."""
+    return _top_bits(_hash(keys, positions, stream, index), 23).float() * 2.0**-23 + 2.0**-24
 
 
 def _hash(keys: Tensor, positions: Tensor, stream: str, index: Tensor | int) -> Tensor:

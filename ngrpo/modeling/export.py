@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +12,35 @@ from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from transformers import AutoModelForCausalLM
 
 from ngrpo.checkpoints import STATE
+from ngrpo.modeling.learned import save_learned
 from ngrpo.modeling.loading import DTYPES, ModelSource
 
-_PREFIX = "policy.lm."
+_MODEL, _LEARNED = "policy.lm.", "policy.learned."
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Whole tensors of a policy.
+
+    Attributes:
+        model: by transformers name; tied weights once or twice.
+        learned: the exploration strategy's, by its names.
+    """
+
+    model: Mapping[str, Tensor]
+    learned: Mapping[str, Tensor]
 
 
 @torch.no_grad()
-def export(source: ModelSource, tokenizer: Any, weights: Mapping[str, Tensor], folder: Path) -> None:
+def export(source: ModelSource, tokenizer: Any, weights: Weights, folder: Path) -> None:
     """Writes config, generation config, tokenizer and weights: ``from_pretrained(folder)`` gives the policy.
+
+    Learned exploration goes into a file beside them.
 
     Args:
         source: what the policy was loaded from; gives the architecture.
         tokenizer: written beside it.
-        weights: whole tensors by transformers name; tied weights once or twice.
+        weights: of the policy.
         folder: made if it does not exist.
 
     Raises:
@@ -31,15 +48,17 @@ def export(source: ModelSource, tokenizer: Any, weights: Mapping[str, Tensor], f
     """
     model = AutoModelForCausalLM.from_pretrained(source.location, dtype=DTYPES[source.dtype])
     parameters = dict(model.named_parameters())
-    if not parameters.keys() <= weights.keys() <= model.state_dict().keys():
-        raise ValueError(f"weights do not fit {source.path}: {sorted(parameters.keys() ^ weights.keys())}")
+    given = weights.model
+    if not parameters.keys() <= given.keys() <= model.state_dict().keys():
+        raise ValueError(f"weights do not fit {source.path}: {sorted(parameters.keys() ^ given.keys())}")
     for name, parameter in parameters.items():
-        parameter.copy_(weights[name])
+        parameter.copy_(given[name])
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    save_learned(weights.learned, folder)
 
 
-def checkpoint_weights(folder: Path) -> dict[str, Tensor]:
+def checkpoint_weights(folder: Path) -> Weights:
     """Returns the policy's whole weights from a checkpoint of one process or, sharded, of several.
 
     Args:
@@ -52,4 +71,8 @@ def checkpoint_weights(folder: Path) -> dict[str, Tensor]:
             dcp_to_torch_save(state, whole)
             state = whole
         tensors = torch.load(state, map_location="cpu", weights_only=True)["state_dict"]
-    return {name.removeprefix(_PREFIX): t for name, t in tensors.items() if name.startswith(_PREFIX)}
+    return Weights(_below(_MODEL, tensors), _below(_LEARNED, tensors))
+
+
+def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}

@@ -1,13 +1,14 @@
 """Rollouts packed into one row without padding, with what is needed to replay and score them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ngrpo.exploration.base import Step
+from ngrpo.exploration.context import RowContext
+from ngrpo.exploration.record import Record, Step
 from ngrpo.rollout.types import Rollout
 
 
@@ -18,48 +19,54 @@ class PackedBatch:
     Attributes:
         tokens: int64 [N].
         positions: restarting at 0 in each sequence; int64 [N].
+        keys: the request key of each token's sequence; int64 [N].
         lengths: tokens of each sequence; S ints.
         response_lengths: response tokens of each sequence; int64 [S].
         scored_rows: the output row that scores each response token, i.e. the slot before it; int64 [R].
         response_slots: the slot of each response token; int64 [R].
-        mixed_slots: slots whose input is a mixture; int64 [M].
-        mixed_ids: int64 [M, K].
-        mixed_weights: float32 [M, K].
+        mixed_slots: slots whose input comes from the record; int64 [M].
+        record: what stands there; the ids are int64 [M, K].
     """
 
     tokens: Tensor
     positions: Tensor
+    keys: Tensor
     lengths: list[int]
     response_lengths: Tensor
     scored_rows: Tensor
     response_slots: Tensor
     mixed_slots: Tensor
-    mixed_ids: Tensor
-    mixed_weights: Tensor
+    record: Record
 
     def to(self, device: torch.device) -> "PackedBatch":
         """Returns the batch on ``device``."""
-
-        def move(value: Any) -> Any:
-            return value.to(device) if isinstance(value, Tensor) else value
-
-        return PackedBatch(**{f.name: move(getattr(self, f.name)) for f in fields(self)})
+        moved: dict[str, Any] = {n: value.to(device) for n, value in vars(self).items() if isinstance(value, Tensor)}
+        return replace(self, **moved, record=self.record.map(lambda channel: channel.to(device)))
 
     def steps(self) -> Step:
         """Returns the recorded decision of every response token, R rows."""
-        rows, width = len(self.tokens), self.mixed_ids.shape[1]
-        mixed = torch.zeros(rows, dtype=torch.bool, device=self.tokens.device)
-        ids = self.tokens.new_zeros(rows, width)
-        weights = self.mixed_weights.new_zeros(rows, width)
-        mixed[self.mixed_slots] = True
-        ids[self.mixed_slots] = self.mixed_ids
-        weights[self.mixed_slots] = self.mixed_weights
-        at = self.response_slots
-        return Step(self.tokens[at], mixed[at], ids[at], weights[at])
+        slots = len(self.tokens)
+
+        def at_responses(channel: Tensor) -> Tensor:
+            everywhere = channel.new_zeros(slots, *channel.shape[1:])
+            everywhere[self.mixed_slots] = channel
+            return everywhere[self.response_slots]
+
+        mixed = at_responses(torch.ones_like(self.mixed_slots, dtype=torch.bool))
+        return Step(self.tokens[self.response_slots], mixed, *self.record.map(at_responses))
+
+    def mixed_steps(self) -> Step:
+        """Returns those of the mixed positions alone, M rows."""
+        mixed = torch.ones_like(self.mixed_slots, dtype=torch.bool)
+        return Step(self.tokens[self.mixed_slots], mixed, *self.record)
+
+    def context(self, slots: Tensor, embedding: Tensor) -> RowContext:
+        """Returns where the tokens ``slots`` stand, for a model with this embedding table."""
+        return RowContext(self.keys[slots], self.positions[slots], embedding)
 
 
 def pack(rollouts: Sequence[Rollout]) -> PackedBatch:
-    """Packs rollouts in their order; all must have mixtures of one width.
+    """Packs rollouts in their order; all must have records of one strategy.
 
     Token o_t of a sequence that starts at slot s stands at slot s + P + t - 1 and is scored by the row before it.
     """
@@ -70,14 +77,15 @@ def pack(rollouts: Sequence[Rollout]) -> PackedBatch:
         for r, start, total in zip(rollouts, starts, lengths, strict=True)
     ]
     response_slots = torch.cat(slots)
+    record = Record.cat([r.mixture.record for r in rollouts])
     return PackedBatch(
         tokens=torch.cat([part for r in rollouts for part in (r.prompt_ids, r.response_ids)]),
         positions=torch.cat([torch.arange(total) for total in lengths]),
+        keys=torch.tensor([r.key for r in rollouts]).repeat_interleave(torch.tensor(lengths)),
         lengths=lengths,
         response_lengths=torch.tensor([r.length for r in rollouts]),
         scored_rows=response_slots - 1,
         response_slots=response_slots,
         mixed_slots=torch.cat([r.mixture.positions + s for r, s in zip(rollouts, starts, strict=True)]),
-        mixed_ids=torch.cat([r.mixture.ids for r in rollouts]).long(),
-        mixed_weights=torch.cat([r.mixture.weights for r in rollouts]),
+        record=record._replace(ids=record.ids.long()),
     )

@@ -1,5 +1,6 @@
 """The policy: a causal language model that scores recorded rollouts."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
@@ -32,11 +33,13 @@ class ScoringModel(nn.Module):
 
     Args:
         lm: a causal LM loaded with the ``ngrpo`` attention implementation.
+        learned: initial values of the exploration strategy's parameters.
     """
 
-    def __init__(self, lm: PreTrainedModel) -> None:
+    def __init__(self, lm: PreTrainedModel, learned: Mapping[str, Tensor] | None = None) -> None:
         super().__init__()
         self.lm = lm
+        self.learned = nn.ParameterDict({name: nn.Parameter(value) for name, value in (learned or {}).items()})
 
     def forward(
         self, batch: PackedBatch, temperature: float, exploration: Exploration, entropy_gradient: bool = False
@@ -45,13 +48,8 @@ class ScoringModel(nn.Module):
 
         The entropy carries gradient only on request, since that keeps another tensor of the logits' size.
         """
-        inputs = replay(
-            self.lm.get_input_embeddings(),
-            batch.tokens,
-            batch.mixed_slots,
-            batch.mixed_ids,
-            batch.mixed_weights,
-        )
+        embed = self.lm.get_input_embeddings()
+        inputs = replay(embed, batch, exploration, dict(self.learned.items()))
         hidden = self.lm.base_model(
             inputs_embeds=inputs[None],
             position_ids=batch.positions[None],
@@ -59,8 +57,9 @@ class ScoringModel(nn.Module):
             plan=PackedAttention(batch.lengths),
         ).last_hidden_state[0]
         logits = self.lm.lm_head(hidden[batch.scored_rows]).float() / temperature
+        context = batch.context(batch.response_slots, embed.weight)
         entropy = entropy_of(logits if entropy_gradient else logits.detach())
-        return TokenScores(exploration.log_prob(logits, batch.steps()), entropy)
+        return TokenScores(exploration.log_prob(logits, batch.steps(), context), entropy)
 
 
 def entropy_of(logits: Tensor) -> Tensor:

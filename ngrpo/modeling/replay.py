@@ -1,38 +1,37 @@
 """The input embeddings that a rollout saw, rebuilt from tokens and record."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor, nn
 
-
-def mix(embed: nn.Module, ids: Tensor, weights: Tensor) -> Tensor:
-    """Returns sum_j w_j E[id_j], summed in float32 and cast to the embedding's dtype.
-
-    Args:
-        embed: the model's input embedding module, so that its scaling (Gemma's) applies.
-        ids: int64 [M, K].
-        weights: float32 [M, K].
-
-    Returns:
-        [M, d].
-    """
-    rows = embed(ids)
-    return (weights[..., None] * rows.float()).sum(dim=-2).to(rows.dtype)
+from ngrpo.exploration.base import Exploration
+from ngrpo.modeling.packing import PackedBatch
 
 
-def replay(embed: nn.Module, tokens: Tensor, slots: Tensor, ids: Tensor, weights: Tensor) -> Tensor:
-    """Returns the inputs of a pass over recorded rollouts; gradient flows into E through the mixture too.
+def replay(embed: nn.Module, batch: PackedBatch, exploration: Exploration, parameters: Mapping[str, Tensor]) -> Tensor:
+    """Returns the inputs of a pass over recorded rollouts.
+
+    Gradient flows into E and the learned parameters through the mixed positions too, unless the strategy is detached.
 
     Args:
         embed: the scoring model's own input embedding module.
-        tokens: int64 [N].
-        slots: where a mixture stands instead of E[token]; int64 [M].
-        ids: int64 [M, K].
-        weights: float32 [M, K]; constants.
+        batch: N tokens and their record.
+        exploration: the strategy that made the record.
+        parameters: what it has learned.
 
     Returns:
         [N, d].
     """
-    inputs = embed(tokens)
-    if len(slots) == 0:
+    inputs: Tensor = embed(batch.tokens)
+    # Learned parameters get a gradient, if only of zeros, from every microbatch: the ranks of FSDP must agree on which
+    # have one.
+    if len(batch.mixed_slots) == 0 and not parameters:
         return inputs
-    return torch.index_copy(inputs, 0, slots, mix(embed, ids, weights))
+    table = embed.weight
+    assert isinstance(table, Tensor)
+    context = batch.context(batch.mixed_slots, table)
+    vectors = exploration.inputs(embed, batch.mixed_steps(), context, parameters).to(inputs.dtype)
+    if exploration.detached:
+        vectors = vectors.detach()
+    return torch.index_copy(inputs, 0, batch.mixed_slots, vectors)

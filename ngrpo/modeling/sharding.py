@@ -11,7 +11,7 @@ from ngrpo.modeling.policy import ScoringModel
 
 
 def shard(model: ScoringModel, mesh: DeviceMesh) -> ScoringModel:
-    """Shards each decoder layer, and the rest (embedding, final norm, head) with the root.
+    """Shards each decoder layer, and the rest (embedding, final norm, head, learned exploration) with the root.
 
     Args:
         model: on every rank the same weights.
@@ -32,3 +32,8 @@ def named_weights(model: ScoringModel) -> Iterator[tuple[str, Tensor]]:
     """Yields (transformers name, whole tensor), tied weights once; every rank must walk it to the end."""
     for name, parameter in model.lm.named_parameters():
         yield name, full(parameter.detach())
+
+
+def named_learned(model: ScoringModel) -> dict[str, Tensor]:
+    """Returns the exploration strategy's learned parameters, whole (a collective when sharded)."""
+    return {name: full(parameter.detach()) for name, parameter in model.learned.items()}

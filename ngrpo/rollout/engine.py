@@ -6,6 +6,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.bound import BoundExploration
 from ngrpo.rollout.types import Request, Rollout, Sampling
 
@@ -28,6 +29,9 @@ class RolloutEngine(Protocol):
         The rollout of a request depends on its prompt, its key, the weights and the settings only: not on the
         other requests, their order or the engine's batch size.
         """
+
+    def check_load(self, strategy: Exploration, requests: int, max_new_tokens: int) -> None:
+        """Raises a SettingError for a call whose records the engine has no room for; may be asked before `start`."""
 
     def sync_weights(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
         """Takes new weights by their transformers names; tied weights come once."""

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from ngrpo.exploration.base import Step
+from ngrpo.exploration.base import Exploration, Step
+from ngrpo.exploration.blank import blank_record
 from ngrpo.rollout.types import Mixture, Request, Rollout, Sampling, StopReason
 
 
@@ -12,7 +13,7 @@ class Rows:
 
     Args:
         capacity: S.
-        width: K of the strategy's mixtures.
+        strategy: says which channels are recorded.
         sampling: bounds and stop ids.
         end_ids: ids that end the reasoning; int64 [E].
         like: an embedding row tensor, for device, dtype and width d.
@@ -20,7 +21,13 @@ class Rows:
     """
 
     def __init__(
-        self, capacity: int, width: int, sampling: Sampling, end_ids: Tensor, like: Tensor, all_explore: bool
+        self,
+        capacity: int,
+        strategy: Exploration,
+        sampling: Sampling,
+        end_ids: Tensor,
+        like: Tensor,
+        all_explore: bool,
     ) -> None:
         budget, device = sampling.max_new_tokens, like.device
         self.sampling = sampling
@@ -33,12 +40,13 @@ class Rows:
         self.emitted = torch.zeros(capacity, dtype=torch.int64, device=device)
         self.ended = torch.zeros(capacity, dtype=torch.bool, device=device)
         self.explore = None if all_explore else torch.ones(capacity, dtype=torch.bool, device=device)
+        self.carry = torch.zeros(capacity if strategy.carries else 0, dtype=torch.int32, device=device)
         self.inputs = like.new_zeros(capacity, like.shape[-1])
         self.tokens = torch.zeros(capacity, budget, dtype=torch.int64, device=device)
         self.log_probs = torch.zeros(capacity, budget, device=device)
         self.mixed = torch.zeros(capacity, budget, dtype=torch.bool, device=device)
-        self.ids = torch.zeros(capacity, budget, width, dtype=torch.int32, device=device)
-        self.weights = torch.zeros(capacity, budget, width, device=device)
+        vectors = like.new_zeros(capacity, budget, like.shape[-1]) if strategy.dense else None
+        self.records = blank_record(strategy, (capacity, budget), device, vectors)
 
     def admit(self, numbers: list[int], requests: list[Request]) -> slice:
         """Opens a row for each request (``numbers`` are their places in the result); returns the rows."""
@@ -51,6 +59,7 @@ class Rows:
             self.explore[rows] = torch.tensor([r.explore for r in requests], device=device)
         self.emitted[rows] = 0
         self.ended[rows] = False
+        self.carry[rows] = 0
         self.active = rows.stop
         return rows
 
@@ -60,8 +69,9 @@ class Rows:
         self.tokens[at] = step.token
         self.log_probs[at] = log_probs
         self.mixed[at] = step.mixed
-        self.ids[at] = step.ids.int()
-        self.weights[at] = step.weights
+        self.records.put(at, step.record)
+        if step.carry is not None:
+            self.carry[rows] = step.carry
         self.inputs[rows] = inputs
         self.ended[rows] |= torch.isin(step.token, self.end_ids)
         self.emitted[rows] += 1
@@ -83,13 +93,13 @@ class Rows:
         at = self.mixed[row, :length].cpu().nonzero()[:, 0]
         stopped = int(tokens[-1]) in self.sampling.stop_ids
         return Rollout(
+            key=request.key,
             prompt_ids=torch.tensor(request.prompt_ids),
             response_ids=tokens.clone(),
             log_probs=self.log_probs[row, :length].cpu().clone(),
             mixture=Mixture(
                 positions=at + len(request.prompt_ids),
-                ids=self.ids[row, :length].cpu()[at],
-                weights=self.weights[row, :length].cpu()[at],
+                record=self.records.map(lambda channel: channel[row, :length].cpu()[at]),
             ),
             stop_reason=StopReason.STOP if stopped else StopReason.LENGTH,
         )
@@ -103,12 +113,12 @@ class Rows:
         survivors = int((~done).sum())
         source = (~done[survivors:]).nonzero()[:, 0] + survivors
         target = done[:survivors].nonzero()[:, 0]
-        for state in (self.keys, self.prompt_length, self.emitted, self.ended, self.inputs):
-            state[target] = state[source]
-        if self.explore is not None:
-            self.explore[target] = self.explore[source]
-        for state in (self.tokens, self.log_probs, self.mixed, self.ids, self.weights):
-            state[target] = state[source]
+        fixed = (self.keys, self.prompt_length, self.emitted, self.ended, self.inputs)
+        for state in (*fixed, self.tokens, self.log_probs, self.mixed, self.explore, *self.records):
+            if state is not None:
+                state[target] = state[source]
+        if len(self.carry):
+            self.carry[target] = self.carry[source]
         self.request[target.cpu()] = self.request[source.cpu()]
         self.active = survivors
         return source, target

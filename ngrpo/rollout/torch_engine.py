@@ -7,12 +7,11 @@ import torch
 from torch import Tensor
 
 from ngrpo.errors import SettingError
-from ngrpo.exploration.base import StepContext
+from ngrpo.exploration.base import Exploration, StepContext
 from ngrpo.exploration.bound import BoundExploration
 from ngrpo.exploration.decide import decide
 from ngrpo.modeling.attention import AttentionPlan
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.modeling.replay import mix
 from ngrpo.rollout.kv_cache import DecodeAttention, PrefillAttention, SlotCache
 from ngrpo.rollout.rows import Rows
 from ngrpo.rollout.types import Request, Rollout, Sampling
@@ -63,6 +62,9 @@ class TorchEngine:
         if parameters:
             raise ValueError(f"no weights came for {', '.join(sorted(parameters))}")
 
+    def check_load(self, strategy: Exploration, requests: int, max_new_tokens: int) -> None:
+        """Refuses nothing: there is one record a slot, not one a request."""
+
     def sleep(self) -> None:
         """Frees the cache."""
         self._cache = None
@@ -81,7 +83,7 @@ class TorchEngine:
         end_ids = torch.tensor(exploration.end_ids, dtype=torch.int64, device=table.device)
         rows = Rows(
             slots,
-            exploration.strategy.width,
+            exploration.strategy,
             sampling,
             end_ids,
             like=table,
@@ -140,25 +142,22 @@ class TorchEngine:
 
     def _step(self, rows: Rows, at: slice, hidden: Tensor, exploration: BoundExploration) -> None:
         """Decides the next token of the rows ``at`` from hidden [R, d] and records it."""
-        logits = self.lm.lm_head(hidden)
+        strategy, embed = exploration.strategy, self.lm.get_input_embeddings()
         context = StepContext(
             keys=rows.keys[at],
             positions=(rows.prompt_length + rows.emitted)[at],
+            embedding=embed.weight if strategy.reads_embedding else embed.weight[:0],
             ended=rows.ended[at],
             end_ids=rows.end_ids,
             tables=exploration.tables,
+            carry=rows.carry[at],
         )
-        step, log_probs = decide(
-            exploration.strategy,
-            logits,
-            rows.sampling.temperature,
-            context,
-            None if rows.explore is None else rows.explore[at],
-        )
-        embed = self.lm.get_input_embeddings()
+        explore = None if rows.explore is None else rows.explore[at]
+        step, log_probs = decide(strategy, self.lm.lm_head(hidden), rows.sampling.temperature, context, explore)
         inputs = embed(step.token)
-        if exploration.strategy.width > 0:
-            inputs = torch.where(step.mixed[:, None], mix(embed, step.ids, step.weights), inputs)
+        if strategy.mixes:
+            vectors = strategy.inputs(embed, step, context, exploration.parameters)
+            inputs = torch.where(step.mixed[:, None], vectors, inputs)
         rows.record(at, step, log_probs, inputs)
 
     def _retire(self, rows: Rows, cache: SlotCache, requests: Sequence[Request], done: dict[int, Rollout]) -> None:

@@ -1,9 +1,11 @@
 """What goes into a rollout engine and what comes out of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from torch import Tensor
+
+from ngrpo.exploration.record import Record
 
 
 class StopReason(StrEnum):
@@ -51,13 +53,11 @@ class Mixture:
 
     Attributes:
         positions: absolute slots in prompt + response (P + t - 1 for o_t, 0-based); int64 [M].
-        ids: int32 [M, K].
-        weights: float32 [M, K].
+        record: what stood there; the ids are int32 [M, K].
     """
 
     positions: Tensor
-    ids: Tensor
-    weights: Tensor
+    record: Record
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,7 @@ class Rollout:
     """One response. All tensors are on the CPU.
 
     Attributes:
+        key: the request's; noise is drawn again from it.
         prompt_ids: int64 [P].
         response_ids: int64 [T], T >= 1.
         log_probs: the strategy's score of each response token at the sampling temperature; float32 [T].
@@ -72,6 +73,7 @@ class Rollout:
         stop_reason: why it ended.
     """
 
+    key: int
     prompt_ids: Tensor
     response_ids: Tensor
     log_probs: Tensor
@@ -82,3 +84,9 @@ class Rollout:
     def length(self) -> int:
         """T, the number of response tokens."""
         return len(self.response_ids)
+
+    def plain(self) -> "Rollout":
+        """Returns the same text as if every position had been fed plainly."""
+        none = slice(0, 0)
+        mixture = Mixture(self.mixture.positions[none], self.mixture.record.map(lambda channel: channel[none]))
+        return replace(self, mixture=mixture)

@@ -1,7 +1,7 @@
 """From prompts to scored rollouts: the engine, the strategy, the reward and the tokenizer of one rank."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -73,6 +73,7 @@ class RolloutWorker:
         settings: group size, lengths, temperature.
         stop_ids: token ids that end a response.
         seed: the run's seed.
+        learned: the strategy's own parameters until `sync_weights` brings others; None for its initial ones.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class RolloutWorker:
         settings: RolloutSettings,
         stop_ids: tuple[int, ...],
         seed: int,
+        learned: Mapping[str, Tensor] | None = None,
     ) -> None:
         self.engine = engine
         self.tokenizer = tokenizer
@@ -95,30 +97,42 @@ class RolloutWorker:
         self.sampling = Sampling(settings.temperature, settings.max_new_tokens, stop_ids)
         self.device = torch.device("cpu")
         self._bound: BoundExploration | None = None
+        self._learned = learned
 
     def start(self, device: torch.device) -> None:
         """Starts the engine on this rank's device."""
         self.device = device
         self.engine.start(device)
 
-    def sync_weights(self, tensors: Iterable[tuple[str, Tensor]], refresh: bool) -> None:
-        """Hands new weights to the engine; ``refresh`` rebuilds the strategy's tables from them."""
+    def sync_weights(
+        self, tensors: Iterable[tuple[str, Tensor]], refresh: bool, learned: Mapping[str, Tensor] | None = None
+    ) -> None:
+        """Hands new weights to the engine; ``refresh`` rebuilds the strategy's tables from them.
+
+        Args:
+            tensors: the model's, by transformers name.
+            refresh: rebuild the tables.
+            learned: the strategy's own parameters; None leaves the initial ones.
+        """
         self.engine.sync_weights(tensors)
+        self._learned = learned
         if refresh:
             self._bound = None
+        elif self._bound is not None:
+            self._bound = replace(self._bound, parameters=learned or {})
 
     @property
     def bound(self) -> BoundExploration:
-        """The training strategy with its tables."""
+        """The training strategy with its tables and parameters."""
         if self._bound is None:
-            self._bound = bind(self.exploration, self.engine.embedding(), self.vocabulary)
+            self._bound = bind(self.exploration, self.engine.embedding(), self.vocabulary, self._learned)
         return self._bound
 
-    def restore_tables(self, tables: dict[str, Tensor]) -> None:
+    def restore_tables(self, tables: Mapping[str, Tensor]) -> None:
         """Takes the tables that an interrupted run was using, instead of building them from newer weights."""
         end_ids = self.vocabulary.end_ids(self.exploration.end_token)
         moved = {name: table.to(self.device) for name, table in tables.items()}
-        self._bound = BoundExploration(self.exploration, moved, end_ids)
+        self._bound = BoundExploration(self.exploration, moved, end_ids, self._learned or {})
 
     def roll_out(self, prompts: list[Prompt], iteration: int) -> Experience:
         """Makes ``group_size`` training rollouts a prompt."""
@@ -126,7 +140,8 @@ class RolloutWorker:
 
     def evaluate(self, prompts: list[Prompt], samples: int, strategy: Exploration, temperature: float) -> Experience:
         """Makes ``samples`` evaluation rollouts a prompt with ``strategy``, plain sampling as a rule."""
-        bound = bind(strategy, self.engine.embedding(), self.vocabulary)
+        learned = self._learned if strategy == self.exploration else None
+        bound = bind(strategy, self.engine.embedding(), self.vocabulary, learned)
         sampling = replace(self.sampling, temperature=temperature)
         return self._make(prompts, samples, _EVALUATION, sampling, bound)
 

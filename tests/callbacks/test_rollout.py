@@ -69,6 +69,9 @@ class Policy:
     def policy_weights(self):
         yield "embed", torch.tensor([[self.updates]])
 
+    def learned_exploration(self):
+        return {}
+
 
 @pytest.fixture
 def make(tiny_source: ModelSource):

@@ -2,21 +2,12 @@
 
 import pytest
 import torch
+from contexts import step_context
 from torch import Tensor
 
-from ngrpo.exploration.base import Exploration, Step, StepContext
+from ngrpo.exploration.base import Exploration, Step
 from ngrpo.exploration.random import gumbel, uniform
 from ngrpo.exploration.token import TokenSampling
-
-
-def context(rows: int, position: int = 5, end_ids: tuple[int, ...] = ()) -> StepContext:
-    return StepContext(
-        keys=torch.arange(rows) * 1_000_003,
-        positions=torch.full((rows,), position),
-        ended=torch.zeros(rows, dtype=torch.bool),
-        end_ids=torch.tensor(end_ids, dtype=torch.int64),
-        tables={},
-    )
 
 
 def chi_square(tokens: Tensor, probs: list[float]) -> float:
@@ -28,7 +19,7 @@ def chi_square(tokens: Tensor, probs: list[float]) -> float:
 def test_sampling_follows_the_softmax() -> None:
     weights = [1, 20, 3, 0, 7, 0, 40, 5, 9, 15]
     logits = torch.tensor(weights).log().repeat(20_000, 1) + 3.0
-    tokens = context(20_000).sample(logits)
+    tokens = step_context(20_000).sample(logits)
     probs = [w / sum(weights) for w in weights]
     # 99.9th percentile with 7 degrees of freedom; zero-probability tokens never come.
     assert chi_square(tokens, probs) < 24.3
@@ -36,7 +27,7 @@ def test_sampling_follows_the_softmax() -> None:
 
 
 def test_sampling_is_the_gumbel_max_of_each_row() -> None:
-    ctx = context(50)
+    ctx = step_context(50)
     logits = torch.randn(50, 11, generator=torch.Generator().manual_seed(0))
     for row, token in enumerate(ctx.sample(logits).tolist()):
         scores = [float(logits[row, v] + gumbel(ctx.keys[row], ctx.positions[row], "token", v)) for v in range(11)]
@@ -47,14 +38,14 @@ def test_a_tail_of_a_large_vocabulary_is_drawn_as_often_as_it_should() -> None:
     """A quarter of the mass lies on 2^16 tokens, each near 4e-6."""
     tail = 2**16
     logits = torch.cat([torch.tensor([0.75]), torch.full((tail,), 0.25 / tail)]).log().repeat(1000, 1)
-    tokens = context(1000).sample(logits)
+    tokens = step_context(1000).sample(logits)
     share = float((tokens > 0).double().mean())
     assert abs(share - 0.25) < 4 * (0.25 * 0.75 / 1000) ** 0.5
     assert len(set(tokens[tokens > 0].tolist())) > 200
 
 
 def test_uniform_draws_a_value_a_row_or_a_row_and_candidate() -> None:
-    ctx = context(4)
+    ctx = step_context(4)
     candidates = torch.tensor([[3, 1], [0, 2], [9, 9], [1, 3]])
     table = ctx.uniform("noise", candidates)
     assert ctx.uniform("noise").shape == (4,)
@@ -66,8 +57,8 @@ def test_uniform_draws_a_value_a_row_or_a_row_and_candidate() -> None:
 
 def test_is_end() -> None:
     tokens = torch.tensor([1, 5, 7, 5])
-    assert context(4, end_ids=(5, 7)).is_end(tokens).tolist() == [False, True, True, True]
-    assert context(4).is_end(tokens).tolist() == [False] * 4
+    assert step_context(4, end_ids=(5, 7)).is_end(tokens).tolist() == [False, True, True, True]
+    assert step_context(4).is_end(tokens).tolist() == [False] * 4
 
 
 def test_plain_step_mixes_nothing() -> None:
@@ -79,7 +70,7 @@ def test_plain_step_mixes_nothing() -> None:
 
 def test_default_log_prob_is_the_tokens() -> None:
     logits = torch.randn(3, 6, generator=torch.Generator().manual_seed(0))
-    scores = TokenSampling().log_prob(logits, Step.plain(torch.tensor([5, 0, 2])))
+    scores = TokenSampling().log_prob(logits, Step.plain(torch.tensor([5, 0, 2])), step_context(3))
     for row, token in enumerate([5, 0, 2]):
         expected = float(logits[row, token]) - float(logits[row].exp().sum().log())
         assert scores[row].item() == pytest.approx(expected, abs=1e-6)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from contexts import step_context
 
 from ngrpo.errors import SettingError
-from ngrpo.exploration.base import StepContext
 from ngrpo.exploration.min_p import MinPSampling, keep_min_p
 
 VECTOR = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())["min_p"]
@@ -25,11 +25,7 @@ def test_golden(key: str) -> None:
 def test_draws_stay_in_the_kept_set_and_nothing_is_mixed() -> None:
     rows = 500
     logits = torch.tensor([[3.0, 2.0, 1.0, 0.0, -1.0]]).repeat(rows, 1)
-    ctx = StepContext(
-        torch.arange(rows), torch.zeros(rows, dtype=torch.long), torch.zeros(rows, dtype=torch.bool),
-        torch.zeros(0, dtype=torch.long), {},
-    )  # fmt: skip
-    step = MinPSampling(0.3).step(logits, ctx)
+    step = MinPSampling(0.3).step(logits, step_context(rows))
     assert set(step.token.tolist()) == {0, 1}
     assert not step.mixed.any()
     assert step.ids.shape == (rows, 0)

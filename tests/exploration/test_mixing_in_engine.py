@@ -26,7 +26,7 @@ def anchors(model: PreTrainedModel, rollout: Rollout) -> list[int]:
     """The most likely token at each response position, given the recorded inputs."""
     table = model.get_input_embeddings().weight
     inputs = table[torch.cat([rollout.prompt_ids, rollout.response_ids])].clone()
-    for slot, ids, weights in zip(*vars(rollout.mixture).values(), strict=True):
+    for slot, ids, weights in zip(rollout.mixture.positions, *rollout.mixture.record[:2], strict=True):
         inputs[slot] = weights @ table[ids]
     logits = model(inputs_embeds=inputs[None]).logits[0]
     return logits[len(rollout.prompt_ids) - 1 : -1].argmax(-1).tolist()

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from ngrpo.errors import SettingError
-from ngrpo.exploration.base import Step, StepContext
+from ngrpo.exploration.base import RowContext, Step, StepContext
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.neighbor_table import build_neighbor_table
-from ngrpo.modeling.replay import mix
 
 VECTORS = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())
 E = torch.tensor(VECTORS["mixing_weights"]["inputs"]["E"], dtype=torch.float64)
 NEVER = torch.tensor([], dtype=torch.int64)
+NOWHERE = RowContext(NEVER, NEVER, E[:0])
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,11 @@ def context(
     return GivenDraws(
         keys=torch.arange(rows),
         positions=torch.arange(rows),
+        embedding=E[:0],
         ended=torch.tensor(ended or [False] * rows),
         end_ids=end_ids,
         tables={"neighbors": table},
+        carry=NEVER.int(),
         gate=torch.tensor(gate, dtype=torch.float64),
         sampled=torch.tensor(sampled),
     )
@@ -63,7 +65,8 @@ def mixed_step(logits: list[float], temperature: float) -> Step:
 def fed(step: Step) -> Tensor:
     """What the engine feeds: the mixture where mixed, else the token's row."""
     embed = nn.Embedding.from_pretrained(E.float())
-    return torch.where(step.mixed[:, None], mix(embed, step.ids, step.weights.float()), embed(step.token))
+    vectors = NeighborMixing().inputs(embed, step._replace(weights=step.weights.float()), NOWHERE, {})
+    return torch.where(step.mixed[:, None], vectors, embed(step.token))
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.7, 0.5, 0.0001])
@@ -124,7 +127,7 @@ def test_rollout_of_the_paper() -> None:
     strategy = NeighborMixing(rate=inputs["rho"], k=inputs["k"])
     logits = torch.tensor(inputs["logits"], dtype=torch.float64) / inputs["T"]
     step = strategy.step(logits, context(inputs["u"], inputs["sampled_token"], k=inputs["k"]))
-    vectors, log_probs = fed(step), strategy.log_prob(logits, step)
+    vectors, log_probs = fed(step), strategy.log_prob(logits, step, NOWHERE)
     for t, want in enumerate(expected):
         assert step.mixed[t].item() == want["m"]
         assert step.token[t].item() == want["emitted_token_paper"]

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ngrpo.exploration.random import gumbel, request_key, stream_id, uniform
+from ngrpo.exploration.random import gumbel, normal, request_key, stream_id, uniform
 
 LOW = 2**32
 
@@ -132,3 +132,28 @@ def test_gumbel_is_finite_and_follows_its_distribution() -> None:
     assert abs(float(values.mean()) - 0.5772) < 0.01
     assert abs(float(values.var()) - torch.pi**2 / 6) < 0.03
     assert chi_square_16((-(-values).exp()).exp().clamp(max=1 - 1e-9)) < CHI_SQUARE_15
+
+
+def test_normal_draws_are_normal_and_independent_between_dimensions_rows_and_positions():
+    keys = torch.tensor([request_key(0, i) for i in range(200)])[:, None, None]
+    positions, index = torch.arange(20)[None, :, None], torch.arange(50)[None, None, :]
+    draws = normal(keys, positions, "noise", index).double()
+    assert draws.shape == (200, 20, 50)
+    flat = draws.flatten()
+    count = flat.numel() ** 0.5
+    assert abs(float(flat.mean())) < 4 / count
+    assert abs(float(flat.square().mean()) - 1) < 4 * 2**0.5 / count
+    assert abs(float(flat.pow(4).mean()) - 3) < 4 * 96**0.5 / count
+    assert abs(float((flat.abs() > 3).double().mean()) - 0.0026998) < 4 * 0.0027**0.5 / count
+    for shifted in (draws.roll(1, 0), draws.roll(1, 1), draws.roll(1, 2)):
+        assert abs(float((draws * shifted).mean())) < 4 / count
+        assert abs(float((draws.square() * shifted.square()).mean()) - 1) < 4 * 8**0.5 / count
+    assert bool(draws.isfinite().all())
+
+
+def test_a_normal_draw_depends_on_its_own_counters_only():
+    keys, positions = torch.tensor([[3], [9]]), torch.tensor([[5], [6]])
+    table = normal(keys, positions, "noise", torch.arange(7)[None])
+    alone = normal(torch.tensor(9), torch.tensor(6), "noise", 4)
+    assert table[1, 4].item() == alone.item()
+    assert normal(torch.tensor(9), torch.tensor(6), "other", 4).item() != alone.item()

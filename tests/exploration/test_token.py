@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 import torch
+from contexts import step_context
 
 from ngrpo.errors import SettingError
-from ngrpo.exploration.base import StepContext
 from ngrpo.exploration.token import TokenSampling, keep_top_k, keep_top_p
 
 LOGITS = torch.randn(40, 12, generator=torch.Generator().manual_seed(0)) * 2
@@ -59,8 +59,7 @@ def test_top_p_takes_the_smaller_ids_of_a_tie() -> None:
 def test_step_applies_top_p_to_the_survivors_of_top_k() -> None:
     """Of .4 .3 .2 .1, top_k=2 leaves .57 .43, of which top_p=.5 keeps the first; top_p alone keeps two."""
     logits = torch.tensor([0.1, 0.4, 0.2, 0.3]).log().repeat(2000, 1)
-    rows = torch.arange(2000)
-    ctx = StepContext(rows, rows, rows < 0, rows[:0], {})
+    ctx = step_context(2000)
     drawn = {
         strategy: set(strategy.step(logits, ctx).token.tolist())
         for strategy in (TokenSampling(2, 0.5), TokenSampling(0, 0.5), TokenSampling(2), TokenSampling())

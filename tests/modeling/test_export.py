@@ -6,7 +6,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 
-from ngrpo.modeling.export import export
+from ngrpo.modeling.export import Weights, export
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.modeling.sharding import named_weights
@@ -31,7 +31,7 @@ def test_round_trip(kind: str, tmp_path: Path, request: pytest.FixtureRequest):
             parameter.add_(torch.randn_like(parameter))
     weights = dict(named_weights(policy))
     assert ("lm_head.weight" in weights) == (kind == "tiny_source")
-    export(source, source.tokenizer(), weights, tmp_path / "out")
+    export(source, source.tokenizer(), Weights(weights, {}), tmp_path / "out")
 
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
     expected = policy.lm.state_dict()
@@ -47,7 +47,7 @@ def test_round_trip(kind: str, tmp_path: Path, request: pytest.FixtureRequest):
 
 def test_bfloat16_is_kept(tiny_model_path: Path, tmp_path: Path):
     source = ModelSource(path=str(tiny_model_path), dtype="bfloat16")
-    export(source, source.tokenizer(), dict(named_weights(ScoringModel(source.load()))), tmp_path)
+    export(source, source.tokenizer(), Weights(dict(named_weights(ScoringModel(source.load()))), {}), tmp_path)
     assert AutoModelForCausalLM.from_pretrained(tmp_path, dtype="auto").dtype == torch.bfloat16
 
 
@@ -55,7 +55,7 @@ def test_weights_must_fit(tiny_source: ModelSource, tmp_path: Path):
     weights = dict(named_weights(ScoringModel(tiny_source.load())))
     missing = {name: tensor for name, tensor in weights.items() if name != "lm_head.weight"}
     with pytest.raises(ValueError, match=r"weights do not fit .*lm_head\.weight"):
-        export(tiny_source, None, missing, tmp_path)
+        export(tiny_source, None, Weights(missing, {}), tmp_path)
     with pytest.raises(ValueError, match="weights do not fit .*surplus"):
-        export(tiny_source, None, {**weights, "surplus": torch.zeros(1)}, tmp_path)
+        export(tiny_source, None, Weights({**weights, "surplus": torch.zeros(1)}, {}), tmp_path)
     assert list(tmp_path.iterdir()) == []

@@ -6,26 +6,30 @@ from made_rollouts import rollout
 from ngrpo.modeling.packing import PackedBatch, pack
 from ngrpo.rollout.types import Rollout
 
-FIRST = rollout([10, 11, 12], [20, 21, 22], {3: {30: 0.75, 31: 0.25}, 5: {32: 0.5, 33: 0.5}})
-ONE_TOKEN = rollout([13, 14], [23], {2: {34: 0.125, 35: 0.875}})
+FIRST = rollout([10, 11, 12], [20, 21, 22], {3: {30: 0.75, 31: 0.25}, 5: {32: 0.5, 33: 0.5}}, key=7)
+ONE_TOKEN = rollout([13, 14], [23], {2: {34: 0.125, 35: 0.875}}, key=9)
 PLAIN = rollout([15], [24, 25])
 
 
 def as_lists(batch: PackedBatch) -> dict[str, list]:
-    return {name: value if isinstance(value, list) else value.tolist() for name, value in vars(batch).items()}
+    listed = {
+        n: value if isinstance(value, list) else value.tolist() for n, value in vars(batch).items() if n != "record"
+    }
+    return listed | {"ids": batch.record.ids.tolist(), "weights": batch.record.weights.tolist()}
 
 
 def test_two_sequences_by_hand():
     assert as_lists(pack([FIRST, ONE_TOKEN])) == {
         "tokens": [10, 11, 12, 20, 21, 22, 13, 14, 23],
         "positions": [0, 1, 2, 3, 4, 5, 0, 1, 2],
+        "keys": [7, 7, 7, 7, 7, 7, 9, 9, 9],
         "lengths": [6, 3],
         "response_lengths": [3, 1],
         "scored_rows": [2, 3, 4, 7],
         "response_slots": [3, 4, 5, 8],
         "mixed_slots": [3, 5, 8],
-        "mixed_ids": [[30, 31], [32, 33], [34, 35]],
-        "mixed_weights": [[0.75, 0.25], [0.5, 0.5], [0.125, 0.875]],
+        "ids": [[30, 31], [32, 33], [34, 35]],
+        "weights": [[0.75, 0.25], [0.5, 0.5], [0.125, 0.875]],
     }
 
 
@@ -56,6 +60,6 @@ def test_every_slot_is_that_of_its_own_sequence(rollouts: list[Rollout]):
 
 def test_strategies_that_never_mix_have_records_of_width_zero():
     batch = pack([rollout([1], [2, 3], width=0), rollout([1, 4], [5], width=0)])
-    assert batch.mixed_ids.shape == batch.mixed_weights.shape == (0, 0)
+    assert batch.record.ids.shape == batch.record.weights.shape == (0, 0)
     assert batch.steps().ids.shape == (3, 0)
     assert not batch.steps().mixed.any()

@@ -6,7 +6,7 @@ import torch
 from made_rollouts import rollout
 from torch.distributions import Categorical
 
-from ngrpo.exploration.base import Exploration, Step
+from ngrpo.exploration.base import Exploration, RowContext, Step
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.packing import pack
@@ -32,9 +32,9 @@ def test_temperature_scales_log_probs_and_entropy(tiny_source: ModelSource):
     seen: list[torch.Tensor] = []
 
     class Spy(TokenSampling):
-        def log_prob(self, logits: torch.Tensor, step: Step) -> torch.Tensor:
+        def log_prob(self, logits: torch.Tensor, step: Step, ctx: RowContext) -> torch.Tensor:
             seen.append(logits)
-            return super().log_prob(logits, step)
+            return super().log_prob(logits, step, ctx)
 
     warm, cold = (model(BATCH, temperature, Spy()) for temperature in (1.0, 0.5))
     expected = (seen[0] * 2).log_softmax(-1)[torch.arange(3), [10, 11, 13]]
@@ -52,7 +52,7 @@ def test_the_strategy_scores_its_own_steps(tiny_source: ModelSource):
         def step(self, logits, ctx):
             raise NotImplementedError
 
-        def log_prob(self, logits, step):
+        def log_prob(self, logits, step, ctx):
             return logits[:, 0] * 0 + torch.where(step.mixed, step.weights[:, 0], -1.0)
 
     scores = ScoringModel(tiny_source.load())(BATCH, 1.0, FirstWeight())

@@ -4,11 +4,15 @@ import torch
 from made_rollouts import rollout
 from torch import Tensor, nn
 
+from ngrpo.exploration.base import RowContext, Step
+from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.packing import PackedBatch, pack
-from ngrpo.modeling.replay import mix, replay
+from ngrpo.modeling.replay import replay
 
 # Token 1 stands at a mixed slot only, token 7 nowhere; id 2 is mixed twice and is a plain token as well.
 BATCH = pack([rollout([0, 2], [3, 1, 2], {3: {4: 0.75, 2: 0.25}}), rollout([5], [6], {1: {2: 0.6, 6: 0.4}})])
+
+NOWHERE = RowContext(torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.int64), torch.zeros(0, 5))
 
 
 class Scaled(nn.Embedding):
@@ -24,7 +28,7 @@ def embedding(kind: type[nn.Embedding] = nn.Embedding, dtype: torch.dtype = torc
 
 
 def replayed(embed: nn.Embedding, batch: PackedBatch = BATCH) -> Tensor:
-    return replay(embed, batch.tokens, batch.mixed_slots, batch.mixed_ids, batch.mixed_weights)
+    return replay(embed, batch, NeighborMixing(k=2), {})
 
 
 def explicit(rows: Tensor) -> Tensor:
@@ -67,6 +71,6 @@ def test_bfloat16_rows_are_summed_in_float32():
     ids = torch.arange(8).view(1, 8)
     weights = torch.linspace(0.05, 0.2, 8).view(1, 8)
     exact = (weights[0, :, None].double() * embed.weight.double()).sum(0)
-    mixed = mix(embed, ids, weights)
+    mixed = NeighborMixing(k=8).inputs(embed, Step(ids[:, 0], ids[:, 0] >= 0, ids, weights), NOWHERE, {})
     assert mixed.dtype == torch.bfloat16
     assert torch.equal(mixed[0], exact.bfloat16())

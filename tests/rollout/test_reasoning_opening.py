@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from ngrpo.data.types import Problem, Prompt
+from ngrpo.exploration.record import Record
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rewards.math import MathReward
@@ -21,9 +22,13 @@ class Scripted:
         return torch.eye(4)
 
     def generate(self, requests, sampling, exploration) -> list[Rollout]:
-        empty = Mixture(torch.zeros(0, dtype=torch.long), torch.zeros(0, 0, dtype=torch.int32), torch.zeros(0, 0))
+        empty = Mixture(
+            torch.zeros(0, dtype=torch.long), Record(torch.zeros(0, 0, dtype=torch.int32), torch.zeros(0, 0))
+        )
         return [
-            Rollout(torch.tensor(r.prompt_ids), torch.tensor(ids), torch.zeros(len(ids)), empty, StopReason.LENGTH)
+            Rollout(
+                r.key, torch.tensor(r.prompt_ids), torch.tensor(ids), torch.zeros(len(ids)), empty, StopReason.LENGTH
+            )
             for r, ids in zip(requests, self.answers, strict=True)
         ]
 

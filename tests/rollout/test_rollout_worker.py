@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import Tensor
 
 from ngrpo.data.types import Problem, Prompt
 from ngrpo.errors import SettingError
@@ -40,9 +41,12 @@ def make(make_engine: Callable[..., TorchEngine], tiny_source: ModelSource) -> C
 
 def contents(rollouts: list[Rollout]) -> list[tuple]:
     return [
-        (*(part.tolist() for part in (r.prompt_ids, r.response_ids, r.mixture.positions, r.mixture.ids)), r.stop_reason)
-        for r in rollouts
+        (*(part.tolist() for part in (r.prompt_ids, r.response_ids, *_mixture(r))), r.stop_reason) for r in rollouts
     ]
+
+
+def _mixture(rollout: Rollout) -> tuple[Tensor, Tensor]:
+    return rollout.mixture.positions, rollout.mixture.record.ids
 
 
 def test_rollouts_are_the_same_on_any_split_over_ranks(make: Callable[..., RolloutWorker]):
@@ -71,7 +75,7 @@ def test_evaluation_is_plain_though_training_mixes(make: Callable[..., RolloutWo
     assert sum(len(r.mixture.positions) for r in trained) > 10
     evaluated = worker.evaluate(PROMPTS, 5, TokenSampling(), temperature=0.9)
     assert len(evaluated.rollouts) == 20
-    assert all(r.mixture.ids.shape == (0, 0) for r in evaluated.rollouts)
+    assert all(r.mixture.record.ids.shape == (0, 0) for r in evaluated.rollouts)
     plain = make(TokenSampling()).evaluate(PROMPTS, 5, TokenSampling(), temperature=0.9)
     assert contents(evaluated.rollouts) == contents(plain.rollouts)
     assert contents(worker.roll_out(PROMPTS, 0).rollouts) == contents(trained)

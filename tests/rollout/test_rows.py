@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from ngrpo.exploration.base import Step
+from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.rollout.rows import Rows
 from ngrpo.rollout.types import Request, Sampling, StopReason
 
@@ -12,8 +13,8 @@ SAMPLING = Sampling(temperature=1.0, max_new_tokens=3, stop_ids=(STOP,))
 FIRST, SECOND = Request((1, 2), key=11), Request((3,), key=22)
 
 
-def rows(capacity: int = 2, width: int = 2) -> Rows:
-    return Rows(capacity, width, SAMPLING, torch.tensor([END]), like=torch.zeros(1, 4), all_explore=False)
+def rows(capacity: int = 2) -> Rows:
+    return Rows(capacity, NeighborMixing(k=2), SAMPLING, torch.tensor([END]), like=torch.zeros(1, 4), all_explore=False)
 
 
 def record(made: Rows, at: slice, tokens: list[int], mixed: list[bool]) -> None:
@@ -43,12 +44,12 @@ def test_a_rollout_is_what_was_recorded():
     assert first.response_ids.tolist() == [5, 4, 7]
     assert first.log_probs.tolist() == [-5.0, -4.0, -7.0]
     assert first.mixture.positions.tolist() == [2, 4]
-    assert first.mixture.ids.tolist() == [[5, 6], [7, 8]]
-    assert first.mixture.weights.tolist() == [[0.75, 0.25]] * 2
-    assert first.mixture.ids.dtype == torch.int32
+    assert first.mixture.record.ids.tolist() == [[5, 6], [7, 8]]
+    assert first.mixture.record.weights.tolist() == [[0.75, 0.25]] * 2
+    assert first.mixture.record.ids.dtype == torch.int32
     assert first.stop_reason is StopReason.LENGTH
     assert second.response_ids.tolist() == [6, STOP]
-    assert second.mixture.ids.shape == (0, 2)
+    assert second.mixture.record.ids.shape == (0, 2)
     assert second.stop_reason is StopReason.STOP
 
 
@@ -93,7 +94,7 @@ def test_survivors_keep_their_own_state_and_the_moves_are_told(done: list[int]):
     for row, number in enumerate(held):
         rollout = made.take(row, requests[number])
         assert rollout.response_ids.tolist() == [10 + number]
-        assert rollout.mixture.ids.tolist() == ([[10 + number, 11 + number]] if number % 2 == 0 else [])
+        assert rollout.mixture.record.ids.tolist() == ([[10 + number, 11 + number]] if number % 2 == 0 else [])
 
 
 def test_a_new_rollout_takes_nothing_from_the_row_before():

@@ -19,8 +19,8 @@ def same(a: Rollout, b: Rollout) -> bool:
     return (
         torch.equal(a.response_ids, b.response_ids)
         and torch.equal(a.mixture.positions, b.mixture.positions)
-        and torch.equal(a.mixture.ids, b.mixture.ids)
-        and torch.allclose(a.mixture.weights, b.mixture.weights, atol=1e-5)
+        and torch.equal(a.mixture.record.ids, b.mixture.record.ids)
+        and torch.allclose(a.mixture.record.weights, b.mixture.record.weights, atol=1e-5)
         and torch.allclose(a.log_probs, b.log_probs, atol=1e-5)
         and a.stop_reason == b.stop_reason
     )
@@ -33,7 +33,7 @@ def reference_log_probs(path, rollout: Rollout, temperature: float, ignore_mixtu
     tokens = torch.cat([rollout.prompt_ids, rollout.response_ids])
     inputs = table[tokens].clone()
     if not ignore_mixture:
-        for slot, ids, weights in zip(*vars(rollout.mixture).values(), strict=True):
+        for slot, ids, weights in zip(rollout.mixture.positions, *rollout.mixture.record[:2], strict=True):
             inputs[slot] = sum(w * table[i] for i, w in zip(ids.tolist(), weights.tolist(), strict=True))
     with torch.no_grad():
         logits = model(inputs_embeds=inputs[None]).logits[0]

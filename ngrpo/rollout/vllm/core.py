@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ngrpo.rollout.vllm.buffers import MixBuffers
-from ngrpo.rollout.vllm.embedding import install
+from ngrpo.rollout.vllm.embedding import input_embedding, install
 from ngrpo.rollout.vllm.session import Session, SessionSpec
 from ngrpo.rollout.vllm.stepper import choose, feed_into
 
@@ -19,15 +19,17 @@ class MixingCore:
 
     Args:
         model: the loaded vLLM model; its input embedding is replaced.
-        width: largest K of any strategy that will run.
+        settings: ``width``, the largest K of any strategy that will run, and ``vectors``: feed vectors made outside
+            the forward, for strategies whose vectors are no sums of rows.
         max_tokens: most tokens in a forward, graph padding included.
         device: the worker's device.
     """
 
-    def __init__(self, model: Any, width: int, max_tokens: int, device: torch.device) -> None:
+    def __init__(self, model: Any, settings: dict[str, Any], max_tokens: int, device: torch.device) -> None:
         self.device = device
-        self.width = width
-        self.buffers = MixBuffers(max_tokens, max(width, 1), device)
+        self.width, vectors = settings["width"], settings["vectors"]
+        like = input_embedding(model).weight.data if vectors else None
+        self.buffers = MixBuffers(max_tokens, 1 if vectors else max(self.width, 1), device, like)
         self.embedding = install(model, self.buffers)
         self.session: Session | None = None
 
@@ -35,15 +37,20 @@ class MixingCore:
         """Starts a session; the one before it is forgotten.
 
         Raises:
-            ValueError: the strategy mixes more ids than the engine was started for.
+            ValueError: the strategy mixes more ids, or in another way, than the engine was started for.
         """
-        if spec.strategy.width > self.width:
-            raise ValueError(f"the engine was started for mixtures of {self.width} ids, not {spec.strategy.width}")
-        self.session = Session(spec, self.device)
+        strategy, vectors = spec.strategy, self.buffers.tensors.vectors is not None
+        if not vectors and strategy.width > self.width:
+            raise ValueError(f"the engine was started for mixtures of {self.width} ids, not {strategy.width}")
+        if not vectors and not strategy.sums_rows:
+            raise ValueError(f"the engine was started for sums of embedding rows, which {strategy} does not feed")
+        needed = strategy.reads_embedding or (vectors and strategy.mixes)
+        table = self.embedding.table() if needed else self.embedding.weight.data[:0]
+        self.session = Session(spec, table, self.device)
 
     def before_forward(self, slots: Tensor, positions: Tensor) -> None:
         """Fills the buffers for the scheduled tokens; int64 [T] each."""
-        if self.session is None or self.session.spec.strategy.width == 0:
+        if self.session is None or not self.session.spec.strategy.mixes:
             self.buffers.clear()
         else:
             feed_into(self.session, self.buffers, slots, positions)

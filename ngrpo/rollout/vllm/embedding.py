@@ -3,16 +3,16 @@
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import embedding
-from vllm.distributed import tensor_model_parallel_all_reduce
+from vllm.distributed import tensor_model_parallel_all_gather, tensor_model_parallel_all_reduce
 from vllm.model_executor.layers.vocab_parallel_embedding import VocabParallelEmbedding, get_masked_input_and_mask
 
 from ngrpo.rollout.vllm.buffers import MixBuffers
 
 
 class MixingEmbedding(VocabParallelEmbedding):
-    """A vLLM input embedding whose mixed tokens are sum_j w_j E[id_j].
+    """A vLLM input embedding whose mixed tokens are sum_j w_j E[id_j], or vectors that were put into the buffers.
 
     An existing embedding becomes one by `install`: its parameters keep their names and a tied head keeps its weight.
     Under tensor parallelism each rank mixes the rows that it holds, so that one all-reduce serves as before.
@@ -24,9 +24,19 @@ class MixingEmbedding(VocabParallelEmbedding):
         """Embeds token ids [T] -> [T, d]."""
         tokens = input_.shape[0]
         buffers = self.buffers_.tensors
+        if buffers.vectors is not None:
+            plain = self._whole(self._local_rows(input_))
+            return torch.where(buffers.mixed[:tokens, None], buffers.vectors[:tokens], plain)
         rows = self._local_rows(buffers.ids[:tokens])
         mixture = (buffers.weights[:tokens, :, None] * rows.float()).sum(1).to(rows.dtype)
-        output = torch.where(buffers.mixed[:tokens, None], mixture, self._local_rows(input_))
+        return self._whole(torch.where(buffers.mixed[:tokens, None], mixture, self._local_rows(input_)))
+
+    def table(self) -> Tensor:
+        """Returns the whole table [V, d], padding left out; a collective under tensor parallelism, else a view."""
+        whole = self.weight.data if self.tp_size == 1 else tensor_model_parallel_all_gather(self.weight.data, dim=0)
+        return whole[: self.org_vocab_size]
+
+    def _whole(self, output: Tensor) -> Tensor:
         return output if self.tp_size == 1 else tensor_model_parallel_all_reduce(output)
 
     def _local_rows(self, ids: Tensor) -> Tensor:
@@ -45,15 +55,21 @@ class MixingEmbedding(VocabParallelEmbedding):
         return embedding(local.long(), self.weight).masked_fill(elsewhere[..., None], 0)
 
 
-def install(model: Any, buffers: MixBuffers) -> nn.Module:
+def input_embedding(model: Any) -> Any:
+    """Returns the input embedding of a loaded vLLM model."""
+    return model.model.embed_tokens
+
+
+def install(model: Any, buffers: MixBuffers) -> MixingEmbedding:
     """Makes the input embedding of a loaded vLLM model a mixing one; call before anything is compiled.
 
     Raises:
         ValueError: the model's embedding is of an unknown kind.
     """
-    module = model.model.embed_tokens
+    module = input_embedding(model)
     if type(module) is not VocabParallelEmbedding:
         raise ValueError(f"cannot mix in an input embedding of type {type(module).__name__}")
     module.__class__ = MixingEmbedding
     module.buffers_ = buffers
-    return module
+    made: MixingEmbedding = module
+    return made

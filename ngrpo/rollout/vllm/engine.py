@@ -14,11 +14,12 @@ from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.bound import BoundExploration
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.rollout.types import Mixture, Request, Rollout, Sampling, StopReason
+from ngrpo.rollout.types import Request, Rollout, Sampling
 from ngrpo.rollout.vllm.checksum import checksum
 from ngrpo.rollout.vllm.device import visible_to_children
 from ngrpo.rollout.vllm.handover import packed
-from ngrpo.rollout.vllm.session import SessionSpec
+from ngrpo.rollout.vllm.session import Collected, SessionSpec
+from ngrpo.rollout.vllm.split import split_rollouts
 from ngrpo.rollout.vllm.versions import check_version
 
 _REFUSED = {
@@ -37,7 +38,7 @@ class VllmEngine:
 
     Args:
         model: where the weights come from.
-        exploration: the training strategy; bounds the width of mixtures.
+        exploration: the training strategy; bounds the width of mixtures and says how they enter the forward.
         max_prompt_tokens: longest prompt.
         max_new_tokens: longest response.
         max_batch_size: most rollouts running at once.
@@ -46,6 +47,7 @@ class VllmEngine:
         tensor_parallel_size: GPUs that share the model.
         enforce_eager: no torch.compile and no CUDA graphs.
         own_process: run the engine beside this process; needed when there are several training processes.
+        dense_record_gib: most host memory, in GiB, for the vectors that a dense strategy records in one call.
         options: further arguments of ``vllm.LLM``.
 
     Raises:
@@ -64,6 +66,7 @@ class VllmEngine:
         tensor_parallel_size: int = 1,
         enforce_eager: bool = False,
         own_process: bool = False,
+        dense_record_gib: float = 16.0,
         options: dict[str, Any] | None = None,
     ) -> None:
         check_version()
@@ -74,6 +77,7 @@ class VllmEngine:
                     f"rollout.engine.options.{name}={options[name]} is not supported ({reason}); remove it."
                 )
         self.model = model
+        self.dense_record_gib = dense_record_gib
         self._workers = tensor_parallel_size
         self._own_process = own_process
         self._in_process = tensor_parallel_size == 1 and not own_process
@@ -93,7 +97,7 @@ class VllmEngine:
             "generation_config": "vllm",
             "seed": 0,
             "worker_extension_cls": "ngrpo.rollout.vllm.extension.WorkerExtension",
-            "additional_config": {"ngrpo": {"width": exploration.width}},
+            "additional_config": {"ngrpo": {"width": exploration.width, "vectors": not exploration.sums_rows}},
             **options,
         }
         self._asleep = False
@@ -132,9 +136,11 @@ class VllmEngine:
         """Makes one rollout a request, in their order (see `RolloutEngine`)."""
         if not requests:
             return []
+        self.check_load(exploration.strategy, len(requests), sampling.max_new_tokens)
         spec = SessionSpec(
             strategy=exploration.strategy,
             tables={name: table.cpu() for name, table in exploration.tables.items()},
+            parameters={name: value.cpu() for name, value in exploration.parameters.items()},
             end_ids=exploration.end_ids,
             temperature=sampling.temperature,
             max_new_tokens=sampling.max_new_tokens,
@@ -148,11 +154,25 @@ class VllmEngine:
             [self._sampling_params(slot, sampling) for slot in range(len(requests))],
             use_tqdm=False,
         )
-        records = pickle.loads(self._call("ngrpo_collect")[0])
-        return [
-            _rollout(request, output.outputs[0], [record[slot] for record in records])
-            for slot, (request, output) in enumerate(zip(requests, outputs, strict=True))
-        ]
+        return split_rollouts(requests, [output.outputs[0] for output in outputs], self._collect())
+
+    def check_load(self, strategy: Exploration, requests: int, max_new_tokens: int) -> None:
+        """Refuses a call whose dense records would need more host memory than they may (see `RolloutEngine`)."""
+        dim = self.model.config().hidden_size
+        itemsize = getattr(torch, self._arguments["dtype"]).itemsize
+        gib = requests * max_new_tokens * dim * itemsize / 2**30
+        if strategy.dense and gib > self.dense_record_gib:
+            raise SettingError(
+                f"rollout.engine.dense_record_gib={self.dense_record_gib} is less than the {gib:.1f} GiB of vectors of "
+                f"{requests} rollouts x {max_new_tokens} tokens x {dim} numbers of {itemsize} bytes; raise it, or "
+                "lower algo.prompts_per_batch, rollout.group_size or rollout.max_new_tokens."
+            )
+
+    def _collect(self) -> Collected:
+        if self._in_process:
+            return self._call("ngrpo_collect")[0]
+        collected: Collected = pickle.loads(self._call("ngrpo_packed_collect")[0])
+        return collected
 
     def _sampling_params(self, slot: int, sampling: Sampling) -> Any:
         """All sampling is ours: vLLM's parameters are neutral, and its own end-of-sequence rule is off."""
@@ -240,19 +260,3 @@ def _buckets(tensors: Iterable[tuple[str, Tensor]]) -> Iterator[list[tuple[str, 
             bucket, size = [], 0
     if bucket:
         yield bucket
-
-
-def _rollout(request: Request, output: Any, records: list[Tensor]) -> Rollout:
-    """Cuts one slot's records to the response that vLLM returned."""
-    tokens, log_probs, mixed, ids, weights = (record[: len(output.token_ids)] for record in records)
-    response = torch.tensor(output.token_ids, dtype=torch.int64)
-    if not torch.equal(response, tokens.long()):
-        raise RuntimeError("vLLM returned other tokens than were recorded; this is a fault in the vLLM adapter")
-    at = mixed.nonzero()[:, 0]
-    return Rollout(
-        prompt_ids=torch.tensor(request.prompt_ids),
-        response_ids=response,
-        log_probs=log_probs.clone(),
-        mixture=Mixture(positions=at + len(request.prompt_ids), ids=ids[at], weights=weights[at]),
-        stop_reason=StopReason.STOP if output.finish_reason == "stop" else StopReason.LENGTH,
-    )

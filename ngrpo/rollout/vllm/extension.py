@@ -11,6 +11,7 @@ from ngrpo.rollout.vllm import plugin
 from ngrpo.rollout.vllm.checksum import checksum
 from ngrpo.rollout.vllm.core import MixingCore
 from ngrpo.rollout.vllm.handover import opened
+from ngrpo.rollout.vllm.session import Collected
 
 plugin.install()
 plugin.keep_weights_loadable()
@@ -40,14 +41,19 @@ class WorkerExtension:
         """Starts a session; ``spec`` is a pickled `SessionSpec`."""
         self.ngrpo_core().begin(pickle.loads(spec))
 
-    def ngrpo_collect(self) -> bytes:
-        """Ends the session and returns its records, pickled (see `Session.collect`)."""
+    def ngrpo_collect(self) -> Collected:
+        """Ends the session and returns its records (in-process callers only)."""
         core = self.ngrpo_core()
         assert core.session is not None
-        records = core.session.collect()
+        collected = core.session.collect()
         core.session = None
         core.buffers.clear()
-        return pickle.dumps(records)
+        return collected
+
+    def ngrpo_packed_collect(self) -> bytes:
+        """Does the same for another process; the first worker speaks for all."""
+        collected = self.ngrpo_collect()
+        return pickle.dumps(collected) if self.rank == 0 else b""
 
     def ngrpo_load_weights(self, weights: Iterable[tuple[str, Tensor]]) -> None:
         """Loads a bucket of (transformers name, tensor)."""

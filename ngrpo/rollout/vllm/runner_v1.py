@@ -22,7 +22,7 @@ class RunnerV1Hooks:
         settings = settings_of(runner.vllm_config)
         assert settings is not None
         self.runner = runner
-        self.core = MixingCore(runner.model, settings["width"], runner.max_num_tokens, runner.device)
+        self.core = MixingCore(runner.model, settings, runner.max_num_tokens, runner.device)
         self._forward = runner._model_forward
         self._sample = runner._sample
         runner._model_forward = self.model_forward

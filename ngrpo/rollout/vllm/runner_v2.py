@@ -21,7 +21,7 @@ class MixingModelState(DefaultModelState):
         settings = settings_of(vllm_config)
         assert settings is not None
         largest_graph = vllm_config.compilation_config.max_cudagraph_capture_size or 0
-        self.core = MixingCore(model, settings["width"], max(self.max_num_tokens, largest_graph), device)
+        self.core = MixingCore(model, settings, max(self.max_num_tokens, largest_graph), device)
         self._slots_host = np.full(self.max_num_reqs, -1, dtype=np.int64)
         self.slots = torch.full((self.max_num_reqs,), -1, dtype=torch.int64, device=device)
         self._stale = False

@@ -8,6 +8,9 @@ import torch
 from torch import Tensor
 
 from ngrpo.exploration.base import Exploration
+from ngrpo.exploration.blank import blank_record
+from ngrpo.exploration.record import Record
+from ngrpo.rollout.vllm.host_memory import HostTensor
 
 
 @dataclass(frozen=True)
@@ -17,6 +20,7 @@ class SessionSpec:
     Attributes:
         strategy: the strategy.
         tables: its tables, on any device.
+        parameters: what it has learned, on any device.
         end_ids: token ids that end the reasoning.
         temperature: tau.
         max_new_tokens: most response tokens.
@@ -27,6 +31,7 @@ class SessionSpec:
 
     strategy: Exploration
     tables: Mapping[str, Tensor]
+    parameters: Mapping[str, Tensor]
     end_ids: tuple[int, ...]
     temperature: float
     max_new_tokens: int
@@ -44,6 +49,8 @@ class SessionInputs(NamedTuple):
         explore: bool [S + 1]; None when all rows are the strategy's.
         end_ids: int64 [E].
         tables: the strategy's.
+        parameters: what it has learned.
+        embedding: the whole table [V, d], or none of its rows.
     """
 
     keys: Tensor
@@ -51,6 +58,8 @@ class SessionInputs(NamedTuple):
     explore: Tensor | None
     end_ids: Tensor
     tables: dict[str, Tensor]
+    parameters: dict[str, Tensor]
+    embedding: Tensor
 
 
 class Records(NamedTuple):
@@ -63,29 +72,48 @@ class Records(NamedTuple):
         tokens: int32 [S + 1, T].
         log_probs: float32 [S + 1, T].
         mixed: bool [S + 1, T].
-        ids: int32 [S + 1, T, K].
-        weights: float32 [S + 1, T, K].
+        record: see `Record`; [S + 1, T, ...].
+        carry: int32 [S + 1, T]; None for a strategy that carries nothing.
         end_at: position of the first end token, T while there is none; int64 [S + 1].
     """
 
     tokens: Tensor
     log_probs: Tensor
     mixed: Tensor
-    ids: Tensor
-    weights: Tensor
+    record: Record
+    carry: Tensor | None
     end_at: Tensor
 
     @classmethod
-    def empty(cls, slots: int, budget: int, width: int, device: torch.device) -> "Records":
-        """Returns records of ``slots`` slots, scratch included."""
+    def empty(
+        cls, slots: int, budget: int, strategy: Exploration, device: torch.device, vectors: Tensor | None
+    ) -> "Records":
+        """Returns records of ``slots`` slots, scratch included; ``vectors`` is room for those of a dense strategy."""
+        places = (slots, budget)
         return cls(
-            tokens=torch.zeros(slots, budget, dtype=torch.int32, device=device),
-            log_probs=torch.zeros(slots, budget, device=device),
-            mixed=torch.zeros(slots, budget, dtype=torch.bool, device=device),
-            ids=torch.zeros(slots, budget, width, dtype=torch.int32, device=device),
-            weights=torch.zeros(slots, budget, width, device=device),
+            tokens=torch.zeros(places, dtype=torch.int32, device=device),
+            log_probs=torch.zeros(places, device=device),
+            mixed=torch.zeros(places, dtype=torch.bool, device=device),
+            record=blank_record(strategy, places, device, vectors),
+            carry=torch.zeros(places, dtype=torch.int32, device=device) if strategy.carries else None,
             end_at=torch.full((slots,), budget, dtype=torch.int64, device=device),
         )
+
+
+class Collected(NamedTuple):
+    """The records of a session on the CPU.
+
+    Attributes:
+        tokens: int32 [S, T].
+        log_probs: float32 [S, T].
+        mixed: bool [S, T].
+        record: of the M mixed positions, slot by slot and in ascending order; [M, ...].
+    """
+
+    tokens: Tensor
+    log_probs: Tensor
+    mixed: Tensor
+    record: Record
 
 
 class Session:
@@ -93,10 +121,11 @@ class Session:
 
     Args:
         spec: what to run.
+        embedding: the whole served table [V, d], or none of its rows.
         device: the worker's device.
     """
 
-    def __init__(self, spec: SessionSpec, device: torch.device) -> None:
+    def __init__(self, spec: SessionSpec, embedding: Tensor, device: torch.device) -> None:
         self.spec = spec
         self.scratch = len(spec.keys)
         self.inputs = SessionInputs(
@@ -105,12 +134,30 @@ class Session:
             explore=None if bool(spec.explore.all()) else _with_scratch(spec.explore, False).to(device),
             end_ids=torch.tensor(spec.end_ids, dtype=torch.int64, device=device),
             tables={name: table.to(device) for name, table in spec.tables.items()},
+            parameters={name: value.to(device) for name, value in spec.parameters.items()},
+            embedding=embedding,
         )
-        self.records = Records.empty(self.scratch + 1, spec.max_new_tokens, spec.strategy.width, device)
+        slots, budget = self.scratch + 1, spec.max_new_tokens
+        self.vectors: HostTensor | None = None
+        if spec.strategy.dense:
+            self.vectors = HostTensor((slots, budget, embedding.shape[-1]), embedding.dtype, device)
+        on_device = None if self.vectors is None else self.vectors.on_device
+        self.records = Records.empty(slots, budget, spec.strategy, device, on_device)
 
-    def collect(self) -> tuple[Tensor, ...]:
-        """Returns tokens, log-probs, mixed, ids and weights of all slots on the CPU."""
-        return tuple(record[: self.scratch].cpu() for record in self.records[:-1])
+    def collect(self) -> Collected:
+        """Returns the records of all slots."""
+        records = self.records
+        mixed = records.mixed[: self.scratch].cpu()
+        at = mixed.nonzero(as_tuple=True)
+        vectors = None if self.vectors is None else self.vectors.on_host[at]
+        at_device = tuple(index.to(records.mixed.device) for index in at)
+        rest = records.record._replace(vector=None).map(lambda channel: channel[at_device].cpu())
+        return Collected(
+            records.tokens[: self.scratch].cpu(),
+            records.log_probs[: self.scratch].cpu(),
+            mixed,
+            rest._replace(vector=vectors),
+        )
 
 
 def _with_scratch(values: Tensor, fill: int | bool) -> Tensor:

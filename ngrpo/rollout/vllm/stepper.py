@@ -7,16 +7,19 @@ shapes, no value read back to the host.
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import embedding
 
-from ngrpo.exploration.base import Exploration, StepContext
+from ngrpo.exploration.base import Exploration, RowContext, Step, StepContext
 from ngrpo.exploration.decide import decide
+from ngrpo.exploration.record import Record
 from ngrpo.rollout.vllm.buffers import BufferTensors, MixBuffers
 from ngrpo.rollout.vllm.session import Records, Session, SessionInputs
 
-Fill = Callable[[Records, Tensor, BufferTensors, Tensor, Tensor], None]
+Fill = Callable[[Records, SessionInputs, BufferTensors, Tensor, Tensor], None]
 Choice = Callable[[Records, SessionInputs, float, Tensor, Tensor, Tensor, Tensor | None], Tensor]
 
 
@@ -29,39 +32,65 @@ def feed_into(session: Session, buffers: MixBuffers, slots: Tensor, positions: T
         slots: slot of each scheduled token, -1 or scratch for none; int64 [T].
         positions: absolute position of each token; int64 [T].
     """
-    run: Fill = _fill
+    strategy = session.spec.strategy
+    run: Fill = _fill if buffers.tensors.vectors is None else partial(_fill_vectors, strategy)
     if slots.is_cuda:
-        run = _compiled_fill
+        run = _compiled_fill if buffers.tensors.vectors is None else compiled(_fill_vectors, strategy)
         slots, positions = at_least_two(slots, -1), at_least_two(positions, 0)
-    run(session.records, session.inputs.prompt_lengths, buffers.tensors, slots, positions)
+    run(session.records, session.inputs, buffers.tensors, slots, positions)
 
 
-def look_up(
-    records: Records, prompt_lengths: Tensor, slots: Tensor, positions: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+def look_up(records: Records, prompt_lengths: Tensor, slots: Tensor, positions: Tensor) -> tuple[Tensor, Record]:
     """Returns what stands at each token's position; prompt tokens are never mixed.
 
     Returns:
-        mixed bool [T], ids int32 [T, K], weights float32 [T, K].
+        mixed bool [T], and the record [T, ...].
     """
+    slots, place, generated = _places(records, prompt_lengths, slots, positions)
+    return records.mixed[slots, place] & generated, records.record.map(lambda channel: channel[slots, place])
+
+
+def _places(
+    records: Records, prompt_lengths: Tensor, slots: Tensor, positions: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns each token's slot, its place in the response, and whether it has one."""
     scratch, budget = records.mixed.shape[0] - 1, records.mixed.shape[1]
     slots = torch.where(slots < 0, scratch, slots)
     place = positions - prompt_lengths[slots]
     generated = (place >= 0) & (place < budget) & (slots != scratch)
-    place = place.clamp(0, budget - 1)
-    return records.mixed[slots, place] & generated, records.ids[slots, place], records.weights[slots, place]
+    return slots, place.clamp(0, budget - 1), generated
 
 
-def _fill(records: Records, prompt_lengths: Tensor, buffers: BufferTensors, slots: Tensor, positions: Tensor) -> None:
-    mixed, ids, weights = look_up(records, prompt_lengths, slots, positions)
-    tokens, width = ids.shape
+def _fill(records: Records, inputs: SessionInputs, buffers: BufferTensors, slots: Tensor, positions: Tensor) -> None:
+    mixed, record = look_up(records, inputs.prompt_lengths, slots, positions)
+    tokens, width = record.ids.shape
     buffers.mixed[:tokens] = mixed
-    buffers.ids[:tokens, :width] = ids
-    buffers.weights[:tokens, :width] = weights
+    buffers.ids[:tokens, :width] = record.ids
+    buffers.weights[:tokens, :width] = record.weights
     buffers.weights[:tokens, width:] = 0
 
 
 _compiled_fill = torch.compile(_fill, dynamic=True)
+
+
+def _fill_vectors(
+    strategy: Exploration,
+    records: Records,
+    inputs: SessionInputs,
+    buffers: BufferTensors,
+    slots: Tensor,
+    positions: Tensor,
+) -> None:
+    """Writes the vectors that the strategy makes of its record."""
+    assert buffers.vectors is not None
+    mixed, record = look_up(records, inputs.prompt_lengths, slots, positions)
+    slots, place, _ = _places(records, inputs.prompt_lengths, slots, positions)
+    context = RowContext(inputs.keys[slots], positions.long(), inputs.embedding)
+    step = Step(records.tokens[slots, place].long(), mixed, *record._replace(ids=record.ids.long()))
+    vectors = strategy.inputs(partial(embedding, weight=inputs.embedding), step, context, inputs.parameters)
+    tokens = len(slots)
+    buffers.mixed[:tokens] = mixed
+    buffers.vectors[:tokens] = vectors
 
 
 def choose(
@@ -82,7 +111,7 @@ def choose(
     strategy, rows = session.spec.strategy, len(slots)
     run: Choice = partial(choose_and_record, strategy)
     if logits.is_cuda:
-        run = compiled_choice(strategy)
+        run = compiled(choose_and_record, strategy)
         logits, slots, positions = at_least_two(logits, 0), at_least_two(slots, -1), at_least_two(positions, 0)
         recorded = None if recorded is None else at_least_two(recorded, 0)
     tokens = run(session.records, session.inputs, session.spec.temperature, logits, slots, positions, recorded)
@@ -114,17 +143,20 @@ def choose_and_record(
     context = StepContext(
         keys=inputs.keys[slots],
         positions=positions,
+        embedding=inputs.embedding,
         ended=place > records.end_at[slots],
         end_ids=inputs.end_ids,
         tables=inputs.tables,
+        carry=_carried(records, slots, place),
     )
     explore = None if inputs.explore is None else inputs.explore[slots]
     step, log_probs = decide(strategy, logits, temperature, context, explore)
     records.tokens[slots, place] = step.token.int()
     records.log_probs[slots, place] = log_probs
     records.mixed[slots, place] = step.mixed
-    records.ids[slots, place] = step.ids.int()
-    records.weights[slots, place] = step.weights
+    records.record.put((slots, place), step.record)
+    if records.carry is not None and step.carry is not None:
+        records.carry[slots, place] = step.carry
     # The first end token; a position chosen anew (after a dropped output) takes back what it said.
     known = records.end_at[slots]
     known = torch.where(known == place, budget, known)
@@ -132,12 +164,22 @@ def choose_and_record(
     return step.token
 
 
-_COMPILED: dict[str, Choice] = {}
+def _carried(records: Records, slots: Tensor, place: Tensor) -> Tensor:
+    """Returns what the position before left; int32 [R], or [0] if the strategy carries nothing.
+
+    It is kept by position, so that one chosen anew (after a dropped output) reads what it read the first time.
+    """
+    if records.carry is None:
+        return place.new_zeros(0, dtype=torch.int32)
+    return torch.where(place > 0, records.carry[slots, (place - 1).clamp(min=0)], 0)
 
 
-def compiled_choice(strategy: Exploration) -> Choice:
-    """Returns `choose_and_record` compiled for a strategy; strategies with equal settings share it."""
-    key = f"{type(strategy).__module__}.{strategy!r}"
+_COMPILED: dict[str, Callable[..., Any]] = {}
+
+
+def compiled(function: Callable[..., Any], strategy: Exploration) -> Callable[..., Any]:
+    """Returns ``function``, whose first argument is the strategy, compiled; strategies of equal settings share it."""
+    key = f"{function.__name__} {type(strategy).__module__}.{strategy!r}"
     if key not in _COMPILED:
-        _COMPILED[key] = torch.compile(partial(choose_and_record, strategy), dynamic=True)
+        _COMPILED[key] = torch.compile(partial(function, strategy), dynamic=True)
     return _COMPILED[key]

@@ -33,7 +33,7 @@ def shard(table: Tensor, rank: int, ranks: int, buffers: MixBuffers) -> nn.Modul
 
 def filled_buffers() -> MixBuffers:
     buffers = MixBuffers(TOKENS, WIDTH, torch.device("cpu"))
-    mixed, ids, weights = buffers.tensors
+    mixed, ids, weights, _ = buffers.tensors
     mixed[:5] = torch.tensor([True, False, True, True, False])
     ids[:5] = torch.tensor([[1, 2, 9], [3, 4, 5], [8, 0, 7], [6, 6, 1], [2, 2, 2]])
     weights[:3] = torch.tensor([[0.5, 0.3, 0.2], [1.0, 0.0, 0.0], [0.1, 0.2, 0.7]])
@@ -43,7 +43,7 @@ def filled_buffers() -> MixBuffers:
 
 def explicit(table: Tensor, tokens: list[int], buffers: MixBuffers) -> Tensor:
     rows = []
-    mixed, ids, weights = buffers.tensors
+    mixed, ids, weights, _ = buffers.tensors
     for place, token in enumerate(tokens):
         pairs = zip(ids[place].tolist(), weights[place].tolist(), strict=True)
         rows.append(sum(w * table[i] for i, w in pairs) if mixed[place] else table[token])

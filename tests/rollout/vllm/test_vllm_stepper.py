@@ -12,11 +12,12 @@ from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.rollout.vllm.buffers import MixBuffers
 from ngrpo.rollout.vllm.session import Session, SessionSpec
-from ngrpo.rollout.vllm.stepper import at_least_two, choose, choose_and_record, compiled_choice, feed_into, look_up
+from ngrpo.rollout.vllm.stepper import at_least_two, choose, choose_and_record, compiled, feed_into, look_up
 
 VOCABULARY, BUDGET, TEMPERATURE = 40, 6, 0.7
 PROMPTS = [3, 5, 2]
 SCRATCH = len(PROMPTS)
+NAMES = ("tokens", "log_probs", "mixed", "ids", "weights")
 NEIGHBORS = (torch.arange(VOCABULARY)[:, None] + torch.arange(3)) % VOCABULARY
 
 
@@ -38,6 +39,7 @@ def session_of(
     spec = SessionSpec(
         strategy=strategy,
         tables={"neighbors": NEIGHBORS.int()},
+        parameters={},
         end_ids=end_ids,
         temperature=TEMPERATURE,
         max_new_tokens=BUDGET,
@@ -45,7 +47,14 @@ def session_of(
         prompt_lengths=torch.tensor(PROMPTS),
         explore=torch.tensor(explore),
     )
-    return Session(spec, torch.device("cpu"))
+    return Session(spec, torch.zeros(0, 4), torch.device("cpu"))
+
+
+def copies(session: Session) -> tuple[Tensor, ...]:
+    """What is recorded of the slots, scratch left out."""
+    records = session.records
+    everything = (records.tokens, records.log_probs, records.mixed, records.record.ids, records.record.weights)
+    return tuple(record[:SCRATCH].clone() for record in everything)
 
 
 def logits_for(*tokens: int) -> Tensor:
@@ -76,9 +85,11 @@ def test_choose_and_feed_against_one_slot_at_a_time(explore):
             context = StepContext(
                 keys=torch.tensor([[11, 22, 33][slot]]),
                 positions=torch.tensor([PROMPTS[slot] + place]),
+                embedding=torch.zeros(0, 4),
                 ended=torch.tensor([ended[slot]]),
                 end_ids=torch.tensor([7]),
                 tables={"neighbors": NEIGHBORS},
+                carry=torch.zeros(0, dtype=torch.int32),
             )
             step, log_prob = decide(
                 strategy, logits[row : row + 1], TEMPERATURE, context, torch.tensor([explore[slot]])
@@ -86,14 +97,16 @@ def test_choose_and_feed_against_one_slot_at_a_time(explore):
             assert int(tokens[row]) == int(step.token)
             ended[slot] |= int(step.token) == 7
             record[slot, place] = step, log_prob
-    tokens, log_probs, mixed, ids, weights = session.collect()
+    tokens, log_probs, mixed, ids, weights = copies(session)
     for at, (step, log_prob) in record.items():
         assert (int(tokens[at]), bool(mixed[at])) == (int(step.token), bool(step.mixed))
         assert torch.equal(ids[at], step.ids[0].int())
         torch.testing.assert_close(weights[at], step.weights[0])
         torch.testing.assert_close(log_probs[at], log_prob[0])
     everything = [(slot, position) for slot in range(3) for position in range(PROMPTS[slot] + BUDGET)]
-    mixed, ids, weights = look_up(session.records, session.inputs.prompt_lengths, *torch.tensor(everything).unbind(1))
+    mixed, (ids, weights, *_) = look_up(
+        session.records, session.inputs.prompt_lengths, *torch.tensor(everything).unbind(1)
+    )
     for row, (slot, position) in enumerate(everything):
         step = record[slot, position - PROMPTS[slot]][0] if position >= PROMPTS[slot] else None
         assert bool(mixed[row]) == (step is not None and bool(step.mixed))
@@ -107,7 +120,7 @@ def test_choose_and_feed_against_one_slot_at_a_time(explore):
 def test_rows_without_a_slot_leave_the_records_alone(none):
     session = session_of(Scripted())
     take(session, 0, s0=4, s1=5, s2=6)
-    before = session.collect()
+    before = copies(session)
     unfinished = isinstance(none, str)
     slots = torch.tensor([0, 1, 2] if unfinished else [none, 1, none])
     recorded = torch.tensor([False, True, False]) if unfinished else None
@@ -117,7 +130,7 @@ def test_rows_without_a_slot_leave_the_records_alone(none):
     assert not look_up(
         session.records, session.inputs.prompt_lengths, torch.tensor([-1, SCRATCH]), torch.tensor([0, 0])
     )[0].any()
-    after = session.collect()
+    after = copies(session)
     for old, new in zip(before, after, strict=True):
         assert len(new) == SCRATCH
         assert torch.equal(old[:, 0], new[:, 0])
@@ -130,7 +143,7 @@ def test_prompt_tokens_and_positions_past_the_budget_are_fed_plainly():
     for place in range(BUDGET):
         take(session, place, s0=4, s1=5, s2=6)
     positions = torch.arange(PROMPTS[1] + BUDGET + 2)
-    mixed, ids, weights = look_up(
+    mixed, (ids, weights, *_) = look_up(
         session.records, session.inputs.prompt_lengths, torch.full_like(positions, 1), positions
     )
     assert mixed.tolist() == [False] * PROMPTS[1] + [True] * BUDGET + [False] * 2
@@ -171,7 +184,7 @@ def test_narrower_mixtures_leave_nothing_of_wider_ones_in_the_buffers():
     session = session_of(Scripted())
     take(session, 0, s0=4, s1=5)
     feed_into(session, buffers, torch.tensor([1, 0, 1]), torch.tensor([PROMPTS[1], PROMPTS[0], 0]))
-    mixed, ids, weights = buffers.tensors
+    mixed, ids, weights, _ = buffers.tensors
     assert mixed.tolist() == [True, True, False, True]
     assert ids[:2, :2].tolist() == [[5, 6], [4, 5]]
     assert weights[:2].tolist() == [[0.75, 0.25, 0.0]] * 2
@@ -185,7 +198,7 @@ def test_narrower_mixtures_leave_nothing_of_wider_ones_in_the_buffers():
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", [TokenSampling(), NeighborMixing(rate=0.5, k=3)])
 def test_the_compiled_step_is_the_eager_one(strategy):
-    eager, compiled = (session_of(strategy, (7,), (True, False, True)) for _ in range(2))
+    eager, fast = (session_of(strategy, (7,), (True, False, True)) for _ in range(2))
     generator = torch.Generator().manual_seed(3)
     for place in range(BUDGET):
         slots = torch.tensor([2, 0, 1] if place < 4 else [1, 2])
@@ -193,10 +206,11 @@ def test_the_compiled_step_is_the_eager_one(strategy):
         logits = torch.randn(len(slots), VOCABULARY, generator=generator) * 3
         arguments = (TEMPERATURE, logits, slots, positions, torch.ones(len(slots), dtype=torch.bool))
         expected = choose_and_record(strategy, eager.records, eager.inputs, *arguments)
-        tokens = compiled_choice(strategy)(compiled.records, compiled.inputs, *arguments)
+        tokens = compiled(choose_and_record, strategy)(fast.records, fast.inputs, *arguments)
         assert torch.equal(tokens, expected)
-    for name, ours, reference in zip(eager.records._fields, compiled.records, eager.records, strict=True):
+    for name, ours, reference in zip(NAMES, copies(fast), copies(eager), strict=True):
         torch.testing.assert_close(ours, reference, atol=1e-6 if name in ("log_probs", "weights") else 0, rtol=0)
+    assert torch.equal(fast.records.end_at, eager.records.end_at)
     assert bool(eager.records.mixed.any()) == (strategy.width > 0)
 
 

@@ -1,7 +1,6 @@
 """What the vLLM tests share: requests of the demo model, and comparisons of rollouts."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -85,9 +84,13 @@ def assert_same_rollouts(ours: Sequence[Rollout], oracle: Sequence[Rollout], ato
         assert a.prompt_ids.tolist() == b.prompt_ids.tolist()
         assert a.response_ids.tolist() == b.response_ids.tolist()
         assert a.mixture.positions.tolist() == b.mixture.positions.tolist()
-        assert a.mixture.ids.tolist() == b.mixture.ids.tolist()
+        assert a.mixture.record.ids.tolist() == b.mixture.record.ids.tolist()
         assert a.stop_reason is b.stop_reason
-        torch.testing.assert_close(a.mixture.weights, b.mixture.weights, atol=atol, rtol=0)
+        assert a.key == b.key
+        for ours_channel, other in zip(a.mixture.record[1:], b.mixture.record[1:], strict=True):
+            assert (ours_channel is None) == (other is None)
+            if ours_channel is not None:
+                torch.testing.assert_close(ours_channel, other, atol=atol, rtol=0)
         torch.testing.assert_close(a.log_probs, b.log_probs, atol=atol, rtol=0)
 
 
@@ -95,10 +98,7 @@ def replay_error(
     rollouts: Sequence[Rollout], strategy: Exploration, temperature: float, model: ScoringModel, ignore: bool = False
 ) -> float:
     """The largest difference between the recorded log-probs and the trainer's; ``ignore`` takes away the mixtures."""
-    batch = pack(rollouts)
-    if ignore:
-        mixtures = ("mixed_slots", "mixed_ids", "mixed_weights")
-        batch = replace(batch, **{name: getattr(batch, name)[:0] for name in mixtures})
+    batch = pack([r.plain() for r in rollouts] if ignore else rollouts)
     with torch.no_grad():
         scores = model(batch, temperature, strategy).log_prob
     return float((scores - torch.cat([r.log_probs for r in rollouts])).abs().max())

@@ -1,0 +1,86 @@
+"""What a strategy decides and records; one set of channels in engines, rollouts and trainer."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Record(NamedTuple):
+    """What is needed to rebuild and score the input vectors of mixed positions.
+
+    The leading dimensions are those of whatever holds the record; a channel that the strategy does not fill is None.
+
+    Attributes:
+        ids: the mixture's token ids; integer [..., K].
+        weights: the mixture's weights; float32 [..., K].
+        scores: what a density needs to know of each id; float32 [..., K].
+        vector: a vector that cannot be rebuilt from ids and weights; the embedding's dtype, [..., d].
+        noise: standard deviation of the noise that was added; the noise itself is drawn again from the request key;
+            float32 [...].
+    """
+
+    ids: Tensor
+    weights: Tensor
+    scores: Tensor | None = None
+    vector: Tensor | None = None
+    noise: Tensor | None = None
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> "Record":
+        """Applies ``change`` to every channel there is."""
+        return Record._make(None if channel is None else change(channel) for channel in self)
+
+    def put(self, at: tuple[Tensor, ...], values: "Record") -> None:
+        """Writes ``values`` to the places ``at``, in place."""
+        for channel, value in zip(self, values, strict=True):
+            if channel is not None and value is not None:
+                channel[at] = value.to(channel.dtype)
+
+    @classmethod
+    def cat(cls, records: Sequence["Record"]) -> "Record":
+        """Joins records of one strategy along their first dimension."""
+        channels = zip(*records, strict=True)
+        return Record._make(None if parts[0] is None else torch.cat(parts) for parts in channels)
+
+
+class Step(NamedTuple):
+    """What a strategy decided for o_t, for R rows.
+
+    The record belongs to the slot of o_t: it changes the log-probs of o_{t+1} onward, never that of o_t.
+
+    Attributes:
+        token: the token id that becomes text; int64 [R].
+        mixed: where x_t comes from the record instead of E[token]; bool [R].
+        ids: see `Record`; int64 [R, K].
+        weights: float32 [R, K].
+        scores: float32 [R, K]; of a strategy that is ``scored``.
+        vector: [R, d]; of one that is ``dense``.
+        noise: float32 [R]; of one that is ``noisy``.
+        carry: a counter that the row's next step gets back; int32 [R]; of a strategy that ``carries``.
+    """
+
+    token: Tensor
+    mixed: Tensor
+    ids: Tensor
+    weights: Tensor
+    scores: Tensor | None = None
+    vector: Tensor | None = None
+    noise: Tensor | None = None
+    carry: Tensor | None = None
+
+    @property
+    def record(self) -> Record:
+        """The channels that are kept of mixed positions."""
+        return Record(self.ids, self.weights, self.scores, self.vector, self.noise)
+
+    @classmethod
+    def plain(cls, token: Tensor) -> "Step":
+        """Returns the step of ordinary decoding: x_t = E[token], K = 0."""
+        return cls(token, torch.zeros_like(token, dtype=torch.bool), *no_mixture(token))
+
+
+def no_mixture(token: Tensor) -> tuple[Tensor, Tensor]:
+    """Returns the ids and weights of mixtures of no id, K = 0, for R rows like ``token``."""
+    rows = token.shape[0]
+    return token.new_zeros(rows, 0), torch.zeros(rows, 0, device=token.device)

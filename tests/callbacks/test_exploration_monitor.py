@@ -1,18 +1,22 @@
 """Mixture statistics in a plane, where a cosine can be read off."""
 
 import math
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
 from fake_run import Module, batch, on_ranks, trainer
 from made_rollouts import experience, rollout, score
 
-from callbacks.exploration_monitor import ExplorationMonitor, anchor_cosine
+from callbacks.exploration_monitor import ExplorationMonitor, Served, anchor_cosine
 from ngrpo.exploration.base import Exploration
+from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.exploration.record import Record
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.rewards.verdict import Verdict
 from ngrpo.rollout.experience import Experience
+from ngrpo.rollout.types import Mixture
 
 MIXING = NeighborMixing(k=2)
 TABLE = torch.tensor([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]])
@@ -23,7 +27,7 @@ RIGHT, WRONG, UNSCORED = score(Verdict.CORRECT), score(Verdict.WRONG), score(Ver
 
 def observe(run, module: Module, made: Experience, strategy: Exploration) -> None:
     """Shows an iteration to the monitor; the module has the strategy and the embedding table."""
-    module.exploration, module.policy_embedding = strategy, lambda: TABLE
+    module.exploration, module.policy_embedding, module.learned_exploration = strategy, lambda: TABLE, dict
     ExplorationMonitor().on_train_batch_start(run, module, batch(0, made), 0)
 
 
@@ -72,10 +76,30 @@ def test_two_ranks_log_what_one_would():
     assert first == second == pytest.approx(logged(whole))
 
 
-def test_cosines_come_in_order_whatever_the_chunks():
-    table, ids = torch.randn(50, 6), torch.randint(0, 50, (9000, 3), dtype=torch.int32)
-    weights = torch.rand(9000, 3)
-    mixed = torch.einsum("mk,mkd->md", weights, table[ids.long()])
-    anchors = table[ids[:, 0].long()]
-    expected = (mixed * anchors).sum(-1) / (mixed.norm(dim=-1) * anchors.norm(dim=-1))
-    torch.testing.assert_close(anchor_cosine(ids, weights, table), expected)
+@dataclass(frozen=True)
+class Vectors(Exploration):
+    """Records vectors and no ids."""
+
+    dense = True
+
+    def step(self, logits, ctx):
+        raise NotImplementedError
+
+
+def test_vectors_without_ids_are_compared_with_the_emitted_token():
+    """(1, 1) lies at 45 degrees to the emitted token's row (0, 2)."""
+    record = Record(torch.zeros(1, 0, dtype=torch.int32), torch.zeros(1, 0), vector=torch.ones(1, 2))
+    dense = replace(PLAIN, mixture=Mixture(torch.tensor([2]), record))
+    figures = logged(experience([dense, dense], [RIGHT, WRONG], 2), Vectors())
+    assert figures["exploration/cosine_mean"] == pytest.approx(math.sqrt(0.5))
+    assert figures["exploration/gated_fraction"] == 0.5
+    assert "exploration/anchor_weight" not in figures
+
+
+def test_learned_parameters_make_the_vector_that_was_fed():
+    strategy = HybridReasoning()
+    learned = strategy.initial_parameters(2) | {"lambda": torch.full((2,), -30.0)}  # a = 0: the latent alone
+    record = Record(torch.zeros(1, 0, dtype=torch.int32), torch.zeros(1, 0), vector=torch.tensor([[1.0, 0.0]]))
+    dense = replace(PLAIN, mixture=Mixture(torch.tensor([2]), record))
+    cosine = anchor_cosine(dense, Served(TABLE, strategy, learned))
+    assert float(cosine) == pytest.approx(0.0, abs=1e-3)

@@ -33,9 +33,9 @@ def feed_into(session: Session, buffers: MixBuffers, slots: Tensor, positions: T
         positions: absolute position of each token; int64 [T].
     """
     strategy = session.spec.strategy
-    run: Fill = _fill if buffers.tensors.vectors is None else partial(_fill_vectors, strategy)
+    run: Fill = _fill if buffers.tensors.vectors is None else partial(fill_vectors, strategy)
     if slots.is_cuda:
-        run = _compiled_fill if buffers.tensors.vectors is None else compiled(_fill_vectors, strategy)
+        run = _compiled_fill if buffers.tensors.vectors is None else compiled(fill_vectors, strategy)
         slots, positions = at_least_two(slots, -1), at_least_two(positions, 0)
     run(session.records, session.inputs, buffers.tensors, slots, positions)
 
@@ -73,7 +73,7 @@ def _fill(records: Records, inputs: SessionInputs, buffers: BufferTensors, slots
 _compiled_fill = torch.compile(_fill, dynamic=True)
 
 
-def _fill_vectors(
+def fill_vectors(
     strategy: Exploration,
     records: Records,
     inputs: SessionInputs,

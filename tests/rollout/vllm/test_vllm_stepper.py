@@ -1,6 +1,7 @@
 """The records that vLLM's workers keep, held to a step-by-step reference; needs no vLLM."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import pytest
 import torch
@@ -8,11 +9,25 @@ from torch import Tensor
 
 from ngrpo.exploration.base import Exploration, Step, StepContext
 from ngrpo.exploration.decide import decide
+from ngrpo.exploration.gaussian import GaussianSoftTokens
+from ngrpo.exploration.gaussian_top_k import GaussianTopK
+from ngrpo.exploration.gumbel import GumbelSoftThinking
+from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.exploration.soft import SoftThinking
 from ngrpo.exploration.token import TokenSampling
+from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.rollout.vllm.buffers import MixBuffers
 from ngrpo.rollout.vllm.session import Session, SessionSpec
-from ngrpo.rollout.vllm.stepper import at_least_two, choose, choose_and_record, compiled, feed_into, look_up
+from ngrpo.rollout.vllm.stepper import (
+    at_least_two,
+    choose,
+    choose_and_record,
+    compiled,
+    feed_into,
+    fill_vectors,
+    look_up,
+)
 
 VOCABULARY, BUDGET, TEMPERATURE = 40, 6, 0.7
 PROMPTS = [3, 5, 2]
@@ -219,3 +234,82 @@ def test_a_batch_of_one_gets_a_row_that_is_not_recorded() -> None:
     assert at_least_two(one, 0).tolist() == [[3.0, 4.0], [0.0, 0.0]]
     assert at_least_two(torch.tensor([7]), -1).tolist() == [7, -1]
     assert at_least_two(two, -1) is two
+
+
+STATES: list[Exploration] = [
+    SoftThinking(top_n=4, rate=0.7, cold_entropy=1.5, cold_steps=2),
+    GumbelSoftThinking(),
+    GaussianSoftTokens(),
+    GaussianTopK(k=3),
+    HybridReasoning(),
+]
+
+
+def full_session(strategy: Exploration, table: Tensor) -> Session:
+    """A session with all that a strategy may need, of 3 slots."""
+    spec = SessionSpec(
+        strategy=strategy,
+        tables=strategy.prepare(table, Vocabulary(VOCABULARY, frozenset(), {})),
+        parameters=strategy.initial_parameters(table.shape[1]),
+        end_ids=(7,),
+        temperature=TEMPERATURE,
+        max_new_tokens=BUDGET,
+        keys=torch.tensor([11, 22, 33]),
+        prompt_lengths=torch.tensor(PROMPTS),
+        explore=torch.tensor([True, True, False]),
+    )
+    return Session(spec, table, torch.device("cpu"))
+
+
+def test_a_carried_count_is_that_of_the_position_before():
+    """Also where a position is chosen anew, and not another slot's."""
+    strategy = SoftThinking(top_n=2, cold_entropy=0.1, cold_steps=3)
+    session = full_session(strategy, torch.zeros(0, 4))
+    cold, warm = logits_for(3), torch.zeros(1, VOCABULARY)
+    places = [(0, cold), (1, cold), (1, cold), (1, warm), (1, cold), (2, cold), (2, warm), (2, cold)]
+    chosen = [
+        int(choose(session, logits, torch.tensor([1]), torch.tensor([PROMPTS[1] + place]))) for place, logits in places
+    ]
+    assert session.records.carry is not None
+    assert session.records.carry[:3, :3].tolist() == [[0, 0, 0], [1, 2, 3], [0, 0, 0]]
+    assert [chosen[i] for i in (5, 7)] == [7, 7]
+    assert 7 not in chosen[:5]
+    assert session.records.end_at[:3].tolist() == [BUDGET, 2, BUDGET]
+
+
+@pytest.mark.parametrize("strategy", [TokenSampling(), NeighborMixing()])
+def test_strategies_without_further_channels_have_no_room_for_them(strategy):
+    records = session_of(strategy).records
+    assert records.record[2:] == (None, None, None)
+    assert records.carry is None
+    assert MixBuffers(4, 3, torch.device("cpu")).tensors.vectors is None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", STATES)
+def test_compiled_steps_and_vectors_are_the_eager_ones(strategy):
+    table = torch.randn(VOCABULARY, 8, generator=torch.Generator().manual_seed(1))
+    eager, fast = (full_session(strategy, table) for _ in range(2))
+    slow_buffers, fast_buffers = (MixBuffers(16, 1, torch.device("cpu"), table).tensors for _ in range(2))
+    generator = torch.Generator().manual_seed(3)
+    for place in range(BUDGET):
+        slots = torch.tensor([2, 0, 1] if place < 4 else [1, 2])
+        positions = torch.tensor(PROMPTS)[slots] + place
+        logits = torch.randn(len(slots), VOCABULARY, generator=generator) * 2
+        arguments = (TEMPERATURE, logits, slots, positions, torch.ones(len(slots), dtype=torch.bool))
+        expected = choose_and_record(strategy, eager.records, eager.inputs, *arguments)
+        assert torch.equal(compiled(choose_and_record, strategy)(fast.records, fast.inputs, *arguments), expected)
+        for function, session, buffers in (
+            (partial(fill_vectors, strategy), eager, slow_buffers),
+            (compiled(fill_vectors, strategy), fast, fast_buffers),
+        ):
+            function(session.records, session.inputs, buffers, slots, positions)
+        at = eager.records.mixed[slots, place]
+        assert fast_buffers.mixed[: len(slots)].tolist() == at.tolist()
+        torch.testing.assert_close(fast_buffers.vectors[: len(slots)][at], slow_buffers.vectors[: len(slots)][at])
+    ours, reference = fast.collect(), eager.collect()
+    assert torch.equal(ours.mixed, reference.mixed)
+    assert ours.mixed.any()
+    torch.testing.assert_close(ours.log_probs, reference.log_probs, atol=1e-4, rtol=1e-5)
+    for mine, other in zip(ours.record, reference.record, strict=True):
+        torch.testing.assert_close(mine, other, atol=1e-5, rtol=1e-5)

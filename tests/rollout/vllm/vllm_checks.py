@@ -1,6 +1,7 @@
 """What the vLLM tests share: requests of the demo model, and comparisons of rollouts."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from ngrpo.exploration.random import request_key
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.policy import ScoringModel
-from ngrpo.rollout.types import Request, Rollout, Sampling
+from ngrpo.rollout.types import Mixture, Request, Rollout, Sampling
 from ngrpo.rollout.vllm.engine import VllmEngine
 
 MIXING = NeighborMixing(rate=0.4, k=3, end_token=None)
@@ -80,6 +81,7 @@ def count_preemptions(engine: VllmEngine) -> list[str]:
 
 
 def assert_same_rollouts(ours: Sequence[Rollout], oracle: Sequence[Rollout], atol: float = 1e-4) -> None:
+    """``atol`` is that of log-probs and records."""
     for a, b in zip(ours, oracle, strict=True):
         assert a.prompt_ids.tolist() == b.prompt_ids.tolist()
         assert a.response_ids.tolist() == b.response_ids.tolist()
@@ -94,14 +96,29 @@ def assert_same_rollouts(ours: Sequence[Rollout], oracle: Sequence[Rollout], ato
         torch.testing.assert_close(a.log_probs, b.log_probs, atol=atol, rtol=0)
 
 
+def heads(rollouts: Sequence[Rollout], tokens: int) -> list[Rollout]:
+    """The rollouts as they stood after so many tokens."""
+    return [_head(r, tokens) for r in rollouts]
+
+
+def _head(r: Rollout, tokens: int) -> Rollout:
+    early = r.mixture.positions < len(r.prompt_ids) + tokens
+    mixture = Mixture(r.mixture.positions[early], r.mixture.record.map(lambda channel: channel[early]))
+    return replace(r, response_ids=r.response_ids[:tokens], log_probs=r.log_probs[:tokens], mixture=mixture)
+
+
 def replay_error(
     rollouts: Sequence[Rollout], strategy: Exploration, temperature: float, model: ScoringModel, ignore: bool = False
 ) -> float:
-    """The largest difference between the recorded log-probs and the trainer's; ``ignore`` takes away the mixtures."""
+    """The largest difference between the recorded log-probs and the trainer's; ``ignore`` takes away the mixtures.
+
+    Relative where log-probs are large, as those of Gaussian vectors are (about -d/2).
+    """
     batch = pack([r.plain() for r in rollouts] if ignore else rollouts)
     with torch.no_grad():
         scores = model(batch, temperature, strategy).log_prob
-    return float((scores - torch.cat([r.log_probs for r in rollouts])).abs().max())
+    recorded = torch.cat([r.log_probs for r in rollouts])
+    return float(((scores - recorded).abs() / recorded.abs().clamp(min=10.0) * 10.0).max())
 
 
 def mixed_total(rollouts: Sequence[Rollout]) -> int:

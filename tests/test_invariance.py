@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM
 from update_probe import Case, gradient
 
 from ngrpo.algo.advantage import group_standardised
+from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.rollout.types import Rollout
 
@@ -115,9 +116,28 @@ def test_microbatch_split_does_not_matter_to_statistics_of_the_batch(case: Case,
         assert distance(whole, gradient(replace(case, microbatch_tokens=budget))) < TOLERANCE
 
 
-@pytest.mark.parametrize("algorithm", ["gspo", "grpo", "reinforce_pp", "copo"])
-def test_two_sharded_processes_make_the_gradient_of_one(case: Case, algorithm: str, tmp_path: Path):
-    case = replace(case, algorithm=algorithm, microbatch_tokens=80)
+@pytest.fixture
+def learned_case(make_engine, bound, requests, sampling, tiny_model_path) -> Case:
+    """One of the ranks has no mixed position in some microbatches, and none at all in its first two groups."""
+    engine, strategy = make_engine(), HybridReasoning(r_min=0.5, r_max=0.9)
+    rollouts = engine.generate(requests, sampling, bound(engine, strategy))
+    rollouts[:8] = [r.plain() for r in rollouts[:8]]
+    rewards = torch.tensor([[1.0, 0.0, 0.0, 1.0]] * 6)
+    return Case(str(tiny_model_path), "grpo", sampling.temperature, 80, rollouts, rewards, exploration=strategy)
+
+
+def test_learned_parameters_have_one_gradient_whatever_the_layout(learned_case: Case):
+    whole = gradient(replace(learned_case, microbatch_tokens=10_000))
+    learned = {name: value for name, value in whole.items() if name.startswith("learned.")}
+    assert len(learned) == 5
+    assert all(bool(value.any()) for value in learned.values())
+    assert distance(learned, gradient(learned_case)) < TOLERANCE
+    assert distance(whole, gradient(learned_case)) < TOLERANCE
+
+
+@pytest.mark.parametrize("kind", ["gspo", "grpo", "reinforce_pp", "copo", "learned"])
+def test_two_sharded_processes_make_the_gradient_of_one(case: Case, learned_case: Case, kind: str, tmp_path: Path):
+    case = learned_case if kind == "learned" else replace(case, algorithm=kind, microbatch_tokens=80)
     torch.save(case, tmp_path / "case.pt")
     here = Path(__file__).parent
     subprocess.run(
@@ -136,4 +156,8 @@ def test_two_sharded_processes_make_the_gradient_of_one(case: Case, algorithm: s
         timeout=240,
         env=os.environ | {"PYTHONPATH": f"{here.parent}:{here}", "OMP_NUM_THREADS": "1"},
     )
-    assert distance(gradient(case), torch.load(tmp_path / "gradient.pt")) < TOLERANCE
+    one, two = gradient(case), torch.load(tmp_path / "gradient.pt")
+    assert one.keys() == two.keys()
+    assert distance(one, two) < TOLERANCE
+    for name in one:  # the learned parameters are a small part of the whole gradient
+        assert name.startswith("learned.") <= (distance({name: one[name]}, two) < TOLERANCE)

@@ -21,6 +21,7 @@ from ngrpo.algo.correction import Truncate
 from ngrpo.algo.credit import DiscountedReturns
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.data.types import PromptBatch
+from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.sharding import full
@@ -79,6 +80,7 @@ class Case:
     rollouts: list[Rollout]
     rewards: torch.Tensor
     keys: list[int] | None = None
+    exploration: Exploration = NeighborMixing()
 
 
 class GivenExperience:
@@ -99,12 +101,12 @@ class KeepGradient(Callback):
     gradient: dict[str, torch.Tensor]
 
     def on_before_optimizer_step(self, trainer, pl_module, optimizer) -> None:
-        named = pl_module.policy.lm.named_parameters()
-        self.gradient = {name: full(p.grad).detach().clone() for name, p in named}
+        named = pl_module.policy.named_parameters()
+        self.gradient = {name.removeprefix("lm."): full(p.grad).detach().clone() for name, p in named}
         trainer.should_stop = True
 
 
-def gradient(case: Case, ranks: int = 1) -> dict[str, torch.Tensor]:
+def gradient(case: Case, *callbacks: Callback, ranks: int = 1) -> dict[str, torch.Tensor]:
     """Returns the gradient that the optimiser sees, by parameter."""
     keep = KeepGradient()
     strategy = ModelParallelStrategy(data_parallel_size=ranks, tensor_parallel_size=1) if ranks > 1 else "auto"
@@ -113,7 +115,7 @@ def gradient(case: Case, ranks: int = 1) -> dict[str, torch.Tensor]:
         devices=ranks,
         strategy=strategy,
         max_epochs=1,
-        callbacks=[keep],
+        callbacks=[keep, *callbacks],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -123,7 +125,7 @@ def gradient(case: Case, ranks: int = 1) -> dict[str, torch.Tensor]:
     module = PolicyOptimization(
         ModelSource(case.model_path),
         ALGORITHMS[case.algorithm],
-        NeighborMixing(),
+        case.exploration,
         partial(torch.optim.SGD, lr=0.0),
         UpdateSettings(case.temperature, case.microbatch_tokens, 1e9),
     )

@@ -14,12 +14,26 @@ from transformers import PretrainedConfig, Qwen2Config
 from ngrpo.algo import advantage, aggregate, clip, kl, ratio
 from ngrpo.algo.credit import DiscountedReturns, GeneralisedAdvantage
 from ngrpo.algo.policy_loss import Algorithm
-from ngrpo.checks import check_algorithm, check_context, check_engine, check_group, check_ranks, check_support
+from ngrpo.checks import (
+    check_algorithm,
+    check_context,
+    check_engine,
+    check_group,
+    check_learned,
+    check_ranks,
+    check_support,
+    warn_of_equal_groups,
+)
 from ngrpo.config import register
 from ngrpo.errors import SettingError
+from ngrpo.exploration.gaussian import GaussianSoftTokens
+from ngrpo.exploration.gumbel import GumbelSoftThinking
+from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.exploration.soft import SoftThinking
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.rollout.torch_engine import TorchEngine
 from ngrpo.rollout.worker import RolloutSettings
 from ngrpo.training import train
 
@@ -225,3 +239,48 @@ def test_an_engine_for_one_process_is_refused_in_several(several: bool, ranks: i
     with pytest.raises(SettingError) as caught:
         check_engine(engine, ranks)
     assert_refused(caught.value, "SimpleNamespace ", "trainer.num_nodes=2", "own_process=true", "rollout=torch")
+
+
+def test_learned_exploration_and_a_half_precision_model_are_not_sharded_together() -> None:
+    half = ModelSource(dtype="bfloat16")
+    for strategy, source, ranks in (
+        (HybridReasoning(), half, 1),
+        (HybridReasoning(), ModelSource(), 2),
+        (NeighborMixing(), half, 2),
+    ):
+        check_learned(strategy, source, ranks)
+    with pytest.raises(SettingError) as caught:
+        check_learned(HybridReasoning(), half, 2)
+    assert_refused(caught.value, "model.dtype=bfloat16 ", "exploration=HybridReasoning ", "model.dtype=float32")
+
+
+def test_a_truncated_strategy_that_scores_its_support_is_not_refused() -> None:
+    check_support(GumbelSoftThinking(top_k=2, top_p=0.5))
+
+
+def test_equal_groups_are_warned_of_once_and_only_where_they_are_equal(caplog: pytest.LogCaptureFixture) -> None:
+    for strategy in (SoftThinking(rate=0.5), GaussianSoftTokens(tau=0.0001), TokenSampling()):
+        warn_of_equal_groups(strategy)
+    assert caplog.records == []
+    warn_of_equal_groups(SoftThinking())
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "identical" in record.getMessage()
+    assert "exploration.rate < 1" in record.getMessage()
+
+
+def test_training_asks_the_engine_whether_the_records_of_a_batch_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def check_load(self: TorchEngine, *load: Any) -> None:
+        asked.append(load)
+        raise SettingError("rollout.engine has no room.")
+
+    monkeypatch.setattr(TorchEngine, "check_load", check_load)
+    config = defaults().copy()
+    with pytest.raises(SettingError, match="no room"):
+        train(config, tmp_path / "run", {}, tmp_path)
+    rollouts = config.algo.prompts_per_batch * config.rollout.group_size
+    assert asked == [(TokenSampling(), rollouts, config.rollout.max_new_tokens)]

@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM
 from update_probe import Case, gradient
 
 from ngrpo.algo.advantage import group_standardised
+from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.rollout.types import Rollout
@@ -135,9 +136,21 @@ def test_learned_parameters_have_one_gradient_whatever_the_layout(learned_case: 
     assert distance(whole, gradient(learned_case)) < TOLERANCE
 
 
-@pytest.mark.parametrize("kind", ["gspo", "grpo", "reinforce_pp", "copo", "learned"])
-def test_two_sharded_processes_make_the_gradient_of_one(case: Case, learned_case: Case, kind: str, tmp_path: Path):
-    case = learned_case if kind == "learned" else replace(case, algorithm=kind, microbatch_tokens=80)
+@pytest.fixture
+def dense_case(make_engine, bound, requests, sampling, tiny_model_path) -> Case:
+    """The score has gradient through the whole table."""
+    engine, strategy = make_engine(), GaussianSoftTokens(scale=2.0)
+    rollouts = engine.generate(requests, sampling, bound(engine, strategy))
+    rewards = torch.tensor([[1.0, 0.0, 0.0, 1.0]] * 6)
+    return Case(str(tiny_model_path), "grpo", sampling.temperature, 80, rollouts, rewards, exploration=strategy)
+
+
+@pytest.mark.parametrize("kind", ["gspo", "grpo", "reinforce_pp", "copo", "learned", "dense"])
+def test_two_sharded_processes_make_the_gradient_of_one(
+    case: Case, learned_case: Case, dense_case: Case, kind: str, tmp_path: Path
+):
+    others = {"learned": learned_case, "dense": dense_case}
+    case = others[kind] if kind in others else replace(case, algorithm=kind, microbatch_tokens=80)
     torch.save(case, tmp_path / "case.pt")
     here = Path(__file__).parent
     subprocess.run(

@@ -160,7 +160,9 @@ def test_the_reference_scores_the_text_alone(make_engine, bound, requests, sampl
     """Both are the same model, so the difference is that of the inputs."""
     engine, strategy, keep = make_engine(), HybridReasoning(r_min=0.5, r_max=0.6), Keep()
     rollouts = engine.generate(requests[:8], sampling, bound(engine, strategy))
-    case = Case(str(tiny_model_path), "grpo", sampling.temperature, 300, rollouts, torch.eye(2, 4), exploration=strategy)
+    case = Case(
+        str(tiny_model_path), "grpo", sampling.temperature, 300, rollouts, torch.eye(2, 4), exploration=strategy
+    )
     gradient(case, keep)
     assert [s.rollout for s in keep.samples] == rollouts
     model = AutoModelForCausalLM.from_pretrained(tiny_model_path, attn_implementation="eager").eval()

@@ -14,13 +14,13 @@ from ngrpo.exploration.vocabulary import Vocabulary
 
 @dataclass(frozen=True)
 class GaussianTopK(Exploration):
-    """Sparse STHT: x_t = sum_{j<k} w_j E[id_j] + sigma xi_t,  w = softmax(z_t / tau) over the k most likely,  xi_t ~ N(0, I).
+    """Sparse STHT: x_t = sum_{j<k} w_j E[id_j] + sigma xi_t,  w = softmax(z_t / tau) of the k most likely.
 
-    The score is lp_t = -|x_t - h_t(theta)|^2 / (2 sigma^2), h_t(theta) the mean of the same k ids under the model that
-    scores. It is `GaussianSoftTokens` (STHT, arXiv 2509.19170) with a truncated mean, so another method: the density is
-    that of the truncated mean, in rollout and trainer alike. In exchange the record is sparse: ids, weights and sigma;
-    xi_t is drawn again from the request key. x_t is rebuilt with the scoring model's E and a constant in the score, so
-    over several optimiser steps it follows E.
+    xi_t ~ N(0, I). The score is lp_t = -|x_t - h_t(theta)|^2 / (2 sigma^2), h_t(theta) the mean of the same k ids under
+    the model that scores. It is `GaussianSoftTokens` (STHT, arXiv 2509.19170) with a truncated mean, so another method:
+    the density is that of the truncated mean, in rollout and trainer alike. In exchange the record is sparse: ids,
+    weights and sigma; xi_t is drawn again from the request key. x_t is rebuilt with the scoring model's E and a
+    constant in the score, so over several optimiser steps it follows E.
 
     The released N-GRPO code has a strategy of this shape (``gaussian_embed_noise``) that takes sigma from each vector's
     own RMS, does not record the noise, and scores the sampled token (ALGORITHMS section 5); it is not reproduced.

@@ -6,6 +6,11 @@ from contexts import step_context
 from torch import Tensor
 
 from ngrpo.exploration.base import Exploration, Step
+from ngrpo.exploration.gaussian import GaussianSoftTokens
+from ngrpo.exploration.gaussian_top_k import GaussianTopK
+from ngrpo.exploration.gumbel import GumbelSoftThinking
+from ngrpo.exploration.hrpo import HybridReasoning
+from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.random import gumbel, uniform
 from ngrpo.exploration.token import TokenSampling
 
@@ -79,3 +84,45 @@ def test_default_log_prob_is_the_tokens() -> None:
 def test_a_strategy_needs_a_step() -> None:
     with pytest.raises(TypeError, match="step"):
         Exploration()  # type: ignore[abstract]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "mixes", "sums_rows"),
+    [
+        (TokenSampling(), False, True),
+        (NeighborMixing(), True, True),
+        (GumbelSoftThinking(), True, True),
+        (GaussianSoftTokens(), True, False),
+        (GaussianTopK(), True, False),
+        (HybridReasoning(), True, False),
+    ],
+)
+def test_engines_are_told_how_vectors_are_made(strategy: Exploration, mixes: bool, sums_rows: bool) -> None:
+    assert (strategy.mixes, strategy.sums_rows) == (mixes, sums_rows)
+
+
+def test_a_strategy_with_inputs_of_its_own_is_no_sum_of_rows() -> None:
+    class Halved(NeighborMixing):
+        def inputs(self, embed, step, ctx, parameters):
+            return super().inputs(embed, step, ctx, parameters) / 2
+
+    assert not Halved().sums_rows
+
+
+def test_the_table_is_there_for_those_who_declare_it(make_engine, bound, requests, sampling) -> None:
+    seen: dict[bool, set[int]] = {}
+
+    def watching(declared: bool) -> TokenSampling:
+        class Watching(TokenSampling):
+            reads_embedding = declared
+
+            def step(self, logits, ctx):
+                seen.setdefault(declared, set()).add(len(ctx.embedding))
+                return super().step(logits, ctx)
+
+        return Watching()
+
+    engine = make_engine()
+    for declared in (True, False):
+        engine.generate(requests[:2], sampling, bound(engine, watching(declared)))
+    assert seen == {True: {64}, False: {0}}

@@ -1,6 +1,9 @@
 """Packed slots and rows, written out for sequences small enough to count."""
 
+from dataclasses import replace
+
 import pytest
+import torch
 from made_rollouts import rollout
 
 from ngrpo.modeling.packing import PackedBatch, pack
@@ -63,3 +66,33 @@ def test_strategies_that_never_mix_have_records_of_width_zero():
     assert batch.record.ids.shape == batch.record.weights.shape == (0, 0)
     assert batch.steps().ids.shape == (3, 0)
     assert not batch.steps().mixed.any()
+
+
+def test_further_channels_go_to_their_own_response_tokens():
+    """FIRST has records at its first and third token, PLAIN none, ONE_TOKEN one."""
+    numbers = iter(range(1, 10))
+
+    def with_channels(r: Rollout) -> Rollout:
+        given = torch.tensor([float(next(numbers)) for _ in r.mixture.positions]).view(-1)
+        record = r.mixture.record._replace(vector=given[:, None].expand(-1, 4).bfloat16(), noise=given / 10)
+        return replace(r, mixture=replace(r.mixture, record=record))
+
+    batch = pack([with_channels(r) for r in (FIRST, PLAIN, ONE_TOKEN)])
+    step, mixed = batch.steps(), batch.mixed_steps()
+    assert step.vector[:, 0].tolist() == [1, 0, 2, 0, 0, 3]
+    assert step.vector.dtype == torch.bfloat16
+    assert step.noise.tolist() == pytest.approx([0.1, 0.0, 0.2, 0.0, 0.0, 0.3])
+    assert step.scores is step.carry is None
+    assert mixed.token.tolist() == [20, 22, 23]
+    assert mixed.mixed.tolist() == [True] * 3
+    assert mixed.vector[:, 3].tolist() == [1, 2, 3]
+    where = batch.context(batch.mixed_slots, torch.zeros(0, 4))
+    assert where.keys.tolist() == [7, 7, 9]
+    assert where.positions.tolist() == [3, 5, 2]
+
+
+def test_a_plain_rollout_has_the_same_text_and_no_record():
+    plain = FIRST.plain()
+    assert plain.response_ids is FIRST.response_ids
+    assert pack([plain]).record.ids.shape == (0, 2)
+    assert not pack([plain]).steps().mixed.any()

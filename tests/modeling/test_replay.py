@@ -1,10 +1,16 @@
 """Replayed inputs against the sum written out, forwards and backwards."""
 
+from dataclasses import replace
+
 import torch
 from made_rollouts import rollout
 from torch import Tensor, nn
 
 from ngrpo.exploration.base import RowContext, Step
+from ngrpo.exploration.gaussian import GaussianSoftTokens
+from ngrpo.exploration.gaussian_top_k import GaussianTopK
+from ngrpo.exploration.gumbel import GumbelSoftThinking
+from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.packing import PackedBatch, pack
 from ngrpo.modeling.replay import replay
@@ -74,3 +80,39 @@ def test_bfloat16_rows_are_summed_in_float32():
     mixed = NeighborMixing(k=8).inputs(embed, Step(ids[:, 0], ids[:, 0] >= 0, ids, weights), NOWHERE, {})
     assert mixed.dtype == torch.bfloat16
     assert torch.equal(mixed[0], exact.bfloat16())
+
+
+def test_a_detached_strategy_gives_the_mixed_rows_no_gradient():
+    embed, upstream = embedding(), torch.randn(7, 5)
+    scores = torch.zeros(2, 2)
+    batch = replace(BATCH, record=BATCH.record._replace(scores=scores))
+    strategy = GumbelSoftThinking(top_k=2)
+    made = replay(embed, batch, strategy, {})
+    torch.testing.assert_close(made, explicit(embed.weight))
+    made.backward(upstream)
+    expected = torch.zeros(8, 5)
+    for slot, token in ((0, 0), (1, 2), (2, 3), (4, 2), (5, 5)):
+        expected[token] += upstream[slot]
+    torch.testing.assert_close(embed.weight.grad, expected)
+
+
+def test_noise_is_added_before_the_cast_and_vectors_replace_the_sum():
+    embed = embedding(dtype=torch.bfloat16)
+    noisy = replace(BATCH, record=BATCH.record._replace(noise=torch.tensor([0.5, 0.25])))
+    made = replay(embed, noisy, GaussianTopK(k=2), {})
+    table = embed.weight.float()
+    noise = noisy.context(noisy.mixed_slots, table).noise(5)
+    exact = explicit(table)[[3, 6]] + torch.tensor([[0.5], [0.25]]) * noise
+    assert torch.equal(made[[3, 6]], exact.bfloat16())
+    given = torch.randn(2, 5)
+    dense = replace(BATCH, record=BATCH.record._replace(vector=given))
+    assert torch.equal(replay(embed, dense, GaussianSoftTokens(), {})[[3, 6]], given.bfloat16())
+
+
+def test_learned_parameters_have_a_gradient_of_zero_where_nothing_is_mixed():
+    strategy, embed = HybridReasoning(), embedding()
+    learned = {name: value.requires_grad_() for name, value in strategy.initial_parameters(5).items()}
+    plain = pack([rollout([0, 2], [3])])
+    plain = replace(plain, record=plain.record._replace(vector=torch.zeros(0, 5)))
+    replay(embed, plain, strategy, learned).sum().backward()
+    assert all(value.grad is not None and not value.grad.any() for value in learned.values())

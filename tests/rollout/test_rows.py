@@ -1,9 +1,11 @@
 """The torch engine's rows, followed by hand through three rollouts in two slots."""
 
+from dataclasses import dataclass
+
 import pytest
 import torch
 
-from ngrpo.exploration.base import Step
+from ngrpo.exploration.base import Exploration, Step
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.rollout.rows import Rows
 from ngrpo.rollout.types import Request, Sampling, StopReason
@@ -108,3 +110,40 @@ def test_a_new_rollout_takes_nothing_from_the_row_before():
     assert rollout.response_ids.tolist() == [STOP]
     assert len(rollout.mixture.positions) == 0
     assert int(made.request[0]) == 1
+
+
+def test_further_channels_and_the_carried_count_follow_their_row():
+    """Each row's vector, noise and count are its token's."""
+    made = Rows(3, Everything(), SAMPLING, torch.tensor([END]), like=torch.zeros(1, 4), all_explore=True)
+    requests = [Request((1,), key=100 + i) for i in range(3)]
+    at = made.admit([0, 1, 2], requests)
+    assert made.carry.tolist() == [0, 0, 0]
+    token = torch.tensor([10, 11, 12])
+    rows_of = token[:, None].float()
+    step = Step(
+        token, torch.ones(3, dtype=torch.bool), token[:, None], rows_of, 2 * rows_of, rows_of.expand(3, 4),
+        token.float() / 100, token.int(),
+    )  # fmt: skip
+    made.record(at, step, -token.float(), rows_of.expand(3, 4))
+    made.drop(torch.tensor([True, False, False]))
+    assert made.carry[:2].tolist() == [12, 11]
+    record = made.take(0, requests[2]).mixture.record
+    assert record.scores.tolist() == [[24.0]]
+    assert record.vector.tolist() == [[12.0] * 4]
+    assert record.noise.tolist() == pytest.approx([0.12])
+    made.admit([3], requests[:1])
+    assert made.carry.tolist() == [12, 11, 0]
+
+
+@dataclass(frozen=True)
+class Everything(Exploration):
+    """Fills every channel."""
+
+    width = 1
+    scored = True
+    dense = True
+    noisy = True
+    carries = True
+
+    def step(self, logits, ctx):
+        raise NotImplementedError

@@ -35,6 +35,11 @@ def run(*command: str) -> str:
     [
         pytest.param(["--own-process"], id="own_process"),
         pytest.param(["--workers", "2"], id="tensor_parallel", marks=pytest.mark.slow),
+        pytest.param(
+            ["--workers", "2", "--exploration=gaussian"], id="tensor_parallel_gaussian", marks=pytest.mark.slow
+        ),
+        pytest.param(["--workers", "2", "--exploration=hrpo"], id="tensor_parallel_hrpo", marks=pytest.mark.slow),
+        pytest.param(["--own-process", "--exploration=hrpo"], id="own_process_hrpo", marks=pytest.mark.slow),
         pytest.param(["--workers", "2", "--own-process"], id="both", marks=pytest.mark.slow),
     ],
 )

@@ -7,6 +7,8 @@ from typing import Any
 import torch
 
 from ngrpo.exploration.base import Exploration
+from ngrpo.exploration.gaussian import GaussianSoftTokens
+from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.random import request_key
 from ngrpo.modeling.loading import ModelSource
@@ -17,6 +19,12 @@ from ngrpo.rollout.vllm.engine import VllmEngine
 
 MIXING = NeighborMixing(rate=0.4, k=3, end_token=None)
 CPU = torch.device("cpu")
+KINDS: dict[str, Exploration] = {
+    "neighbor": MIXING,
+    "gaussian": GaussianSoftTokens(end_token=None),
+    "hrpo": HybridReasoning(r_min=0.5, r_max=0.9, end_token=None),
+}
+"""Sums of rows, recorded vectors, and vectors made from what was learned."""
 UNSTOPPED = Sampling(temperature=0.8, max_new_tokens=96, stop_ids=(0,))
 """Padding is hardly ever drawn, so that responses become long."""
 

@@ -1,6 +1,7 @@
 """Do the trainer and an engine agree? Scores rollouts again and compares log-probs at mixed and plain positions.
 
     python scripts/check_replay.py --model FOLDER --engine vllm --json replay.json
+    python scripts/check_replay.py --model FOLDER --exploration gumbel exploration.tau_g=0.5
 
 Prompts are random token ids. ``ignored`` is the difference when the trainer leaves the mixtures out: without an effect
 there the comparison would say nothing.
@@ -12,11 +13,13 @@ import random
 from pathlib import Path
 
 import torch
+from hydra import compose, initialize_config_dir
 from rich import get_console
 from torch import Tensor
 
+from ngrpo.config import build, register
+from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.bound import bind
-from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.random import request_key
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.loading import ModelSource
@@ -25,6 +28,8 @@ from ngrpo.modeling.policy import ScoringModel
 from ngrpo.rollout.engine import RolloutEngine
 from ngrpo.rollout.torch_engine import TorchEngine
 from ngrpo.rollout.types import Request, Rollout, Sampling
+
+CONF = Path(__file__).resolve().parents[1] / "conf"
 
 
 def main() -> None:
@@ -35,14 +40,14 @@ def main() -> None:
     parser.add_argument("--requests", type=int, default=8)
     parser.add_argument("--prompt", type=int, default=64)
     parser.add_argument("--tokens", type=int, default=256)
-    parser.add_argument("--rate", type=float, default=0.1)
+    parser.add_argument("--exploration", nargs="+", default=["neighbor"], help="a preset, and changes to it")
     parser.add_argument("--temperature", type=float, default=1.0)
     parser.add_argument("--dtype", default="bfloat16" if torch.cuda.is_available() else "float32")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     source = ModelSource(arguments.model, dtype=arguments.dtype)
-    strategy = NeighborMixing(rate=arguments.rate, end_token=None)
+    strategy = make_strategy(*arguments.exploration)
     engine = make_engine(arguments, source, strategy)
     engine.start(device)
     size = source.config().vocab_size
@@ -54,17 +59,26 @@ def main() -> None:
     ]
     rollouts = engine.generate(requests, Sampling(arguments.temperature, arguments.tokens, ()), bound)
     engine.sleep()
-    model = ScoringModel(source.load()).to(device)
+    model = ScoringModel(source.load(), bound.parameters).to(device)
     differences = compare(model, strategy, arguments.temperature, rollouts)
     summary = {
-        name: {"tokens": len(d), "mean": float(d.mean()), "max": float(d.max())} for name, d in differences.items()
+        name: {"tokens": len(d), "mean": float(d.mean()), "max": float(d.max())}
+        for name, d in differences.items()
+        if len(d)  # a strategy may mix everywhere
     }
     get_console().print(summary)
     if arguments.json:
         arguments.json.write_text(json.dumps(summary, indent=2) + "\n")
 
 
-def make_engine(arguments: argparse.Namespace, source: ModelSource, strategy: NeighborMixing) -> RolloutEngine:
+def make_strategy(preset: str, *changes: str) -> Exploration:
+    """Builds a strategy from its yaml."""
+    register()
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        return build(compose("train", overrides=[f"exploration={preset}", *changes]).exploration)
+
+
+def make_engine(arguments: argparse.Namespace, source: ModelSource, strategy: Exploration) -> RolloutEngine:
     """Returns the engine asked for, not started."""
     if arguments.engine == "torch":
         return TorchEngine(source)
@@ -75,7 +89,7 @@ def make_engine(arguments: argparse.Namespace, source: ModelSource, strategy: Ne
 
 @torch.no_grad()
 def compare(
-    model: ScoringModel, strategy: NeighborMixing, temperature: float, rollouts: list[Rollout]
+    model: ScoringModel, strategy: Exploration, temperature: float, rollouts: list[Rollout]
 ) -> dict[str, Tensor]:
     """Returns |trainer - engine| of the tokens at mixed and plain positions, and of all with mixtures ignored."""
     found: dict[str, list[Tensor]] = {"mixed": [], "plain": [], "ignored": []}
@@ -91,7 +105,7 @@ def compare(
     return {name: torch.cat(parts) for name, parts in found.items()}
 
 
-def score(model: ScoringModel, strategy: NeighborMixing, temperature: float, rollout: Rollout) -> Tensor:
+def score(model: ScoringModel, strategy: Exploration, temperature: float, rollout: Rollout) -> Tensor:
     """Returns the trainer's log-probs of one rollout, on the CPU."""
     device = next(model.parameters()).device
     return model(pack([rollout]).to(device), temperature, strategy).log_prob.cpu()

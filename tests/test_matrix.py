@@ -29,9 +29,10 @@ CASES = [(algo, ["exploration=token"]) for algo in ALGORITHMS] + [
     (algo, chosen) for chosen in EXPLORATIONS for algo in ("grpo", "gspo", "ngrpo")
 ]
 
-NEIGHBOR = EXPLORATIONS["neighbor"]
+NEIGHBOR = EXPLORATIONS[0]
 SWITCHES = ["algo/kl=weighted_k3", "algo.kl_coef=0.01", "algo.entropy_coef=0.01", "algo.zero_signal=drop"]
 CASES += [
+    ("rloo", ["exploration=gaussian"]),
     ("rloo", [*NEIGHBOR, "algo.kl_in=reward", "algo.kl_coef=0.05"]),
     ("ngrpo", [*NEIGHBOR, *SWITCHES, "algo/correction=mask", "algo.correction.level=geometric"]),
 ]

@@ -6,10 +6,12 @@ import torch
 from lightning import Callback, LightningModule, Trainer
 
 from callbacks.over_ranks import over_ranks
-from ngrpo.data.types import PromptBatch
+from ngrpo.data.types import Prompt, PromptBatch
+from ngrpo.distributed import gathered
 from ngrpo.module import PolicyOptimization
 from ngrpo.rewards.verdict import Verdict
 from ngrpo.rollout.experience import Experience
+from ngrpo.rollout.selection import DynamicSampling, Selection, own_share, select
 from ngrpo.rollout.worker import RolloutWorker
 
 
@@ -22,14 +24,18 @@ class RolloutCallback(Callback):
     Args:
         worker: makes and scores rollouts on this rank.
         iterations: rollout batches to train on, those before a resume included.
+        selection: which groups are worth training on, and how often the others are replaced; ``sampling/*`` tells what
+            came of it.
     """
 
-    def __init__(self, worker: RolloutWorker, iterations: int) -> None:
+    def __init__(self, worker: RolloutWorker, iterations: int, selection: DynamicSampling) -> None:
         self.worker = worker
         self.iterations = iterations
+        self.selection = selection
         self.iterations_done = 0
         self.tokens_generated = 0
         self.unparsable_references = 0
+        self._unparsable_here = 0
         self._tables: dict[str, torch.Tensor] | None = None
 
     def on_train_start(self, trainer: Trainer, pl_module: PolicyOptimization) -> None:
@@ -42,9 +48,25 @@ class RolloutCallback(Callback):
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: PromptBatch, batch_idx: int
     ) -> None:
-        """Generates and scores, then gives the engine's memory to the update."""
-        batch.experience = self.worker.roll_out(batch.prompts, batch.iteration)
+        """Generates, scores and selects, then gives the engine's memory to the update."""
+        selected = self._select(trainer, batch)
         self.worker.engine.sleep()
+        batch.experience = self.worker.shaped(selected.experience)
+        batch.prompts = batch.experience.prompts
+        if self.selection.max_refills:
+            pl_module.log_dict(_sampling_figures(trainer, selected, batch.experience.group_size), batch_size=1)
+
+    def _select(self, trainer: Trainer, batch: PromptBatch) -> Selection:
+        def roll_out(prompts: list[Prompt]) -> Experience:
+            made = self.worker.roll_out(prompts, batch.iteration)
+            self._unparsable_here += _unparsable(made)
+            return made
+
+        def share(missing: int) -> list[Prompt] | None:
+            return own_share(gathered(missing), trainer.global_rank, batch.draw)
+
+        self._unparsable_here = 0
+        return select(batch.prompts, self.selection, roll_out, share)
 
     def on_train_batch_end(
         self,
@@ -57,7 +79,7 @@ class RolloutCallback(Callback):
         """Wakes the engine with the new weights; the tables follow every ``exploration.refresh_every`` updates."""
         self.iterations_done = batch.iteration + 1
         self.tokens_generated += _total(trainer, batch.experience.tokens)
-        self.unparsable_references += _total(trainer, _unparsable(batch.experience))
+        self.unparsable_references += _total(trainer, self._unparsable_here)
         self.worker.engine.wake()
         every = self.worker.exploration.refresh_every
         self._sync(pl_module, refresh=every > 0 and self.iterations_done % every == 0)
@@ -68,11 +90,12 @@ class RolloutCallback(Callback):
         self.worker.sync_weights(module.policy_weights(), refresh, module.learned_exploration())
 
     def state_dict(self) -> dict[str, Any]:
-        """Holds the counts, and the tables: they may be older than the weights."""
+        """Holds the counts, what reward terms remember, and the tables: they may be older than the weights."""
         return {
             "iterations_done": self.iterations_done,
             "tokens_generated": self.tokens_generated,
             "unparsable_references": self.unparsable_references,
+            "reward_terms": self.worker.terms.state_dict(),
             "tables": {name: table.cpu() for name, table in self.worker.bound.tables.items()},
         }
 
@@ -81,12 +104,24 @@ class RolloutCallback(Callback):
         self.iterations_done = state_dict["iterations_done"]
         self.tokens_generated = state_dict["tokens_generated"]
         self.unparsable_references = state_dict["unparsable_references"]
+        self.worker.terms.load_state_dict(state_dict["reward_terms"])
         self._tables = state_dict["tables"]
 
 
 def _total(trainer: Trainer, value: int) -> int:
     """Adds up over the ranks."""
     return int(over_ranks(trainer, torch.tensor(value), "sum"))
+
+
+def _sampling_figures(trainer: Trainer, selected: Selection, group_size: int) -> dict[str, torch.Tensor]:
+    own = torch.tensor([selected.generated, selected.kept, selected.correct])
+    generated, kept, correct = over_ranks(trainer, own, "sum")
+    return {
+        "sampling/generated": generated,
+        "sampling/kept": kept,
+        "sampling/correct": correct / (generated * group_size),
+        "sampling/refills": torch.tensor(float(selected.refills)),
+    }
 
 
 def _unparsable(experience: Experience) -> int:

@@ -9,6 +9,7 @@ from ngrpo.algo.advantage import is_dead
 from ngrpo.data.types import PromptBatch
 from ngrpo.evaluation.estimators import pass_at_k
 from ngrpo.evaluation.ks import powers_of_two
+from ngrpo.rewards.terms import CORRECTNESS
 from ngrpo.rewards.verdict import Verdict
 from ngrpo.rollout.experience import Experience
 
@@ -17,7 +18,9 @@ class RolloutMetrics(Callback):
     """Logs, for each iteration and over all ranks, what the groups of rollouts look like (``train/*``, ``rollout/*``).
 
     ``train/zero_signal`` is the fraction of groups whose rewards are all equal: they move nothing under a
-    group-relative advantage. ``rollout/tokens_per_s`` is that of all ranks together.
+    group-relative advantage. ``reward/correctness`` and ``reward/<term>`` are the weighted summands of
+    ``train/reward``, ``reward/<verdict>`` are fractions. ``rollout/tokens_per_s`` is that of all ranks together. The
+    groups are those trained on, after selection.
     """
 
     def on_train_batch_start(
@@ -26,9 +29,10 @@ class RolloutMetrics(Callback):
         """Logs; runs after the rollout callback."""
         experience: Experience = batch.experience
         lengths = torch.tensor([r.length for r in experience.rollouts])
-        log_means(trainer, pl_module, group_values(experience) | rollout_values(experience))
+        values = group_values(experience) | rollout_values(experience) | reward_values(experience)
+        log_means(trainer, pl_module, values)
         log_extreme(trainer, pl_module, "rollout/length_max", lengths.double(), "max")
-        tokens = over_ranks(trainer, lengths.sum(), "sum")
+        tokens = over_ranks(trainer, torch.tensor(experience.tokens), "sum")
         slowest = over_ranks(trainer, torch.tensor(experience.generate_s), "max")
         pl_module.log("rollout/tokens_per_s", tokens / slowest, batch_size=1)
 
@@ -49,12 +53,17 @@ def group_values(experience: Experience) -> dict[str, Tensor]:
 
 
 def rollout_values(experience: Experience) -> dict[str, Tensor]:
-    """Returns the values whose means are length, truncation, verdicts and time."""
-    verdicts = {f"reward/{v}": torch.tensor([s.status is v for s in experience.scores]) for v in Verdict}
+    """Returns the values whose means are length, truncation and time."""
     return {
         "rollout/length_mean": torch.tensor([r.length for r in experience.rollouts]),
         "rollout/truncated": experience.truncated,
         "time/generate_s": torch.tensor(experience.generate_s),
         "time/reward_s": torch.tensor(experience.reward_s),
-        **verdicts,
     }
+
+
+def reward_values(experience: Experience) -> dict[str, Tensor]:
+    """Returns the values whose means are the reward's summands and the verdicts."""
+    verdicts = {f"reward/{v}": torch.tensor([s.status is v for s in experience.scores]) for v in Verdict}
+    terms = {CORRECTNESS: experience.correctness, **experience.terms}
+    return verdicts | {f"reward/{name}": values for name, values in terms.items()}

@@ -45,12 +45,13 @@ class RolloutReport(Callback):
 def report(tokenizer: Any, experience: Experience, count: int) -> str:
     """Returns Markdown: question, reference, and each response with its reward."""
     blocks = []
+    rewards = experience.rewards.flatten().tolist()
     for index in range(min(count, len(experience.rollouts))):
         problem = experience.prompts[index // experience.group_size].problem
         score = experience.scores[index]
         blocks.append(
             f"**{problem.question}** (answer {problem.answer})\n\n"
-            f"reward {score.reward:g}, {score.status}: {marked(tokenizer, experience.rollouts[index])}"
+            f"reward {rewards[index]:g}, {score.status}: {marked(tokenizer, experience.rollouts[index])}"
         )
     return "\n\n---\n\n".join(blocks)
 

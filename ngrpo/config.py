@@ -29,6 +29,19 @@ class RolloutConfig:
 
 
 @dataclass
+class RewardTermConfig:
+    """``reward_terms.<name>``: see `ngrpo.rewards.terms.WeightedTerm`.
+
+    Attributes:
+        term: builds a function of `ngrpo.rewards.terms.Responses`.
+        weight: factor on its values.
+    """
+
+    term: Any = MISSING
+    weight: float = 1.0
+
+
+@dataclass
 class TrainerConfig:
     """``trainer``: see `ngrpo.training.make_trainer` and `ngrpo.module.UpdateSettings`.
 
@@ -63,6 +76,8 @@ class Config:
         model: builds a `ngrpo.modeling.loading.ModelSource`.
         data: builds a `ngrpo.data.datamodule.PromptDataModule`.
         reward: builds a `ngrpo.rollout.worker.Reward`.
+        reward_terms: what is added to it in training, by name.
+        selection: builds a `ngrpo.rollout.selection.DynamicSampling`.
         algo: builds a `ngrpo.algo.policy_loss.Algorithm`.
         exploration: builds a `ngrpo.exploration.base.Exploration`.
         rollout: rollouts and their engine.
@@ -76,6 +91,8 @@ class Config:
     model: Any = MISSING
     data: Any = MISSING
     reward: Any = MISSING
+    reward_terms: dict[str, RewardTermConfig] = field(default_factory=dict)
+    selection: Any = MISSING
     algo: Any = MISSING
     exploration: Any = MISSING
     rollout: RolloutConfig = field(default_factory=RolloutConfig)

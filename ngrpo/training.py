@@ -23,6 +23,7 @@ from ngrpo.checks import (
 from ngrpo.config import TrainerConfig, build, checked
 from ngrpo.errors import SettingError
 from ngrpo.module import PolicyOptimization, UpdateSettings
+from ngrpo.rewards.terms import WeightedTerm
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 
 log = logging.getLogger(__name__)
@@ -65,6 +66,8 @@ def train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: P
 def _build_parts(config: DictConfig) -> dict[str, Any]:
     """Builds what a run consists of, checks that it fits together, and returns it by parameter name."""
     source, algorithm, exploration = (build(node) for node in (config.model, config.algo, config.exploration))
+    terms = [WeightedTerm(str(name), node.weight, build(node.term)) for name, node in config.reward_terms.items()]
+    selection = build(config.selection)
     rollout = RolloutSettings(config.rollout.group_size, config.rollout.max_new_tokens, config.rollout.temperature)
     engine = build(config.rollout.engine, model=source, exploration=exploration)
     ranks = process_count(config.trainer)
@@ -82,12 +85,13 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
     datamodule = build(config.data, tokenizer=tokenizer, prompts_per_batch=batch, seed=config.seed)
     reward = build(config.reward)
     stop_ids = source.stop_ids(tokenizer)
-    worker = RolloutWorker(engine, tokenizer, reward, exploration, rollout, stop_ids, config.seed)
+    worker = RolloutWorker(engine, tokenizer, reward, exploration, rollout, stop_ids, config.seed, terms=terms)
     return {
         "source": source,
         "algorithm": algorithm,
         "tokenizer": tokenizer,
         "datamodule": datamodule,
+        "selection": selection,
         "worker": worker,
     }
 

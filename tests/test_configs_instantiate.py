@@ -21,6 +21,7 @@ from ngrpo.data.datamodule import PromptDataModule
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rewards.math import MathReward
+from ngrpo.rollout.selection import DynamicSampling, every_group
 from ngrpo.rollout.torch_engine import TorchEngine
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 from ngrpo.training import make_trainer
@@ -40,6 +41,7 @@ FURTHER_OVERRIDES = {
     ],
     "rollout/base": ["rollout.engine={_target_:ngrpo.rollout.torch_engine.TorchEngine}"],
     # What the user gives.
+    "reward_terms/custom": ["reward_terms.custom.term._target_=ngrpo.rewards.one_box.OneBox"],
     "exploration/custom": ["exploration._target_=ngrpo.exploration.token.TokenSampling"],
 }
 
@@ -100,6 +102,7 @@ def available(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "seed": 0,
         "worker": worker,
         "datamodule": PromptDataModule(tokenizer=tokenizer, prompts_per_batch=4, seed=0, eval_problems=4),
+        "selection": DynamicSampling(every_group),
         "iterations": 2,
         "run_dir": run_dir,
         "save_dir": str(run_dir),

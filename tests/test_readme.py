@@ -133,3 +133,10 @@ def test_the_tables_are_those_of_the_script() -> None:
     assert len(tables) == 2
     for table in tables:
         assert f"\n\n{table}\n\n" in README, "paste the output of scripts/list_methods.py --markdown into the README"
+
+
+def test_every_selection_and_reward_term_is_in_its_table() -> None:
+    for group, heading in (("selection", "selection="), ("reward_terms", "reward_terms=[...]")):
+        names = {path.stem for path in (ROOT / "conf" / group).glob("*.yaml")}
+        table = README.split(f"| `{heading}` |")[1].split("\n\n")[0]
+        assert set(re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE)) == names

@@ -1,6 +1,7 @@
 """Six iterations straight equal three, kill -9, resume, three."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,6 @@ def command(run: Path, prompts: Path, *overrides: str) -> list[str]:
         sys.executable,
         "scripts/train.py",
         "exploration=neighbor",
-        "algo=grpo",
         "debug=fast",
         "trainer.iterations=6",
         "exploration.refresh_every=2",
@@ -43,12 +43,21 @@ def final_state(run: Path) -> dict:
     return torch.load(run / "checkpoints" / "iteration-6" / "state.ckpt", weights_only=True)
 
 
-@pytest.mark.faults
-def test_resume_after_kill_is_exact(tmp_path: Path, environment: dict[str, str]):
-    straight, broken, resumed = tmp_path / "straight", tmp_path / "broken", tmp_path / "resumed"
-    subprocess.run(command(straight, tmp_path / "a.txt"), cwd=ROOT, env=environment, check=True, timeout=240)
+CASES = {
+    "grpo": ["algo=grpo"],
+    # Prompts drawn beside the batches, and counts that rewards depend on.
+    "dapo": ["algo=dapo", "reward_terms=[overlong,count_bonus]"],
+}
 
-    process = subprocess.Popen(command(broken, tmp_path / "b.txt"), cwd=ROOT, env=environment)
+
+@pytest.mark.faults
+@pytest.mark.parametrize("case", CASES)
+def test_resume_after_kill_is_exact(tmp_path: Path, environment: dict[str, str], case: str):
+    chosen = CASES[case]
+    straight, broken, resumed = tmp_path / "straight", tmp_path / "broken", tmp_path / "resumed"
+    subprocess.run(command(straight, tmp_path / "a.txt", *chosen), cwd=ROOT, env=environment, check=True, timeout=240)
+
+    process = subprocess.Popen(command(broken, tmp_path / "b.txt", *chosen), cwd=ROOT, env=environment)
     deadline = time.monotonic() + 240
     while not (broken / "checkpoints" / "latest").exists():
         assert time.monotonic() < deadline
@@ -57,7 +66,7 @@ def test_resume_after_kill_is_exact(tmp_path: Path, environment: dict[str, str])
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (broken / "checkpoints" / "iteration-6").exists()
-    resume = command(resumed, tmp_path / "c.txt", f"ckpt={broken}")
+    resume = command(resumed, tmp_path / "c.txt", *chosen, f"ckpt={broken}")
     subprocess.run(resume, cwd=ROOT, env=environment, check=True, timeout=240)
 
     before = (tmp_path / "b.txt").read_text().splitlines()[:3]
@@ -71,6 +80,10 @@ def test_resume_after_kill_is_exact(tmp_path: Path, environment: dict[str, str])
     assert all(torch.equal(first[i]["exp_avg"], second[i]["exp_avg"]) for i in first)
     tables = [state["callbacks"]["RolloutCallback"]["tables"]["neighbors"] for state in (one, two)]
     assert torch.equal(*tables)
+    terms = [state["callbacks"]["RolloutCallback"]["reward_terms"] for state in (one, two)]
+    assert terms[0] == terms[1]
+    walked = int(re.findall(r"\d+", (tmp_path / "a.txt").read_text().splitlines()[-1])[-1])
+    assert (walked > 6 * 4 - 1, bool(terms[0])) == (case == "dapo", case == "dapo")
 
 
 def test_resuming_a_finished_run_says_what_to_raise(tmp_path: Path, environment: dict[str, str]):

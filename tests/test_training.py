@@ -32,7 +32,7 @@ ALWAYS = {
     "train/distinct_answers", "policy/entropy", "policy/kl", "policy/clip_fraction", "policy/ratio", "policy/loss",
     "policy/grad_norm", "rollout/length_mean", "rollout/length_max", "rollout/truncated", "rollout/tokens_per_s",
     "rollout/mismatch_mean", "rollout/mismatch_max", "memory/peak_gib", "time/generate_s", "time/reward_s",
-    "time/score_s", "time/update_s",
+    "time/score_s", "time/update_s", "reward/correctness",
 }  # fmt: skip
 OF_MIXING = {
     "exploration/gated_fraction", "exploration/cosine_mean", "exploration/cosine_min", "exploration/anchor_weight",
@@ -170,3 +170,23 @@ def test_each_optional_callback_can_be_left_out(tmp_path: Path, name: str):
 
 def test_every_optional_callback_is_tried():
     assert set(composed(*MIXING).callbacks) == {"rollout", *OPTIONAL}
+
+
+def test_a_term_from_outside_is_logged_and_part_of_the_reward(tmp_path: Path):
+    own = (
+        "reward_terms=[custom]",
+        "reward_terms.custom.term._target_=own_terms.Brevity",
+        "reward_terms.custom.weight=0.5",
+    )
+    found = events(run(tmp_path / "run", *PLAIN, *SMALL, *own, "+reward_terms.custom.term.limit=33"))
+    (bonus,), (correctness,), (reward,) = (
+        [event.value for event in found.Scalars(tag)] for tag in ("reward/custom", "reward/correctness", "train/reward")
+    )
+    assert bonus == 0.5  # no response is longer than 32 tokens
+    assert reward == pytest.approx(correctness + 0.5)
+
+
+def test_a_term_that_raises_names_the_sample(tmp_path: Path):
+    own = ("reward_terms=[custom]", "reward_terms.custom.term._target_=own_terms.fails_on_problem_2")
+    with pytest.raises(RuntimeError, match=r"reward_terms\.custom raised ValueError.* on response 8, to problem 2: "):
+        run(tmp_path / "run", *PLAIN, *SMALL, *own, "+reward_terms.custom.term._partial_=true")

@@ -18,11 +18,11 @@ ROOT = Path(__file__).parents[1]
 def train(folder: Path, processes: int, *overrides: str) -> Path:
     """Runs the training script in ``folder`` and returns it."""
     command = [
-        sys.executable, "scripts/train.py", "exploration=neighbor", "algo=gspo", "trainer.accelerator=cpu",
+        sys.executable, "scripts/train.py", "exploration=neighbor", "trainer.accelerator=cpu",
         f"trainer.devices={processes}", "debug=fast", "algo.optimizer_steps=2", "callbacks.evaluation.every=0",
         f"hydra.run.dir={folder}", *overrides,
     ]  # fmt: skip
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr[-3000:]
     return folder
@@ -40,13 +40,17 @@ def first_iteration(folder: Path) -> dict[str, float]:
     return {t: v for t, v in values.items() if t.startswith(groups) and "mismatch" not in t and "tokens_per_s" not in t}
 
 
+def resumed_from(folder: Path) -> str:
+    return f"ckpt='{folder}/checkpoints/iteration-1'"  # quoted: Hydra's grammar has a meaning for =
+
+
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return train(tmp_path_factory.mktemp("two"), 2)
+    return train(tmp_path_factory.mktemp("two"), 2, "algo=gspo")
 
 
 def test_rollouts_and_evaluation_are_those_of_one_process(two: Path, tmp_path: Path):
-    one = train(tmp_path, 1, "trainer.iterations=1", "callbacks.export=null", "callbacks.checkpoint=null")
+    one = train(tmp_path, 1, "algo=gspo", "trainer.iterations=1", "callbacks.export=null", "callbacks.checkpoint=null")
     assert summary(one)["eval"]["before"] == summary(two)["eval"]["before"]
     expected = first_iteration(one)
     assert expected["rollout/length_mean"] * 16 == pytest.approx(summary(one)["tokens_generated"])
@@ -55,7 +59,9 @@ def test_rollouts_and_evaluation_are_those_of_one_process(two: Path, tmp_path: P
 
 
 def test_two_processes_resume_what_two_processes_saved(two: Path, tmp_path: Path):
-    again = train(tmp_path, 2, f"ckpt='{two}/checkpoints/iteration-1'")  # quoted: Hydra's grammar has a meaning for =
+    again = train(
+        tmp_path, 2, "algo=gspo", f"ckpt='{two}/checkpoints/iteration-1'"
+    )  # quoted: Hydra's grammar has a meaning for =
     straight, resumed = summary(two), summary(again)
     assert straight["iterations"] == resumed["iterations"] == 2
     assert straight["tokens_generated"] == resumed["tokens_generated"]
@@ -63,3 +69,35 @@ def test_two_processes_resume_what_two_processes_saved(two: Path, tmp_path: Path
     trained, continued = (load_file(folder / "model" / "model.safetensors") for folder in (two, again))
     assert all(torch.equal(tensor, continued[name]) for name, tensor in trained.items())
     assert {path.name for path in (two / "checkpoints").iterdir()} == {"iteration-1", "iteration-2", "latest"}
+
+
+DYNAMIC = (
+    "algo=dapo", "selection.keep._target_=keep_from_two.keep_from_two", "reward_terms=[overlong,count_bonus]",
+    "+callbacks.recorder._target_=prompt_recorder.PromptRecorder",
+)  # fmt: skip
+
+
+def recorded(folder: Path) -> list[str]:
+    return sorted((folder / "prompts.txt").read_text().splitlines())
+
+
+def test_a_rank_with_dead_groups_only_stays_with_the_other(tmp_path: Path):
+    """Problems 0 and 1, rank 0's of the first batch, are not kept: 4 and 5 take their places, on one process too."""
+    folders = {ranks: tmp_path / str(ranks) for ranks in (1, 2)}
+    for ranks, folder in folders.items():
+        train(folder, ranks, *DYNAMIC, f"+callbacks.recorder.path={folder}/prompts.txt")
+    assert recorded(folders[1]) == ["0 [4, 5, 2, 3]", "1 [6, 7, 8, 9]"]
+    assert recorded(folders[2]) == ["0 [2, 3]", "0 [4, 5]", "1 [6, 7]", "1 [8, 9]"]
+    assert first_iteration(folders[2]) == pytest.approx(first_iteration(folders[1]), abs=1e-5)
+    again = tmp_path / "again"
+    train(
+        again,
+        2,
+        *DYNAMIC,
+        f"+callbacks.recorder.path={again}/prompts.txt",
+        f"ckpt='{folders[2]}/checkpoints/iteration-1'",
+    )
+    assert recorded(again) == recorded(folders[2])[2:]
+    assert summary(again)["tokens_generated"] == summary(folders[2])["tokens_generated"]
+    trained, continued = (load_file(folder / "model" / "model.safetensors") for folder in (folders[2], again))
+    assert all(torch.equal(tensor, continued[name]) for name, tensor in trained.items())

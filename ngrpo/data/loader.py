@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -22,8 +23,8 @@ class PromptStream:
 
     Every rank walks the same rows in the same order and takes its slice of each global batch, so position
     and counts agree on all ranks and mean the same under another number of ranks. Batches are always full: a
-    source that ends goes on into its next epoch. The state is that after the last batch handed out, which in
-    Lightning's loop is the batch being trained on: take it between two batches.
+    source that ends goes on into its next epoch. The state is that after the last batch handed out, and after what
+    was drawn for it besides; in Lightning's loop this is the batch being trained on: take it between two batches.
 
     Attributes:
         epoch: passes over the source completed.
@@ -74,11 +75,15 @@ class PromptStream:
 
     def __iter__(self) -> Iterator[PromptBatch]:
         prompts = self._prompts()
+
+        def draw(count: int) -> list[Prompt]:
+            return list(islice(prompts, count))
+
         while True:
             epoch, iteration = self.epoch, self.iteration
-            batch = list(islice(prompts, self.prompts_per_batch))
+            batch = draw(self.prompts_per_batch)
             self.iteration += 1
-            yield PromptBatch(batch[self._share], epoch, iteration)
+            yield PromptBatch(batch[self._share], epoch, iteration, draw)
 
     def _prompts(self) -> Iterator[Prompt]:
         """Walk the usable rows from the present position on."""
@@ -89,7 +94,7 @@ class PromptStream:
                 item = row if isinstance(row, LeftOut) else self.build(row)
                 if isinstance(item, Prompt):
                     barren = 0
-                    yield item
+                    yield replace(item, epoch=self.epoch)
                     continue
                 barren += 1
                 self._count(item)

@@ -1,5 +1,6 @@
 """What a source yields and what the engines take."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -28,10 +29,12 @@ class Prompt:
     Attributes:
         problem: where the prompt comes from.
         ids: token ids, the generation prompt included; shape [P].
+        epoch: the pass over the source that it was drawn in, from 0.
     """
 
     problem: Problem
     ids: tuple[int, ...]
+    epoch: int = 0
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,10 @@ class LeftOut:
     reason: Reason
 
 
+def _no_stream(count: int) -> list[Prompt]:
+    raise RuntimeError(f"{count} further prompts are wanted of a batch that comes from no stream")
+
+
 class PromptBatch:
     """One rank's prompts of one training iteration.
 
@@ -48,14 +55,19 @@ class PromptBatch:
     ones inside. This object reaches the callbacks and the training step as it left the loader.
 
     Attributes:
-        prompts: this rank's share of the global batch.
+        prompts: this rank's share of the global batch; the rollout puts those that are trained on here.
         epoch: the pass over the source that the global batch began in, from 0.
         iteration: number of the global batch since the run began, from 0; goes on after a resume.
+        draw: takes as many further prompts as asked for from the stream and returns them all on every rank; every
+            rank must ask for the same number. A checkpoint's position is behind them.
         experience: what the rollout attaches; None until then.
     """
 
-    def __init__(self, prompts: list[Prompt], epoch: int, iteration: int) -> None:
+    def __init__(
+        self, prompts: list[Prompt], epoch: int, iteration: int, draw: Callable[[int], list[Prompt]] = _no_stream
+    ) -> None:
         self.prompts = prompts
         self.epoch = epoch
         self.iteration = iteration
+        self.draw = draw
         self.experience: Any = None

@@ -29,20 +29,29 @@ def last_boxed(text: str) -> str | None:
     Returns:
         The content without surrounding spaces; None if there is no such box, or nothing in it.
     """
-    last_start, last_content = -1, None
+    return max(boxes(text), default=(-1, ""))[1] or None
+
+
+def boxes(text: str) -> list[tuple[int, str]]:
+    r"""Return every complete box as (where its content starts, content), in the order they close.
+
+    Args:
+        text: any text.
+    """
+    found: list[tuple[int, str]] = []
     opened: list[int | None] = []  # one entry a brace still open: where a box's content starts, None for others
     for token in _TOKEN.finditer(text):
         if token["open"]:
             opened.append(token.end())
         elif token["bare"]:
-            last_start, last_content = token.start("bare"), token["bare"]
+            found.append((token.start("bare"), token["bare"]))
         elif token[0] == "{":
             opened.append(None)
         elif token[0] == "}" and opened:
             start = opened.pop()
-            if start is not None and start > last_start:
-                last_start, last_content = start, text[start : token.start()].strip()
-    return last_content or None
+            if start is not None:
+                found.append((start, text[start : token.start()].strip()))
+    return found
 
 
 def after_reasoning(text: str, end: str = "</think>") -> str:
@@ -78,9 +87,24 @@ def answer_of(response: str, reasoning_end: str | None, opened: bool = False) ->
     Returns:
         The content of the last box, or None.
     """
+    return last_boxed(_searched(response, reasoning_end, opened))
+
+
+def answers_of(response: str, reasoning_end: str | None, opened: bool = False) -> list[str]:
+    r"""Return the content of every complete box in the part of a response that `answer_of` searches.
+
+    Args:
+        response: as there.
+        reasoning_end: as there.
+        opened: as there.
+    """
+    return [content for _, content in boxes(_searched(response, reasoning_end, opened))]
+
+
+def _searched(response: str, reasoning_end: str | None, opened: bool) -> str:
     if reasoning_end is None:
-        return last_boxed(response)
+        return response
     rest = after_reasoning(response, reasoning_end)
     begin = reasoning_end.replace("/", "", 1)
     unfinished = (begin != reasoning_end and begin in rest) or (opened and reasoning_end not in response)
-    return None if unfinished else last_boxed(rest)
+    return "" if unfinished else rest

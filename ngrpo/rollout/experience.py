@@ -1,6 +1,7 @@
 """A rank's share of a rollout batch: prompts, rollouts, rewards."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -22,6 +23,8 @@ class Experience:
         scores: P * G.
         generate_s: wall-clock seconds spent generating.
         reward_s: wall-clock seconds spent scoring.
+        terms: the weighted values of the reward terms beside correctness, by name; float32 [P * G] each.
+        left_out_tokens: response tokens of groups that were generated with these and left out of the batch.
     """
 
     prompts: list[Prompt]
@@ -31,6 +34,8 @@ class Experience:
     scores: list[Score]
     generate_s: float
     reward_s: float
+    terms: Mapping[str, Tensor] = field(default_factory=dict)
+    left_out_tokens: int = 0
 
     @property
     def group_size(self) -> int:
@@ -39,9 +44,15 @@ class Experience:
 
     @property
     def rewards(self) -> Tensor:
-        """Rewards, NaN where the reference could not be used; float32 [P, G]."""
+        """Correctness and all terms added up, NaN where the reference could not be used; float32 [P, G]."""
+        total = sum(self.terms.values(), start=self.correctness)
+        return total.view(len(self.prompts), -1)
+
+    @property
+    def correctness(self) -> Tensor:
+        """The verifier's rewards, NaN where the reference could not be used; float32 [P * G]."""
         # Named, since half-precision training changes the default dtype.
-        return torch.tensor([s.reward for s in self.scores], dtype=torch.float32).view(len(self.prompts), -1)
+        return torch.tensor([s.reward for s in self.scores], dtype=torch.float32)
 
     @property
     def correct(self) -> Tensor:
@@ -56,10 +67,38 @@ class Experience:
 
     @property
     def tokens(self) -> int:
-        """Response tokens in all."""
-        return sum(r.length for r in self.rollouts)
+        """Response tokens that were generated, those left out included."""
+        return sum(r.length for r in self.rollouts) + self.left_out_tokens
 
     @property
     def truncated(self) -> Tensor:
         """Whether each rollout ran into the length limit; bool [P * G]."""
         return torch.tensor([r.stop_reason is StopReason.LENGTH for r in self.rollouts])
+
+    def groups(self) -> list["Experience"]:
+        """Returns each prompt's rollouts as an experience of its own, without terms; the seconds stay behind."""
+        size = self.group_size
+        spans = [slice(start, start + size) for start in range(0, len(self.rollouts), size)]
+        return [
+            Experience([prompt], self.rollouts[at], self.keys[at], self.texts[at], self.scores[at], 0.0, 0.0)
+            for prompt, at in zip(self.prompts, spans, strict=True)
+        ]
+
+
+def joined(groups: Sequence[Experience], made: Sequence[Experience]) -> Experience:
+    """Returns one experience of chosen groups.
+
+    Args:
+        groups: from `Experience.groups`.
+        made: all that was generated to choose them from; gives seconds and tokens.
+    """
+    batch = Experience(
+        prompts=[prompt for group in groups for prompt in group.prompts],
+        rollouts=[rollout for group in groups for rollout in group.rollouts],
+        keys=[key for group in groups for key in group.keys],
+        texts=[text for group in groups for text in group.texts],
+        scores=[score for group in groups for score in group.scores],
+        generate_s=sum(part.generate_s for part in made),
+        reward_s=sum(part.reward_s for part in made),
+    )
+    return replace(batch, left_out_tokens=sum(part.tokens for part in made) - batch.tokens)

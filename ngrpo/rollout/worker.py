@@ -15,6 +15,7 @@ from ngrpo.exploration.bound import BoundExploration, bind
 from ngrpo.exploration.random import request_key
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.rewards.math import Score
+from ngrpo.rewards.terms import Responses, RewardTerms, WeightedTerm
 from ngrpo.rollout.engine import RolloutEngine
 from ngrpo.rollout.experience import Experience
 from ngrpo.rollout.types import Request, Sampling
@@ -74,6 +75,7 @@ class RolloutWorker:
         stop_ids: token ids that end a response.
         seed: the run's seed.
         learned: the strategy's own parameters until `sync_weights` brings others; None for its initial ones.
+        terms: what the reward of a training rollout has beside correctness.
     """
 
     def __init__(
@@ -86,6 +88,7 @@ class RolloutWorker:
         stop_ids: tuple[int, ...],
         seed: int,
         learned: Mapping[str, Tensor] | None = None,
+        terms: Sequence[WeightedTerm] = (),
     ) -> None:
         self.engine = engine
         self.tokenizer = tokenizer
@@ -93,6 +96,7 @@ class RolloutWorker:
         self.exploration = exploration
         self.settings = settings
         self.seed = seed
+        self.terms = RewardTerms(terms)
         self.vocabulary = Vocabulary.of(tokenizer)
         self.sampling = Sampling(settings.temperature, settings.max_new_tokens, stop_ids)
         self.device = torch.device("cpu")
@@ -135,8 +139,16 @@ class RolloutWorker:
         self._bound = BoundExploration(self.exploration, moved, end_ids, self._learned or {})
 
     def roll_out(self, prompts: list[Prompt], iteration: int) -> Experience:
-        """Makes ``group_size`` training rollouts a prompt."""
+        """Makes ``group_size`` training rollouts a prompt, scored for correctness."""
         return self._make(prompts, self.settings.group_size, iteration, self.sampling, self.bound)
+
+    def shaped(self, experience: Experience) -> Experience:
+        """Adds the reward terms to an iteration's rollouts; once an iteration, since terms may count (a collective)."""
+        size = experience.group_size
+        problems = [prompt.problem for prompt in experience.prompts for _ in range(size)]
+        texts = self._read(experience.prompts, size, experience.texts)
+        responses = Responses(problems, experience.rollouts, texts, experience.scores)
+        return replace(experience, terms=self.terms(responses))
 
     def evaluate(self, prompts: list[Prompt], samples: int, strategy: Exploration, temperature: float) -> Experience:
         """Makes ``samples`` evaluation rollouts a prompt with ``strategy``, plain sampling as a rule."""
@@ -149,7 +161,8 @@ class RolloutWorker:
         self, prompts: list[Prompt], samples: int, iteration: int, sampling: Sampling, bound: BoundExploration
     ) -> Experience:
         requests = [
-            Request(prompt.ids, request_key(self.seed, iteration, prompt.problem.key, sample))
+            # A batch may hold a problem twice, of two epochs: their samples are numbered on.
+            Request(prompt.ids, request_key(self.seed, iteration, prompt.problem.key, prompt.epoch * samples + sample))
             for prompt in prompts
             for sample in range(samples)
         ]
@@ -161,11 +174,15 @@ class RolloutWorker:
             skip_special_tokens=False,
             clean_up_tokenization_spaces=False,
         )
-        openings = [self._opening(prompt) for prompt in prompts for _ in range(samples)]
         references = [prompt.problem.answer for prompt in prompts for _ in range(samples)]
-        scores = self.reward([a + b for a, b in zip(openings, texts, strict=True)], references)
+        scores = self.reward(self._read(prompts, samples, texts), references)
         keys = [prompt.problem.key for prompt in prompts for _ in range(samples)]
         return Experience(prompts, rollouts, keys, texts, scores, generated - start, time.perf_counter() - generated)
+
+    def _read(self, prompts: Sequence[Prompt], samples: int, texts: Sequence[str]) -> list[str]:
+        """Returns the responses as they are read for scoring, each after its prompt's opening."""
+        openings = [self._opening(prompt) for prompt in prompts for _ in range(samples)]
+        return [opening + text for opening, text in zip(openings, texts, strict=True)]
 
     def _opening(self, prompt: Prompt) -> str:
         """Returns the reasoning marker that the prompt ends with, if it does.

@@ -4,19 +4,28 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
-from fake_run import Strategy, batch, trainer
+from fake_run import Module, Strategy, batch, trainer
 from made_rollouts import experience, rollout, score
 
 from callbacks.rollout import RolloutCallback
+from ngrpo.data.types import Problem, Prompt, PromptBatch
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.rewards.count_bonus import CountBonus
+from ngrpo.rewards.terms import RewardTerms, WeightedTerm
 from ngrpo.rewards.verdict import Verdict
+from ngrpo.rollout.selection import DynamicSampling, every_group, mixed_outcomes
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 
 MADE = experience(
     [rollout([1], [2, 3]), rollout([1], [4]), rollout([5], [6, 7, 8]), rollout([5], [9])],
-    [score(Verdict.UNPARSABLE_REFERENCE), score(Verdict.NO_ANSWER), score(Verdict.WRONG), score(Verdict.CORRECT)],
+    [
+        score(Verdict.UNPARSABLE_REFERENCE, "7"),
+        score(Verdict.NO_ANSWER),
+        score(Verdict.WRONG, "8"),
+        score(Verdict.CORRECT),
+    ],
     group_size=2,
 )
 
@@ -73,6 +82,10 @@ class Policy:
         return {}
 
 
+class Logging(Policy, Module):
+    """And keeps what is logged."""
+
+
 @pytest.fixture
 def make(tiny_source: ModelSource):
     def callback(iterations: int = 4, refresh_every: int = 0) -> RolloutCallback:
@@ -80,7 +93,7 @@ def make(tiny_source: ModelSource):
             Engine(), tiny_source.tokenizer(), lambda texts, references: MADE.scores, Remembering(refresh_every),
             RolloutSettings(group_size=2), (3,), seed=0,
         )  # fmt: skip
-        return RolloutCallback(worker, iterations)
+        return RolloutCallback(worker, iterations, DynamicSampling(every_group))
 
     return callback
 
@@ -130,8 +143,50 @@ def test_counts_and_stop(make):
 def test_counts_are_those_of_all_ranks(make):
     callback = make()
     run = trainer(Strategy(others=[[torch.tensor(100.0), torch.tensor(10.0)]]))
-    callback.on_train_batch_end(run, Policy(), None, batch(0, MADE), 0)
+    train(callback, Policy(), range(1), run)
     assert (callback.tokens_generated, callback.unparsable_references) == (107, 11)
+
+
+def test_groups_that_are_not_worth_it_are_replaced(make, tiny_source: ModelSource):
+    """The second group is kept (one of two is right), the first (none) is replaced once by the same outcome."""
+    callback, module = make(), Logging()
+    callback.selection = DynamicSampling(mixed_outcomes, max_refills=2)
+    run, drawn = start(callback, module), []
+    engine = callback.worker.engine
+
+    def generate(requests, sampling, exploration) -> list:
+        engine.calls.append(len(requests))
+        return MADE.rollouts[: len(requests)]
+
+    def draw(count: int) -> list[Prompt]:
+        drawn.append(count)
+        return [Prompt(Problem(100 + len(drawn), "", ""), (1,))]
+
+    engine.generate = generate
+    callback.worker.reward = lambda texts, references: MADE.scores[: len(texts)]
+    one = PromptBatch(MADE.prompts, 0, 0, draw)
+    callback.on_train_batch_start(run, module, one, 0)
+    assert engine.calls == ["start", 4, 2, 2, "sleep"]
+    assert drawn == [1, 1]
+    assert one.prompts == one.experience.prompts == MADE.prompts
+    assert one.experience.tokens == 7 + 3 + 3
+    assert module.logged == {
+        "sampling/generated": 4, "sampling/kept": 1, "sampling/correct": 1 / 8, "sampling/refills": 2
+    }  # fmt: skip
+    callback.on_train_batch_end(run, module, None, one, 0)
+    assert (callback.tokens_generated, callback.unparsable_references) == (13, 3)
+
+
+def test_terms_are_added_once_and_saved(make):
+    callback, policy = make(), Policy()
+    callback.worker.terms = RewardTerms([WeightedTerm("count", 1.0, CountBonus())])
+    train(callback, policy, range(2), start(callback, policy))
+    saved = callback.state_dict()["reward_terms"]
+    assert saved == {"count": {"visits": [(0, "7", 2), (1, "8", 2)]}}
+    again = make()
+    again.worker.terms = RewardTerms([WeightedTerm("count", 1.0, CountBonus())])
+    again.load_state_dict(callback.state_dict())
+    assert again.worker.terms.state_dict() == saved
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,10 @@
 """Figures of two groups of four, counted by hand."""
 
+import math
+from dataclasses import replace
+
 import pytest
+import torch
 from fake_run import Module, batch, on_ranks, trainer
 from made_rollouts import experience, rollout, score
 
@@ -53,6 +57,7 @@ def test_figures_of_an_iteration():
             "rollout/tokens_per_s": 16.0,
             "time/generate_s": 2.0,
             "time/reward_s": 0.5,
+            "reward/correctness": 2 / 8,
             "reward/correct": 2 / 8,
             "reward/wrong": 3 / 8,
             "reward/no_answer": 1 / 8,
@@ -68,6 +73,19 @@ def test_unscored_samples_are_left_out_of_the_reward():
     assert figures["train/reward"] == pytest.approx(2 / 5)
     assert figures["train/zero_signal"] == 1 / 2
     assert figures["reward/unparsable_reference"] == 3 / 8
+
+
+def test_terms_are_logged_and_added_to_the_reward():
+    terms = {"overlong": torch.tensor([-0.5] * 4 + [0.0] * 4), "bonus": torch.tensor([math.nan] + [1.0] * 7)}
+    figures = logged(replace(made(SOLVED + FAILED), terms=terms))
+    assert figures["reward/overlong"] == -0.25
+    assert figures["reward/bonus"] == 1.0
+    assert figures["reward/correctness"] == figures["train/mean@1"] == 2 / 8
+    assert figures["train/reward"] == pytest.approx((1 + 3 * -0.5 + 7 * 1.0) / 7)  # the first sample has no reward
+
+
+def test_speed_counts_what_was_left_out():
+    assert logged(replace(made(SOLVED + FAILED), left_out_tokens=8))["rollout/tokens_per_s"] == 20.0
 
 
 def test_without_any_reward_there_is_no_reward_to_log():

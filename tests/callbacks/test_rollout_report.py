@@ -1,8 +1,10 @@
 """Samples as Markdown."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+import torch
 from fake_run import batch, trainer
 from lightning.pytorch.loggers import TensorBoardLogger
 from made_rollouts import experience, rollout, score
@@ -38,6 +40,8 @@ def test_each_response_comes_with_its_own_question_and_score():
         "**question 1** (answer 1)\n\nreward nan, unparsable_reference:  w5 w6",
     ]
     assert report(Words(), MADE, 100).count("---") == 3
+    shaped = replace(MADE, terms={"overlong": torch.tensor([-0.25, 0.0, 0.0, 0.0])})
+    assert "reward 0.75, correct" in report(Words(), shaped, 1)
 
 
 def test_written_every_few_iterations_by_rank_0(monkeypatch: pytest.MonkeyPatch, tmp_path):

@@ -12,6 +12,7 @@ from rich.table import Table
 from callbacks.evaluation import Evaluation, EvaluationResult
 from callbacks.rollout import RolloutCallback
 from callbacks.summary import Summary, closing_table
+from ngrpo.rollout.selection import DynamicSampling, every_group
 
 METHODS = {"algo": "gspo", "exploration": "neighbor"}
 BEFORE, AFTER = {"mean@1": 0.25, "pass@4": 0.5}, {"mean@1": 0.375, "pass@4": 0.4996}
@@ -27,7 +28,7 @@ def words(table: Table) -> list[list[str]]:
 def run(results: list[EvaluationResult] | None):
     """A trainer whose rollout callback has done 3 iterations."""
     worker = SimpleNamespace(exploration=SimpleNamespace(refresh_every=0))
-    rollouts = RolloutCallback(worker, iterations=3)
+    rollouts = RolloutCallback(worker, iterations=3, selection=DynamicSampling(every_group))
     rollouts.iterations_done, rollouts.tokens_generated = 3, 70
     made = trainer(callbacks=[rollouts])
     if results is not None:

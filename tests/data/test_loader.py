@@ -106,6 +106,38 @@ def test_a_new_iterator_goes_on_too(tmp_path: Path) -> None:
     assert keys(twice, 3) + keys(twice, 3) == expected
 
 
+@pytest.mark.parametrize("drawn", [[0, 3, 0, 9], [11, 0, 1, 2]])
+def test_drawn_prompts_come_next_in_the_stream_and_count_in_its_state(tmp_path: Path, drawn: list[int]) -> None:
+    source = file_source(tmp_path, records())
+    one_by_one = [key for batch in keys(stream(source, size=1), 60) for key in batch]
+    prompts = stream(source)
+    walk, walked = iter(prompts), []
+    for number in drawn:
+        batch = next(walk)
+        walked += [prompt.problem.key for prompt in batch.prompts + batch.draw(number)]
+        state = json.loads(json.dumps(prompts.state_dict()))
+        again = stream(source)
+        again.load_state_dict(state)
+        assert keys(again, 1) == [one_by_one[len(walked) : len(walked) + 4]]
+    assert walked == one_by_one[: 16 + sum(drawn)]
+    assert prompts.iteration == 4
+
+
+def test_every_rank_draws_the_same(tmp_path: Path) -> None:
+    source = file_source(tmp_path, records())
+    batches = [next(iter(stream(source, rank=rank, world=2))) for rank in range(2)]
+    drawn = [[prompt.problem.key for prompt in batch.draw(3)] for batch in batches]
+    assert drawn[0] == drawn[1] == keys(stream(source, size=1), 7)[4][:1] + sum(keys(stream(source, size=1), 7)[5:], [])
+
+
+def test_a_problem_met_twice_is_told_apart_by_its_epoch(tmp_path: Path) -> None:
+    batch = next(iter(stream(file_source(tmp_path, records()), size=8)))
+    met = [(prompt.problem.key, prompt.epoch) for prompt in batch.prompts + batch.draw(20)]
+    assert [epoch for _, epoch in met] == [0] * 11 + [1] * 11 + [2] * 6
+    assert len(set(met)) == 28
+    assert len({key for key, _ in met}) == 11
+
+
 def test_demo_resumes_by_key() -> None:
     first = stream(DemoSource())
     assert keys(first, 2) == [[0, 1, 2, 3], [4, 5, 6, 7]]

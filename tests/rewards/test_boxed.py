@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from ngrpo.rewards.boxed import after_reasoning, answer_of, last_boxed
+from ngrpo.rewards.boxed import after_reasoning, answer_of, answers_of, last_boxed
 
 
 @pytest.mark.parametrize(
@@ -106,3 +106,11 @@ def test_answer_in_a_block_that_the_prompt_opened_and_nobody_closed_is_none() ->
 
 def test_answer_without_a_marker_is_sought_everywhere() -> None:
     assert answer_of(r"<think>\boxed{5}</think> It is 7", None) == "5"
+
+
+def test_every_box_of_the_answer_is_found() -> None:
+    response = r"\boxed{1}</think> \boxed{\frac{1}{2}} or \boxed 3 or \boxed{} or \boxed{\boxed{4} 5}, \boxed{6"
+    assert answers_of(response, "</think>") == [r"\frac{1}{2}", "3", "", "4", r"\boxed{4} 5"]
+    assert answers_of(response, None)[0] == "1"
+    assert answers_of(r"<think>\boxed{1}", "</think>") == []
+    assert answers_of(r"\boxed{1}", "</think>", opened=True) == []

@@ -1,12 +1,14 @@
 """Groups in order, and precision that does not depend on the run's."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 from made_rollouts import experience, rollout, score
 
 from ngrpo.rewards.verdict import Verdict
+from ngrpo.rollout.experience import joined
 from ngrpo.rollout.types import StopReason
 
 RIGHT, WRONG, UNSCORED = score(Verdict.CORRECT), score(Verdict.WRONG), score(Verdict.UNPARSABLE_REFERENCE)
@@ -23,6 +25,27 @@ def test_groups_follow_each_other():
     assert str(MADE.rewards.tolist()) == str([[1.0, 0.0, 1.0], [math.nan, 0.0, 1.0]])
     assert MADE.truncated.tolist() == [False] * 4 + [True] * 2
     assert MADE.tokens == 21
+
+
+def test_rewards_are_the_sum_of_correctness_and_terms():
+    terms = {"a": torch.tensor([1.0, 2, 3, 4, 5, 6]), "b": torch.tensor([0.5, 0, 0, 0, 0, math.nan])}
+    shaped = replace(MADE, terms=terms)
+    assert str(shaped.rewards.tolist()) == str([[2.5, 2.0, 4.0], [math.nan, 5.0, math.nan]])
+    assert str(shaped.correctness.tolist()) == str([1.0, 0.0, 1.0, math.nan, 0.0, 1.0])
+    assert shaped.correct.equal(MADE.correct)
+
+
+def test_groups_are_whole_and_join_again():
+    groups = MADE.groups()
+    assert [(len(g.rollouts), g.prompts) for g in groups] == [(3, [prompt]) for prompt in MADE.prompts]
+    assert joined(groups, [MADE]) == MADE
+    swapped = joined([groups[1], groups[0], groups[1]], [MADE, MADE, MADE])
+    assert [r.length for r in swapped.rollouts] == [4, 5, 6, 1, 2, 3, 4, 5, 6]
+    assert [prompt.problem.key for prompt in swapped.prompts] == [1, 0, 1]
+    assert swapped.texts == [f"text {i}" for i in (3, 4, 5, 0, 1, 2, 3, 4, 5)]
+    assert swapped.scores == [*MADE.scores[3:], *MADE.scores]
+    assert (swapped.generate_s, swapped.reward_s) == (6.0, 1.5)
+    assert (swapped.tokens, swapped.left_out_tokens) == (63, 27)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])

@@ -14,6 +14,7 @@ from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rewards.math import Score
+from ngrpo.rewards.terms import Responses, WeightedTerm
 from ngrpo.rewards.verdict import Verdict
 from ngrpo.rollout.torch_engine import TorchEngine
 from ngrpo.rollout.types import Rollout
@@ -61,10 +62,12 @@ def test_rollouts_are_the_same_on_any_split_over_ranks(make: Callable[..., Rollo
 def test_every_part_of_the_key_counts(make: Callable[..., RolloutWorker]):
     worker = make()
     made = contents(worker.roll_out(PROMPTS, 5).rollouts)
+    later = [replace(p, epoch=1) for p in PROMPTS]
     renamed = [replace(p, problem=replace(p.problem, key=p.problem.key + 1)) for p in PROMPTS]
     assert len({str(r) for r in made[:3]}) == 3
     assert contents(worker.roll_out(PROMPTS, 5).rollouts) == made
     assert contents(worker.roll_out(PROMPTS, 6).rollouts) != made
+    assert not set(map(str, contents(worker.roll_out(later, 5).rollouts))) & set(map(str, made))
     assert contents(worker.roll_out(renamed, 5).rollouts) != made
     assert contents(make(seed=1).roll_out(PROMPTS, 5).rollouts) != made
 
@@ -115,6 +118,32 @@ def test_texts_scores_and_references_line_up_with_rollouts(make: Callable[..., R
     assert made.group_size == 3
     assert made.generate_s > 0
     assert made.reward_s > 0
+
+
+def test_terms_see_what_was_scored(make_engine: Callable[..., TorchEngine], tiny_source: ModelSource):
+    seen: list[Responses] = []
+
+    def length(responses: Responses) -> torch.Tensor:
+        seen.append(responses)
+        return torch.tensor([r.length for r in responses.rollouts])
+
+    thinking = replace(PROMPTS[1], ids=(2, 9, 3, 4))  # ends with the marker that opens the reasoning
+    terms = [WeightedTerm("length", 0.5, length)]
+    worker = RolloutWorker(
+        make_engine(), tiny_source.tokenizer(), Echo(), TokenSampling(), SETTINGS, (3,), 0, terms=terms
+    )  # fmt: skip
+    made = worker.roll_out([PROMPTS[0], thinking], 0)
+    assert made.terms == {}
+    shaped = worker.shaped(made)
+    (responses,) = seen
+    assert (
+        responses.texts == [s.answer for s in made.scores] == made.texts[:3] + ["<think>" + t for t in made.texts[3:]]
+    )
+    assert [p.key for p in responses.problems] == [0, 0, 0, 3, 3, 3]
+    assert responses.rollouts == made.rollouts
+    added = torch.tensor([0.5 * r.length for r in made.rollouts]).view(2, 3)
+    torch.testing.assert_close(shaped.rewards, made.rewards + added)
+    assert replace(shaped, terms={}) == made
 
 
 def test_tables_follow_the_weights_only_when_refreshed(make: Callable[..., RolloutWorker]):

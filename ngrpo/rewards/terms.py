@@ -1,0 +1,148 @@
+"""The reward of a response as a weighted sum: correctness, and whatever terms the run adds to it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from ngrpo.data.types import Problem
+from ngrpo.errors import SettingError
+from ngrpo.rewards.math import Score
+from ngrpo.rewards.verdict import Verdict
+from ngrpo.rollout.types import Rollout
+
+CORRECTNESS = "correctness"
+"""Name of the first term, the verifier's; see `ngrpo.rewards.math.MathReward` for its values."""
+
+_TAKEN = {CORRECTNESS, *Verdict}
+_SHOWN = 80
+"""Characters of a response that an error message quotes."""
+
+
+@dataclass(frozen=True)
+class Responses:
+    """What a term sees: N = P * G responses, the G of a prompt side by side.
+
+    Attributes:
+        problems: the problem that each answers; N.
+        rollouts: tokens, lengths, why they ended; N.
+        texts: as the verifier reads them: special tokens kept, and a reasoning marker that the prompt ends with put
+            in front; N.
+        scores: the verifier's; N.
+    """
+
+    problems: Sequence[Problem]
+    rollouts: Sequence[Rollout]
+    texts: Sequence[str]
+    scores: Sequence[Score]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def only(self, index: int) -> "Responses":
+        """Returns one of them."""
+        at = slice(index, index + 1)
+        return Responses(self.problems[at], self.rollouts[at], self.texts[at], self.scores[at])
+
+
+Term = Callable[[Responses], Tensor]
+"""Returns float32 [N]; NaN leaves a response out of the loss."""
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """A term whose state belongs into checkpoints: primitives only, the same on all ranks."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the state."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores it."""
+
+
+@dataclass(frozen=True)
+class WeightedTerm:
+    """One summand (``reward_terms.<name>`` in the configuration).
+
+    Attributes:
+        name: its tag is ``reward/<name>``.
+        weight: factor on its values.
+        function: the term.
+    """
+
+    name: str
+    weight: float
+    function: Term
+
+    def __post_init__(self) -> None:
+        if self.name in _TAKEN:
+            raise SettingError(
+                f"reward_terms.{self.name} has the name of a figure that is logged already (reward/{self.name}); "
+                "choose another."
+            )
+
+    def share(self, responses: Responses) -> Tensor:
+        """Returns ``weight`` times the term's values; float32 [N].
+
+        Raises:
+            RuntimeError: the term raised; the message names the first response that it also fails on alone.
+            ValueError: its values are not one finite number or NaN a response.
+        """
+        try:
+            values = torch.as_tensor(self.function(responses))
+        except Exception as error:
+            raise RuntimeError(f"reward_terms.{self.name} raised {error!r}{self._on(responses)}") from error
+        if values.shape != (len(responses),):
+            raise ValueError(
+                f"reward_terms.{self.name} returned shape {tuple(values.shape)}, not one value for each of "
+                f"{len(responses)} responses"
+            )
+        if values.isinf().any():
+            index = int(values.isinf().nonzero()[0])
+            raise ValueError(f"reward_terms.{self.name} returned {float(values[index])}{_at(responses, index)}")
+        return self.weight * values.to("cpu", torch.float32)
+
+    def _on(self, responses: Responses) -> str:
+        for index in range(len(responses)):
+            try:
+                self.function(responses.only(index))
+            except Exception:
+                return _at(responses, index)
+        return " on all responses together, on none alone"
+
+
+def _at(responses: Responses, index: int) -> str:
+    text = responses.texts[index]
+    shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+    return f" on response {index}, to problem {responses.problems[index].key}: {shown!r}"
+
+
+class RewardTerms:
+    """The terms beside correctness, in the order of the configuration.
+
+    Args:
+        terms: the summands.
+    """
+
+    def __init__(self, terms: Sequence[WeightedTerm]) -> None:
+        self.terms = tuple(terms)
+
+    def __call__(self, responses: Responses) -> dict[str, Tensor]:
+        """Returns each term's weighted values by name; float32 [N]."""
+        return {term.name: term.share(responses) for term in self.terms}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Holds the state of the stateful terms by name."""
+        return {name: term.state_dict() for name, term in self._stateful().items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores it; a term that the interrupted run did not have starts afresh."""
+        for name, term in self._stateful().items():
+            if name in state:
+                term.load_state_dict(state[name])
+
+    def _stateful(self) -> dict[str, Stateful]:
+        functions: dict[str, object] = {term.name: term.function for term in self.terms}
+        return {name: function for name, function in functions.items() if isinstance(function, Stateful)}

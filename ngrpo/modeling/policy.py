@@ -48,18 +48,21 @@ class ScoringModel(nn.Module):
 
         The entropy carries gradient only on request, since that keeps another tensor of the logits' size.
         """
-        embed = self.lm.get_input_embeddings()
-        inputs = replay(embed, batch, exploration, dict(self.learned.items()))
+        logits = self.lm.lm_head(self.scored_states(batch, exploration)).float() / temperature
+        entropy = entropy_of(logits if entropy_gradient else logits.detach())
+        context = batch.context(batch.response_slots, self.lm.get_input_embeddings().weight)
+        return TokenScores(exploration.log_prob(logits, batch.steps(), context), entropy)
+
+    def scored_states(self, batch: PackedBatch, exploration: Exploration) -> Tensor:
+        """Returns the last hidden state before each response token, of the inputs that the rollout saw; [R, d]."""
+        inputs = replay(self.lm.get_input_embeddings(), batch, exploration, dict(self.learned.items()))
         hidden = self.lm.base_model(
             inputs_embeds=inputs[None],
             position_ids=batch.positions[None],
             use_cache=False,
             plan=PackedAttention(batch.lengths),
         ).last_hidden_state[0]
-        logits = self.lm.lm_head(hidden[batch.scored_rows]).float() / temperature
-        context = batch.context(batch.response_slots, embed.weight)
-        entropy = entropy_of(logits if entropy_gradient else logits.detach())
-        return TokenScores(exploration.log_prob(logits, batch.steps(), context), entropy)
+        return hidden[batch.scored_rows]
 
 
 def entropy_of(logits: Tensor) -> Tensor:

@@ -1,0 +1,34 @@
+"""The critic's loss, per token."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class ValueLoss(NamedTuple):
+    """What `value_loss` returns.
+
+    Attributes:
+        loss: float [N].
+        clipped: bool [N]; the clipped value has the larger error, so the token has no gradient if it left the range.
+    """
+
+    loss: Tensor
+    clipped: Tensor
+
+
+def value_loss(values: Tensor, old_values: Tensor, returns: Tensor, clip: float | None) -> ValueLoss:
+    """``0.5 max((V - ret)^2, (clip(V, V_old - c, V_old + c) - ret)^2)`` (PPO as in verl and OpenRLHF).
+
+    Args:
+        values: float [N], of the current critic.
+        old_values: float [N], before this rollout batch's first step.
+        returns: float [N], constants.
+        clip: c; None leaves the second term out.
+    """
+    error = (values - returns).square()
+    if clip is None:
+        return ValueLoss(0.5 * error, torch.zeros_like(error, dtype=torch.bool))
+    bounded = (old_values + (values - old_values).clamp(-clip, clip) - returns).square()
+    return ValueLoss(0.5 * torch.maximum(error, bounded), bounded > error)

@@ -1,4 +1,4 @@
-r"""A reward for the format: exactly one ``\boxed{...}``."""
+r"""Rewards for the format: exactly one ``\boxed{...}``, or any."""
 
 from dataclasses import dataclass
 
@@ -25,3 +25,11 @@ class OneBox:
         """Returns 0 or 1 for each response; float32 [N]."""
         found = (answers_of(text, self.reasoning_end) for text in responses.texts)
         return torch.tensor([float(len(answers) == 1 and answers != [""]) for answers in found])
+
+
+def stated_answer(responses: Responses) -> Tensor:
+    """1 for a response that states an answer, right or wrong; 0 for any other; float32 [N].
+
+    With weight 10 beside 90 for right answers: the rewards 100, 10 and 0 of STHT (arXiv 2509.19170).
+    """
+    return torch.tensor([float(score.answer is not None) for score in responses.scores])

@@ -3,7 +3,7 @@
 import pytest
 from made_responses import responses
 
-from ngrpo.rewards.one_box import OneBox
+from ngrpo.rewards.one_box import OneBox, stated_answer
 
 TEXTS = {
     r"<think>\boxed{1} \boxed{2}</think>It is \boxed{3}.": 1.0,
@@ -26,3 +26,7 @@ def test_exactly_one_box_after_the_reasoning():
 @pytest.mark.parametrize(("text", "value"), [(r"\boxed{1}</think>\boxed{2}", 0.0), (r"<think>\boxed{1}", 1.0)])
 def test_without_a_marker_the_whole_response_counts(text: str, value: float):
     assert OneBox(reasoning_end=None)(responses([None], texts=[text])).tolist() == [value]
+
+
+def test_any_stated_answer_counts():
+    assert stated_answer(responses(["7", None, "8"])).tolist() == [1.0, 0.0, 1.0]

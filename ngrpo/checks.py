@@ -1,6 +1,7 @@
 """Faults that lie between settings; found before any model is loaded."""
 
 import logging
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.rewards.terms import WeightedTerm
 from ngrpo.rollout.engine import RolloutEngine
 from ngrpo.rollout.worker import RolloutSettings
 
@@ -52,6 +54,16 @@ def check_algorithm(algorithm: Algorithm) -> None:
         )
     if algorithm.kl_in == "loss" and algorithm.kl_coef > 0 and _inner(algorithm.kl) is k1:
         log.warning("algo/kl=k1 in the loss has an expected gradient of zero: it adds noise, see ngrpo.algo.kl")
+
+
+def check_shaping(algorithm: Algorithm, terms: Sequence[WeightedTerm]) -> None:
+    """Nothing may be added to a reward whose size says whether the answer is right."""
+    advantage = _inner(algorithm.advantage)
+    if terms and getattr(advantage, "thresholded", False):
+        raise SettingError(
+            f"reward_terms={[term.name for term in terms]} changes the reward by whose size "
+            f"algo.advantage={advantage.__name__} tells right from wrong; set reward_terms=[]."
+        )
 
 
 def check_ranks(algorithm: Algorithm, ranks: int) -> None:

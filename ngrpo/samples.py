@@ -47,6 +47,7 @@ def scored_batch(
         rewards=experience.rewards.flatten(),
         answers=experience.outcomes,
         lengths=torch.tensor([rollout.length for rollout in experience.rollouts]),
+        truncated=experience.truncated,
         reduce=lambda value, op: reduce(value, op).cpu(),
         old_log_prob=_packed(old, torch.device("cpu")),
         ref_log_prob=_packed(ref, torch.device("cpu")),

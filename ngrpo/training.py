@@ -17,6 +17,7 @@ from ngrpo.checks import (
     check_group,
     check_learned,
     check_ranks,
+    check_shaping,
     check_support,
     warn_of_equal_groups,
 )
@@ -72,6 +73,7 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
     engine = build(config.rollout.engine, model=source, exploration=exploration)
     ranks = process_count(config.trainer)
     check_algorithm(algorithm)
+    check_shaping(algorithm, terms)
     check_group(algorithm, rollout)
     check_support(exploration)
     check_learned(exploration, source, ranks)

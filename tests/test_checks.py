@@ -21,6 +21,7 @@ from ngrpo.checks import (
     check_group,
     check_learned,
     check_ranks,
+    check_shaping,
     check_support,
     warn_of_equal_groups,
 )
@@ -33,6 +34,8 @@ from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.soft import SoftThinking
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.rewards.overlong import OverlongPunishment
+from ngrpo.rewards.terms import WeightedTerm
 from ngrpo.rollout.torch_engine import TorchEngine
 from ngrpo.rollout.worker import RolloutSettings
 from ngrpo.training import train
@@ -113,6 +116,16 @@ def test_k1_in_the_loss_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     assert not caplog.records
     check_algorithm(algorithm(kl=partial(kl.k1), kl_coef=0.1))
     assert "algo/kl=k1" in caplog.text
+
+
+def test_terms_are_refused_where_the_rewards_size_says_what_is_right() -> None:
+    by_size = algorithm(advantage=partial(advantage.by_correctness, right=1.0))
+    terms = [WeightedTerm("overlong", 1.0, OverlongPunishment(8, 4))]
+    check_shaping(by_size, [])
+    check_shaping(algorithm(), terms)
+    with pytest.raises(SettingError) as caught:
+        check_shaping(by_size, terms)
+    assert_refused(caught.value, "reward_terms=['overlong']", "algo.advantage=by_correctness", "reward_terms=[]")
 
 
 @pytest.mark.parametrize(("prompts", "steps", "ranks"), [(8, 4, 1), (8, 4, 2), (8, 1, 8), (64, 4, 8)])

@@ -26,7 +26,7 @@ from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.sharding import full
 from ngrpo.module import PolicyOptimization, UpdateSettings
-from ngrpo.rollout.types import Rollout
+from ngrpo.rollout.types import Rollout, StopReason
 
 ALGORITHMS = {
     "grpo": Algorithm(
@@ -94,6 +94,7 @@ class GivenExperience:
         self.rollouts = case.rollouts[own]
         self.keys = (case.keys or [i // size for i in range(len(case.rollouts))])[own]
         # The first token of a response stands for its answer.
+        self.truncated = torch.tensor([r.stop_reason is StopReason.LENGTH for r in self.rollouts])
         self.outcomes = torch.tensor([int(r.response_ids[0]) % 3 for r in self.rollouts])
 
 

@@ -21,6 +21,7 @@ class ScoredBatch:
         rewards: float [S]; NaN marks an unscored sample.
         answers: int64 [S]; equal numbers for equal final answers, responses without an answer included.
         lengths: int64 [S], each at least 1.
+        truncated: bool [S], whether the response ran into the length limit.
         reduce: over the ranks.
         old_log_prob: float [N] under the policy that made the rollouts, or None where nothing needs it.
         ref_log_prob: float [N] under the reference, or None without one.
@@ -33,6 +34,7 @@ class ScoredBatch:
     rewards: Tensor
     answers: Tensor
     lengths: Tensor
+    truncated: Tensor
     reduce: Reduce
     old_log_prob: Tensor | None = None
     ref_log_prob: Tensor | None = None

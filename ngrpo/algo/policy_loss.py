@@ -15,9 +15,10 @@ from ngrpo.algo.groups import Groups
 from ngrpo.algo.kl import k1, k3
 from ngrpo.algo.loss_terms import LossInputs, LossOutput, LossSums
 from ngrpo.algo.segments import per_sequence_sum, sequence_index
+from ngrpo.algo.truncation import without_truncated
 from ngrpo.errors import SettingError
 
-_CHOICES = {"kl_in": ("loss", "reward"), "zero_signal": ("keep", "drop")}
+_CHOICES = {"kl_in": ("loss", "reward"), "zero_signal": ("keep", "drop"), "truncated": ("keep", "drop")}
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,8 @@ class Algorithm:
         entropy_coef: weight of the policy's entropy, subtracted from the loss and aggregated like the surrogate.
         zero_signal: of groups that have advantage 0 on every token (all responses equally good, as far as this
             algorithm can tell): "keep" counts them in the denominators and regularises them, "drop" leaves them out.
+        truncated: of responses that ran into the length limit: "keep" learns from them like from any other, "drop"
+            leaves them out of the loss, after they have counted in the statistics of their group.
         prompts_per_batch: prompts per rollout batch, over all ranks.
         optimizer_steps: optimiser steps per rollout batch, which is cut into as many minibatches.
 
@@ -57,6 +60,7 @@ class Algorithm:
     kl_in: str = "loss"
     entropy_coef: float = 0.0
     zero_signal: str = "keep"
+    truncated: str = "keep"
     prompts_per_batch: int = 16
     optimizer_steps: int = 1
 
@@ -90,7 +94,7 @@ class Algorithm:
         return self.optimizer_steps > 1 or self.kl_in == "reward"
 
     def assign(self, batch: ScoredBatch) -> Credited:
-        """Returns the advantages of all tokens: rewards, advantage within groups, credit, zero-signal groups.
+        """Returns the advantages of all tokens: rewards, advantage within groups, credit, and who is left out.
 
         Raises:
             ValueError: the KL is in the reward and a log-prob of ``batch`` is None.
@@ -100,7 +104,9 @@ class Algorithm:
             batch = replace(batch, rewards=batch.rewards - per_sequence_sum(penalty, batch.lengths))
         advantages = batch.groups.flat(self.advantage(batch.groups.table(batch.rewards)))
         credited = self.credit(batch, advantages, penalty)
-        return credited if self.zero_signal == "keep" else _without_zero_signal(credited, batch)
+        if self.zero_signal == "drop":
+            credited = _without_zero_signal(credited, batch)
+        return credited if self.truncated == "keep" else without_truncated(credited, batch.truncated, batch.lengths)
 
     def _penalty(self, batch: ScoredBatch) -> Tensor:
         if self.kl_in == "loss":

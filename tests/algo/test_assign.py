@@ -56,6 +56,7 @@ def scored(rows: list[int] | None = None, **changed: Any) -> ScoredBatch:
         rewards=torch.tensor([REWARDS[row] for row in rows], dtype=torch.float64),
         answers=torch.tensor([(row * 7) % 3 for row in rows]),
         lengths=torch.tensor([LENGTHS[row] for row in rows]),
+        truncated=torch.tensor([LENGTHS[row] > 4 for row in rows]),
         reduce=alone,
         old_log_prob=old[tokens],
         ref_log_prob=ref[tokens],
@@ -165,3 +166,16 @@ def test_the_returns_are_passed_on() -> None:
     assert returns is not None
     assert returns.shape == (sum(LENGTHS),)
     assert algorithm("raw").assign(batch).returns is None
+
+
+@pytest.mark.parametrize(("chosen", "credit"), ALL)
+def test_truncated_responses_are_dropped_after_all_statistics(chosen: str, credit: str) -> None:
+    kept = by_response(algorithm(chosen, credit).assign(scored()).advantages, list(range(12)))
+    found = algorithm(chosen, credit, truncated="drop").assign(scored())
+    left = by_response(found.advantages, list(range(12)))
+    for row in range(12):
+        if LENGTHS[row] > 4:
+            assert all(math.isnan(value) for channel in left[row] for value in channel)
+        else:
+            assert str(left[row]) == str(kept[row])
+    assert found.returns is None or not found.returns[sum(LENGTHS[:3]) : sum(LENGTHS[:4])].isnan().any()

@@ -24,7 +24,7 @@ def blend(rewards: torch.Tensor, answers: torch.Tensor, reduce: Any = alone, **s
     count, size = rewards.shape
     keys = [row for row in range(count) for _ in range(size)]
     lengths = torch.ones(count * size, dtype=torch.int64)
-    batch = ScoredBatch(Groups.of(keys), rewards.flatten(), answers.flatten(), lengths, reduce)
+    batch = ScoredBatch(Groups.of(keys), rewards.flatten(), answers.flatten(), lengths, lengths < 0, reduce)
     advantages = group_standardised(rewards).flatten()
     return ConsistencyBlend(**settings)(batch, advantages, lengths * 0.0).advantages.view(2, count, size)
 

@@ -24,7 +24,8 @@ def batch(lengths: Sequence[int], **settings: Any) -> ScoredBatch:
     """Responses to one prompt, unscored, of these lengths."""
     count = len(lengths)
     parts = {"rewards": double([NAN] * count), "answers": torch.zeros(count, dtype=torch.int64), "reduce": alone}
-    return ScoredBatch(groups=Groups.of([0] * count), lengths=torch.tensor(lengths), **parts | settings)
+    truncated = torch.zeros(count, dtype=torch.bool)
+    return ScoredBatch(Groups.of([0] * count), lengths=torch.tensor(lengths), truncated=truncated, **parts | settings)
 
 
 def no_penalty(lengths: Sequence[int]) -> torch.Tensor:

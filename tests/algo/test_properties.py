@@ -189,7 +189,7 @@ def test_permuting_the_rollouts_of_a_batch_permutes_their_advantages(credit: Any
 
     def advantages(rows: list[int]) -> dict[int, Tensor]:
         groups = Groups.of([keys[row] for row in rows])
-        batch = ScoredBatch(groups, table.flatten()[rows], answers[rows], lengths[rows], alone)
+        batch = ScoredBatch(groups, table.flatten()[rows], answers[rows], lengths[rows], lengths[rows] < 0, alone)
         parts = algorithm.assign(batch).advantages.split(lengths[rows].tolist(), dim=-1)
         return dict(zip(rows, parts, strict=True))
 

@@ -9,6 +9,7 @@ from transformers import PretrainedConfig
 
 from ngrpo.algo.kl import k1
 from ngrpo.algo.policy_loss import Algorithm
+from ngrpo.critic_update import CriticSettings
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.loading import ModelSource
@@ -38,10 +39,6 @@ def check_algorithm(algorithm: Algorithm) -> None:
             f"algo.credit={credit} tells the tokens of a response apart, and algo.ratio={ratio.__name__} "
             "makes one clip decision a response; set algo/ratio=token or algo/ratio=sequence_token."
         )
-    if algorithm.credit.needs_values:
-        raise SettingError(
-            f"algo.credit={credit} needs a critic, and there is none; set algo/credit=discounted_returns."
-        )
     if algorithm.kl_in == "reward" and algorithm.kl_coef == 0:
         raise SettingError(
             "algo.kl_in=reward takes the KL off the reward algo.kl_coef=0 times; raise algo.kl_coef, or set "
@@ -63,6 +60,18 @@ def check_shaping(algorithm: Algorithm, terms: Sequence[WeightedTerm]) -> None:
         raise SettingError(
             f"reward_terms={[term.name for term in terms]} changes the reward by whose size "
             f"algo.advantage={advantage.__name__} tells right from wrong; set reward_terms=[]."
+        )
+
+
+def check_critic(algorithm: Algorithm, critic: CriticSettings | None) -> None:
+    """A critic is trained exactly where something uses its values."""
+    credit = type(algorithm.credit).__name__
+    if algorithm.credit.needs_values and critic is None:
+        raise SettingError(f"algo.credit={credit} needs a critic, and critic=null; set critic=value_head.")
+    if critic is not None and not algorithm.credit.needs_values:
+        raise SettingError(
+            f"critic={type(critic).__name__} would be trained for nothing, since algo.credit={credit} uses no values; "
+            "set critic=null, or algo/credit=gae."
         )
 
 

@@ -55,6 +55,8 @@ class TrainerConfig:
         microbatch_tokens: most tokens (prompts included) in one forward pass.
         max_grad_norm: gradient norms above are scaled down to it.
         optimizer: a partial `_target_` node, called with the parameters.
+        schedule: a partial `_target_` node, called with the optimiser steps made and those of the whole run; see
+            `ngrpo.schedule`.
     """
 
     iterations: int = MISSING
@@ -66,6 +68,7 @@ class TrainerConfig:
     microbatch_tokens: int = MISSING
     max_grad_norm: float = MISSING
     optimizer: Any = MISSING
+    schedule: Any = MISSING
 
 
 @dataclass
@@ -79,6 +82,7 @@ class Config:
         reward_terms: what is added to it in training, by name.
         selection: builds a `ngrpo.rollout.selection.DynamicSampling`.
         algo: builds a `ngrpo.algo.policy_loss.Algorithm`.
+        critic: builds a `ngrpo.critic_update.CriticSettings`; null trains none.
         exploration: builds a `ngrpo.exploration.base.Exploration`.
         rollout: rollouts and their engine.
         trainer: hardware, optimiser, number of iterations.
@@ -94,6 +98,7 @@ class Config:
     reward_terms: dict[str, RewardTermConfig] = field(default_factory=dict)
     selection: Any = MISSING
     algo: Any = MISSING
+    critic: Any = None
     exploration: Any = MISSING
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)

@@ -3,29 +3,36 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from lightning import LightningModule
 from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LambdaLR
 
 from ngrpo.algo.aggregate import BatchTotals
 from ngrpo.algo.policy_loss import Algorithm
-from ngrpo.batching import contiguous, microbatches
+from ngrpo.batching import contiguous
+from ngrpo.critic_update import CriticSettings, CriticUpdate
 from ngrpo.data.types import PromptBatch
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
+from ngrpo.modeling.critic import ValueModel
 from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.modeling.packing import PackedBatch, pack
+from ngrpo.modeling.packing import PackedBatch
 from ngrpo.modeling.policy import ScoringModel, TokenScores
 from ngrpo.modeling.sharding import full, named_learned, named_weights, shard
+from ngrpo.passes import Passes
 from ngrpo.rollout.experience import Experience
 from ngrpo.rollout.types import Rollout
-from ngrpo.samples import Sample, loss_inputs, scored_batch
+from ngrpo.samples import Constants, Sample, assigned, loss_inputs, scored_batch
+from ngrpo.schedule import unchanged
 from ngrpo.step_metrics import StepMetrics, average
+
+Model = TypeVar("Model", bound=ScoringModel)
 
 _PRECISIONS = ("32-true", "bf16-mixed")
 
@@ -38,6 +45,7 @@ class UpdateSettings:
         temperature: tau of the rollouts; the log-probs are those at tau.
         microbatch_tokens: most tokens (prompts included) in one forward pass.
         max_grad_norm: gradient norms above are scaled down to it.
+        learning_rate: optimiser steps made so far -> factor on the policy's learning rate; see `ngrpo.schedule`.
         precision: "32-true" computes in the dtype of the parameters; "bf16-mixed" computes in bfloat16 and keeps
             parameters, gradients and optimiser in theirs. At a learning rate of 1e-6 parameters must be float32:
             bfloat16 ones round most updates away.
@@ -47,6 +55,7 @@ class UpdateSettings:
     microbatch_tokens: int = 8192
     max_grad_norm: float = 1.0
     precision: str = "32-true"
+    learning_rate: Callable[[int], float] = unchanged
 
     def __post_init__(self) -> None:
         for name in ("microbatch_tokens", "max_grad_norm"):
@@ -72,10 +81,12 @@ class PolicyOptimization(LightningModule):
         exploration: the strategy of the rollouts; scores them.
         optimizer: makes the optimiser from the policy's parameters, or from groups of them.
         settings: temperature, microbatches, clipping.
+        critic: how to train a critic, where the algorithm's credit needs one.
     """
 
     policy: ScoringModel
     reference: ScoringModel | None
+    critic: ValueModel | None
 
     def __init__(
         self,
@@ -84,6 +95,7 @@ class PolicyOptimization(LightningModule):
         exploration: Exploration,
         optimizer: Callable[[Iterable[Any]], Optimizer],
         settings: UpdateSettings,
+        critic: CriticSettings | None = None,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
@@ -92,32 +104,42 @@ class PolicyOptimization(LightningModule):
         self.exploration = exploration
         self.make_optimizer = optimizer
         self.settings = settings
+        self.critic_settings = critic
         self._configured = False
 
     def configure_model(self) -> None:
-        """Loads the policy, and the reference if the KL needs it; Lightning calls this more than once."""
+        """Loads the policy, and reference and critic if they are needed; Lightning calls this more than once."""
         if self._configured:
             return
-        self.policy = self._load().train()
+        self.policy = self._load(ScoringModel).train()
+        self.critic = self._load(ValueModel).train() if self.critic_settings is not None else None
         if self.source.gradient_checkpointing:
-            self.policy.lm.gradient_checkpointing_enable({"use_reentrant": False})
+            for model in filter(None, (self.policy, self.critic)):
+                model.lm.gradient_checkpointing_enable({"use_reentrant": False})
         # Not a submodule: the frozen reference stays out of checkpoints and of the optimiser.
-        reference = self._load().requires_grad_(False).eval() if self.algorithm.needs_reference else None
+        reference = self._load(ScoringModel).requires_grad_(False).eval() if self.algorithm.needs_reference else None
         object.__setattr__(self, "reference", reference)
         self._configured = True
 
-    def _load(self) -> ScoringModel:
+    def _load(self, kind: type[Model]) -> Model:
         learned = load_learned(self.source, self.exploration)
-        model = ScoringModel(self.source.load(), learned).to(self.device)
+        model = kind(self.source.load(), learned).to(self.device)
         mesh = getattr(self, "device_mesh", None)
         return model if mesh is None else shard(model, mesh["data_parallel"])
 
-    def configure_optimizers(self) -> Optimizer:
-        """Makes the optimiser over the policy; learned exploration has learning rates of its own."""
+    def configure_optimizers(self) -> tuple[list[Optimizer], list[LambdaLR]]:
+        """Makes the optimisers over policy and critic, and the learning rate's course for the policy.
+
+        Learned exploration has learning rates of its own.
+        """
         rates = self.exploration.learning_rates()
         groups = [{"params": [parameter], "lr": rates[name]} for name, parameter in self.policy.learned.items()]
         model = list(self.policy.lm.parameters())
-        return self.make_optimizer([{"params": model}, *groups] if groups else model)
+        policy = self.make_optimizer([{"params": model}, *groups] if groups else model)
+        schedule = LambdaLR(policy, self.settings.learning_rate)
+        if self.critic is None or self.critic_settings is None:
+            return [policy], [schedule]
+        return [policy, self.critic_settings.optimizer(self.critic.parameters())], [schedule]
 
     def on_fit_start(self) -> None:
         """Moves the reference, which Lightning does not know of."""
@@ -140,50 +162,46 @@ class PolicyOptimization(LightningModule):
         """Returns the strategy's learned parameters, whole (a collective when sharded)."""
         return named_learned(self.policy)
 
+    @property
+    def passes(self) -> Passes:
+        """How models are run on rollouts here."""
+        mixed = self.settings.precision == "bf16-mixed"
+        return Passes(self.device, self.settings.microbatch_tokens, mixed, self._reduce)
+
     def training_step(self, batch: PromptBatch, batch_idx: int) -> None:
         """Makes the optimiser steps of one rollout batch and logs their metrics."""
         start = time.perf_counter()
         samples = self._samples(batch.experience)
         scored = time.perf_counter()
+        before = self._critic_update().before(samples) if self.critic is not None else {}
         steps = [
-            self._optimizer_step([samples[i] for i in part])
+            self._optimizer_steps([samples[i] for i in part])
             for part in contiguous(len(samples), self.algorithm.optimizer_steps)
         ]
         seconds = {"time/score_s": scored - start, "time/update_s": time.perf_counter() - scored}
-        self.log_dict(average(steps) | seconds, batch_size=1)
+        self.log_dict(average(steps) | before | seconds, batch_size=1)
 
     def _samples(self, experience: Experience) -> list[Sample]:
-        """Scores what stays constant during the steps, old and reference log-probs, and assigns the advantages."""
+        """Scores what stays constant during the steps, and assigns the advantages."""
         rollouts = experience.rollouts
         unknown: list[Tensor | None] = [None] * len(rollouts)
-        old = self._score_all(self.policy, rollouts) if self.algorithm.needs_old_log_prob else unknown
         seen = [r.plain() for r in rollouts] if self.exploration.plain_reference else rollouts
-        ref = self._score_all(self.reference, seen) if self.reference is not None else unknown
-        credited = self.algorithm.assign(scored_batch(experience, old, ref, self._reduce))
-        advantages = torch.split(credited.advantages, [r.length for r in rollouts], dim=-1)
-        return [Sample(*parts) for parts in zip(rollouts, advantages, old, ref, strict=True)]
+        constants = Constants(
+            old=self._log_probs(self.policy, rollouts) if self.algorithm.needs_old_log_prob else unknown,
+            ref=self._log_probs(self.reference, seen) if self.reference is not None else unknown,
+            values=self._critic_update().values(rollouts) if self.critic is not None else unknown,
+        )
+        credited = self.algorithm.assign(scored_batch(experience, constants, self._reduce))
+        return assigned(rollouts, credited, constants)
 
-    @torch.no_grad()
-    def _score_all(self, model: ScoringModel, rollouts: Sequence[Rollout]) -> list[Tensor | None]:
-        """Returns the log-probs of each rollout under ``model``, in their order; all are there."""
-        out: dict[int, Tensor] = {}
-        for indices in self._microbatches(rollouts):
-            batch, scores = self._score(model, [rollouts[i] for i in indices])
-            out.update(zip(indices, torch.split(scores.log_prob, batch.response_lengths.tolist()), strict=True))
-        return [out[i] for i in range(len(rollouts))]
+    def _log_probs(self, model: ScoringModel, rollouts: Sequence[Rollout]) -> list[Tensor]:
+        return self.passes.by_rollout(lambda batch: self._score(model, batch).log_prob, rollouts)
 
-    def _score(self, model: ScoringModel, rollouts: Sequence[Rollout]) -> tuple[PackedBatch, TokenScores]:
-        batch = pack(rollouts).to(self.device)
-        mixed = self.settings.precision == "bf16-mixed"
-        # Not Lightning's plugin: under ModelParallelStrategy it offers no mixed precision.
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=mixed):
-            return batch, model(
-                batch, self.settings.temperature, self.exploration, entropy_gradient=self.algorithm.entropy_coef > 0
-            )
-
-    def _microbatches(self, rollouts: Sequence[Rollout]) -> list[list[int]]:
-        lengths = [len(r.prompt_ids) + r.length for r in rollouts]
-        return microbatches(lengths, self.settings.microbatch_tokens, lambda count: int(self._reduce(count, "max")))
+    def _score(self, model: ScoringModel, batch: PackedBatch) -> TokenScores:
+        scores: TokenScores = model(
+            batch, self.settings.temperature, self.exploration, entropy_gradient=self.algorithm.entropy_coef > 0
+        )
+        return scores
 
     def _reduce(self, value: Tensor | float, op: str) -> Tensor:
         """Reduces over the ranks."""
@@ -192,15 +210,29 @@ class PolicyOptimization(LightningModule):
             return tensor
         return self.trainer.strategy.reduce(tensor.clone(), reduce_op=op)
 
-    def _optimizer_step(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
-        """Makes one optimiser step on this rank's share of a minibatch; returns its metrics."""
-        optimizer = self.optimizers()
+    def _optimizer_steps(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
+        """Makes one optimiser step of policy and critic on this rank's share of a minibatch; returns their metrics."""
+        made = self.optimizers()
+        policy, *critic = made if isinstance(made, list) else [made]
+        metrics = self._policy_step(samples, policy)
+        for optimizer in critic:
+            metrics |= self._critic_update().step(samples, optimizer, self.manual_backward)
+        return metrics
+
+    def _policy_step(self, samples: Sequence[Sample], optimizer: Optimizer) -> dict[str, Tensor]:
         metrics = self.accumulate(samples)
         metrics["policy/grad_norm"] = full(clip_grad_norm_(self.policy.parameters(), self.settings.max_grad_norm))
+        metrics["policy/learning_rate"] = torch.tensor(optimizer.param_groups[0]["lr"])
         if metrics["policy/sequences"] > 0:  # else all are left out, and momentum alone would move the policy
             optimizer.step()
+            self.lr_schedulers().step()
         optimizer.zero_grad()
         return metrics
+
+    def _critic_update(self) -> CriticUpdate:
+        assert self.critic is not None
+        assert self.critic_settings is not None
+        return CriticUpdate(self.critic, self.critic_settings, self.exploration, self.passes, self.trainer.world_size)
 
     def accumulate(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
         """Adds the gradient of a minibatch's loss to the parameters, microbatch by microbatch.
@@ -211,9 +243,9 @@ class PolicyOptimization(LightningModule):
         kept = [s.rollout.length for s in samples if not s.left_out]
         totals = BatchTotals(sequences=int(self._reduce(len(kept), "sum")), tokens=int(self._reduce(sum(kept), "sum")))
         metrics = StepMetrics(self.device)
-        for indices in self._microbatches([s.rollout for s in samples]):
+        for indices in self.passes.microbatches([s.rollout for s in samples]):
             chosen = [samples[i] for i in indices]
-            batch, scores = self._score(self.policy, [s.rollout for s in chosen])
+            batch, scores = self.passes.run(lambda b: self._score(self.policy, b), [s.rollout for s in chosen])
             output = self.algorithm.loss(loss_inputs(chosen, scores, batch.response_lengths), totals)
             self.manual_backward(output.loss * self.trainer.world_size)
             metrics.add(output)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ngrpo.algo.credit import ScoredBatch
+from ngrpo.algo.credit import Credited, ScoredBatch
 from ngrpo.algo.groups import Groups
 from ngrpo.algo.loss_terms import LossInputs
 from ngrpo.algo.moments import Reduce
@@ -25,12 +25,16 @@ class Sample:
             the sequence out.
         old_log_prob: under the policy before this rollout batch; float32 [T], None where a single step's own serve.
         ref_log_prob: under the reference; float32 [T], None without one.
+        old_value: of the critic before this rollout batch; float32 [T], None without one.
+        returns: what the critic learns to predict; float32 [T], NaN if unscored, None without a critic.
     """
 
     rollout: Rollout
     advantage: Tensor
     old_log_prob: Tensor | None = None
     ref_log_prob: Tensor | None = None
+    old_value: Tensor | None = None
+    returns: Tensor | None = None
 
     @property
     def left_out(self) -> bool:
@@ -38,10 +42,24 @@ class Sample:
         return bool(self.advantage.isnan().any())
 
 
-def scored_batch(
-    experience: Experience, old: Sequence[Tensor | None], ref: Sequence[Tensor | None], reduce: Reduce
-) -> ScoredBatch:
-    """Packs a rank's rollouts for the assignment of advantages; log-probs are [T] a rollout, or None for all."""
+@dataclass(frozen=True)
+class Constants:
+    """What stays as it is during the optimiser steps on S rollouts: a tensor [T] for each, or None for all.
+
+    Attributes:
+        old: log-probs under the policy.
+        ref: log-probs under the reference.
+        values: of the critic.
+    """
+
+    old: Sequence[Tensor | None]
+    ref: Sequence[Tensor | None]
+    values: Sequence[Tensor | None]
+
+
+def scored_batch(experience: Experience, constants: Constants, reduce: Reduce) -> ScoredBatch:
+    """Packs a rank's rollouts for the assignment of advantages."""
+    cpu = torch.device("cpu")
     return ScoredBatch(
         groups=Groups.of(experience.keys),
         rewards=experience.rewards.flatten(),
@@ -49,9 +67,20 @@ def scored_batch(
         lengths=torch.tensor([rollout.length for rollout in experience.rollouts]),
         truncated=experience.truncated,
         reduce=lambda value, op: reduce(value, op).cpu(),
-        old_log_prob=_packed(old, torch.device("cpu")),
-        ref_log_prob=_packed(ref, torch.device("cpu")),
+        old_log_prob=_packed(constants.old, cpu),
+        ref_log_prob=_packed(constants.ref, cpu),
+        values=_packed(constants.values, cpu),
     )
+
+
+def assigned(rollouts: Sequence[Rollout], credited: Credited, constants: Constants) -> list[Sample]:
+    """Takes the advantages and returns of all tokens apart into samples."""
+    lengths = [rollout.length for rollout in rollouts]
+    unknown: list[Tensor | None] = [None] * len(rollouts)
+    returns = unknown if credited.returns is None else torch.split(credited.returns, lengths)
+    advantages = torch.split(credited.advantages, lengths, dim=-1)
+    parts = zip(rollouts, advantages, constants.old, constants.ref, constants.values, returns, strict=True)
+    return [Sample(*part) for part in parts]
 
 
 def loss_inputs(samples: Sequence[Sample], scores: TokenScores, lengths: Tensor) -> LossInputs:

@@ -1,6 +1,7 @@
 """Puts a run together from its configuration, and runs it."""
 
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from ngrpo.checkpoints import STATE, iteration_of, resolve
 from ngrpo.checks import (
     check_algorithm,
     check_context,
+    check_critic,
     check_engine,
     check_group,
     check_learned,
@@ -53,8 +55,10 @@ def train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: P
         config.trainer.microbatch_tokens,
         config.trainer.max_grad_norm,
         config.trainer.precision,
+        partial(build(config.trainer.schedule), steps=config.trainer.iterations * algorithm.optimizer_steps),
     )
-    module = PolicyOptimization(source, algorithm, worker.exploration, build(config.trainer.optimizer), update)
+    optimizer = build(config.trainer.optimizer)
+    module = PolicyOptimization(source, algorithm, worker.exploration, optimizer, update, parts["critic"])
     parts |= {"iterations": config.trainer.iterations, "run_dir": run_dir, "methods": methods, "seed": config.seed}
     callbacks = [build(node, **parts) for node in config.callbacks.values() if node is not None]
     logger = build(config.logger, save_dir=str(run_dir))
@@ -69,11 +73,13 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
     source, algorithm, exploration = (build(node) for node in (config.model, config.algo, config.exploration))
     terms = [WeightedTerm(str(name), node.weight, build(node.term)) for name, node in config.reward_terms.items()]
     selection = build(config.selection)
+    critic = None if config.critic is None else build(config.critic)
     rollout = RolloutSettings(config.rollout.group_size, config.rollout.max_new_tokens, config.rollout.temperature)
     engine = build(config.rollout.engine, model=source, exploration=exploration)
     ranks = process_count(config.trainer)
     check_algorithm(algorithm)
     check_shaping(algorithm, terms)
+    check_critic(algorithm, critic)
     check_group(algorithm, rollout)
     check_support(exploration)
     check_learned(exploration, source, ranks)
@@ -89,6 +95,7 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
     stop_ids = source.stop_ids(tokenizer)
     worker = RolloutWorker(engine, tokenizer, reward, exploration, rollout, stop_ids, config.seed, terms=terms)
     return {
+        "critic": critic,
         "source": source,
         "algorithm": algorithm,
         "tokenizer": tokenizer,

@@ -17,6 +17,7 @@ from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.checks import (
     check_algorithm,
     check_context,
+    check_critic,
     check_engine,
     check_group,
     check_learned,
@@ -26,6 +27,7 @@ from ngrpo.checks import (
     warn_of_equal_groups,
 )
 from ngrpo.config import register
+from ngrpo.critic_update import CriticSettings
 from ngrpo.errors import SettingError
 from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.gumbel import GumbelSoftThinking
@@ -81,14 +83,13 @@ def test_group_of_one_passes_without_a_comparison() -> None:
             {"credit": DiscountedReturns(), "ratio": ratio.sequence},
             ["algo.credit=DiscountedReturns ", "algo.ratio=sequence ", "algo/ratio=token"],
         ),
-        ({"credit": GeneralisedAdvantage()}, ["algo.credit=GeneralisedAdvantage ", "critic"]),
         ({"kl_in": "reward"}, ["algo.kl_in=reward ", "algo.kl_coef=0 ", "algo.kl_in=loss"]),
         (
             {"kl_in": "reward", "kl_coef": 0.1, "advantage": partial(advantage.by_correctness, right=1.0)},
             ["algo.kl_in=reward ", "algo.advantage=by_correctness ", "algo.kl_in=loss"],
         ),
     ],
-    ids=["token credit, sequence ratio", "no critic", "no coefficient", "thresholded reward"],
+    ids=["token credit, sequence ratio", "no coefficient", "thresholded reward"],
 )
 def test_parts_that_contradict_each_other_are_refused(settings: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(SettingError) as caught:
@@ -116,6 +117,18 @@ def test_k1_in_the_loss_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     assert not caplog.records
     check_algorithm(algorithm(kl=partial(kl.k1), kl_coef=0.1))
     assert "algo/kl=k1" in caplog.text
+
+
+def test_a_critic_is_needed_exactly_where_it_is_used() -> None:
+    critic, by_values = CriticSettings(torch.optim.SGD), algorithm(credit=GeneralisedAdvantage())
+    check_critic(by_values, critic)
+    check_critic(algorithm(), None)
+    with pytest.raises(SettingError) as caught:
+        check_critic(by_values, None)
+    assert_refused(caught.value, "algo.credit=GeneralisedAdvantage ", "critic=null", "critic=value_head")
+    with pytest.raises(SettingError) as caught:
+        check_critic(algorithm(), critic)
+    assert_refused(caught.value, "algo.credit=Broadcast ", "critic=null")
 
 
 def test_terms_are_refused_where_the_rewards_size_says_what_is_right() -> None:

@@ -109,7 +109,7 @@ def test_the_prompts_keys_make_the_groups(case: Case, algorithm: str):
         assert distance(gradient(case), gradient(replace(shuffled, keys=None))) > 1e-2
 
 
-@pytest.mark.parametrize("algorithm", ["reinforce_pp", "copo"])
+@pytest.mark.parametrize("algorithm", ["reinforce_pp", "copo", "ppo"])
 def test_microbatch_split_does_not_matter_to_statistics_of_the_batch(case: Case, algorithm: str):
     case = replace(case, algorithm=algorithm)
     whole = gradient(case)
@@ -145,7 +145,7 @@ def dense_case(make_engine, bound, requests, sampling, tiny_model_path) -> Case:
     return Case(str(tiny_model_path), "grpo", sampling.temperature, 80, rollouts, rewards, exploration=strategy)
 
 
-@pytest.mark.parametrize("kind", ["gspo", "grpo", "reinforce_pp", "copo", "learned", "dense"])
+@pytest.mark.parametrize("kind", ["gspo", "grpo", "reinforce_pp", "copo", "ppo", "learned", "dense"])
 def test_two_sharded_processes_make_the_gradient_of_one(
     case: Case, learned_case: Case, dense_case: Case, kind: str, tmp_path: Path
 ):

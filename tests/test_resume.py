@@ -47,6 +47,8 @@ CASES = {
     "grpo": ["algo=grpo"],
     # Prompts drawn beside the batches, and counts that rewards depend on.
     "dapo": ["algo=dapo", "reward_terms=[overlong,count_bonus]"],
+    # A second model with an optimiser of its own, and a learning rate that changes.
+    "ppo": ["algo=ppo", "trainer.schedule._target_=ngrpo.schedule.cosine", "trainer.schedule.warmup=3"],
 }
 
 
@@ -76,8 +78,11 @@ def test_resume_after_kill_is_exact(tmp_path: Path, environment: dict[str, str],
     assert one["state_dict"].keys() == two["state_dict"].keys()
     for name, tensor in one["state_dict"].items():
         assert torch.equal(tensor, two["state_dict"][name]), name
-    first, second = (state["optimizer_states"][0]["state"] for state in (one, two))
-    assert all(torch.equal(first[i]["exp_avg"], second[i]["exp_avg"]) for i in first)
+    assert len(one["optimizer_states"]) == (2 if case == "ppo" else 1)
+    for first, second in zip(one["optimizer_states"], two["optimizer_states"], strict=True):
+        assert all(torch.equal(m["exp_avg"], second["state"][i]["exp_avg"]) for i, m in first["state"].items())
+        assert first["param_groups"] == second["param_groups"]
+    assert any(name.startswith("critic.") for name in one["state_dict"]) == (case == "ppo")
     tables = [state["callbacks"]["RolloutCallback"]["tables"]["neighbors"] for state in (one, two)]
     assert torch.equal(*tables)
     terms = [state["callbacks"]["RolloutCallback"]["reward_terms"] for state in (one, two)]

@@ -11,6 +11,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+
+from ngrpo.checkpoints import STATE
 
 ROOT = Path(__file__).parents[1]
 
@@ -101,3 +104,20 @@ def test_a_rank_with_dead_groups_only_stays_with_the_other(tmp_path: Path):
     assert summary(again)["tokens_generated"] == summary(folders[2])["tokens_generated"]
     trained, continued = (load_file(folder / "model" / "model.safetensors") for folder in (folders[2], again))
     assert all(torch.equal(tensor, continued[name]) for name, tensor in trained.items())
+
+
+def test_the_critic_is_sharded_and_resumes(tmp_path: Path):
+    folders = tmp_path / "straight", tmp_path / "again"
+    train(folders[0], 2, "algo=ppo", "callbacks.export=null")
+    train(folders[1], 2, "algo=ppo", "callbacks.export=null", resumed_from(folders[0]))
+    states = []
+    for folder in folders:
+        whole = folder / "whole.ckpt"
+        dcp_to_torch_save(folder / "checkpoints" / "iteration-2" / STATE, whole)
+        states.append(torch.load(whole, weights_only=True))
+    weights, resumed = (state["state_dict"] for state in states)
+    assert weights.keys() == resumed.keys()
+    assert {"critic.head.weight", "policy.lm.model.norm.weight"} <= weights.keys()
+    assert float(weights["critic.head.weight"].abs().max()) > 0
+    assert all(torch.equal(tensor, resumed[name]) for name, tensor in weights.items())
+    assert {"optimizer_0", "optimizer_1"} <= states[0].keys()

@@ -18,8 +18,9 @@ from ngrpo.algo.advantage import group_standardised, raw
 from ngrpo.algo.clip import clipped_surrogate
 from ngrpo.algo.consistency import ConsistencyBlend
 from ngrpo.algo.correction import Truncate
-from ngrpo.algo.credit import DiscountedReturns
+from ngrpo.algo.credit import DiscountedReturns, GeneralisedAdvantage
 from ngrpo.algo.policy_loss import Algorithm
+from ngrpo.critic_update import CriticSettings
 from ngrpo.data.types import PromptBatch
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.neighbor import NeighborMixing
@@ -57,6 +58,14 @@ ALGORITHMS = {
         kl_in="reward",
         entropy_coef=0.05,
     ),
+    "ppo": Algorithm(
+        raw,
+        ratio.token,
+        partial(clipped_surrogate, low=0.2, high=0.2),
+        aggregate.token_mean,
+        kl.k3,
+        GeneralisedAdvantage(gamma=0.95, lam=0.9),
+    ),
     # Two channels, one of them from statistics over the prompts of the batch.
     "copo": Algorithm(
         group_standardised,
@@ -67,6 +76,10 @@ ALGORITHMS = {
         ConsistencyBlend(gamma=2.0, rho=1.0),
     ),
 }
+
+HEAD = 0.1
+"""Every weight of the critic's head."""
+CRITIC = CriticSettings(partial(torch.optim.SGD, lr=0.0), max_grad_norm=1e9)
 
 
 @dataclass(frozen=True)
@@ -99,11 +112,20 @@ class GivenExperience:
 
 
 class KeepGradient(Callback):
-    gradient: dict[str, torch.Tensor]
+    """Of the policy by the names of transformers, of the critic by the module's."""
+
+    def __init__(self) -> None:
+        self.gradient: dict[str, torch.Tensor] = {}
+
+    def on_train_start(self, trainer, pl_module) -> None:
+        if pl_module.critic is not None:  # a head of zeros gives the body no gradient
+            torch.nn.init.constant_(pl_module.critic.head.weight, HEAD)
 
     def on_before_optimizer_step(self, trainer, pl_module, optimizer) -> None:
-        named = pl_module.policy.named_parameters()
-        self.gradient = {name.removeprefix("lm."): full(p.grad).detach().clone() for name, p in named}
+        stepped = {id(p) for group in optimizer.param_groups for p in group["params"]}
+        for name, p in pl_module.named_parameters():
+            if id(p) in stepped:
+                self.gradient[name.removeprefix("policy.").removeprefix("lm.")] = full(p.grad).detach().clone()
         trainer.should_stop = True
 
 
@@ -129,6 +151,7 @@ def gradient(case: Case, *callbacks: Callback, ranks: int = 1) -> dict[str, torc
         case.exploration,
         partial(torch.optim.SGD, lr=0.0),
         UpdateSettings(case.temperature, case.microbatch_tokens, 1e9),
+        CRITIC if ALGORITHMS[case.algorithm].credit.needs_values else None,
     )
     batch = PromptBatch([], 0, 0)
     batch.experience = GivenExperience(case, trainer.global_rank, ranks)

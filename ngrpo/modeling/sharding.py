@@ -1,6 +1,7 @@
 """FSDP2 for the scoring models, and whole tensors out of sharded parameters."""
 
 from collections.abc import Iterator
+from typing import TypeVar
 
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
@@ -9,8 +10,10 @@ from torch.distributed.tensor import DTensor
 
 from ngrpo.modeling.policy import ScoringModel
 
+Model = TypeVar("Model", bound=ScoringModel)
 
-def shard(model: ScoringModel, mesh: DeviceMesh) -> ScoringModel:
+
+def shard(model: Model, mesh: DeviceMesh) -> Model:
     """Shards each decoder layer, and the rest (embedding, final norm, head, learned exploration) with the root.
 
     Args:

@@ -1,0 +1,52 @@
+"""Forward passes over rollouts, the same for policy, reference and critic."""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from ngrpo.algo.moments import Reduce
+from ngrpo.batching import microbatches
+from ngrpo.modeling.packing import PackedBatch, pack
+from ngrpo.rollout.types import Rollout
+
+T = TypeVar("T")
+
+
+class Passes:
+    """Packs rollouts into microbatches that every rank makes equally many of, and runs models on them.
+
+    Args:
+        device: where the models are.
+        budget: most tokens (prompts included) in one pass.
+        mixed: compute in bfloat16, whatever the dtype of the parameters.
+        reduce: over the ranks.
+    """
+
+    def __init__(self, device: torch.device, budget: int, mixed: bool, reduce: Reduce) -> None:
+        self.device = device
+        self.budget = budget
+        self.mixed = mixed
+        self.reduce = reduce
+
+    def microbatches(self, rollouts: Sequence[Rollout]) -> list[list[int]]:
+        """Returns the indices of each microbatch's rollouts (a collective)."""
+        lengths = [len(r.prompt_ids) + r.length for r in rollouts]
+        return microbatches(lengths, self.budget, lambda count: int(self.reduce(torch.tensor(count), "max")))
+
+    def run(self, forward: Callable[[PackedBatch], T], rollouts: Sequence[Rollout]) -> tuple[PackedBatch, T]:
+        """Runs one microbatch; returns it as the model saw it, and what the model makes of it."""
+        batch = pack(rollouts).to(self.device)
+        # Not Lightning's plugin: under ModelParallelStrategy it offers no mixed precision.
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed):
+            return batch, forward(batch)
+
+    @torch.no_grad()
+    def by_rollout(self, forward: Callable[[PackedBatch], Tensor], rollouts: Sequence[Rollout]) -> list[Tensor]:
+        """Returns a model's number for each response token, float [T] a rollout, in their order."""
+        out: dict[int, Tensor] = {}
+        for indices in self.microbatches(rollouts):
+            batch, values = self.run(forward, [rollouts[i] for i in indices])
+            out.update(zip(indices, torch.split(values, batch.response_lengths.tolist()), strict=True))
+        return [out[i] for i in range(len(rollouts))]

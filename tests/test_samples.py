@@ -7,11 +7,14 @@ import torch
 from made_rollouts import experience, rollout, score
 from over_ranks import alone
 
+from ngrpo.algo.credit import Credited
 from ngrpo.modeling.policy import TokenScores
 from ngrpo.rewards.verdict import Verdict
-from ngrpo.samples import Sample, loss_inputs, scored_batch
+from ngrpo.rollout.types import StopReason
+from ngrpo.samples import Constants, Sample, assigned, loss_inputs, scored_batch
 
 ROLLOUTS = [replace(rollout([1], [2] * n), log_probs=torch.arange(n) - float(10 * n)) for n in (1, 3, 2, 1)]
+ROLLOUTS[2] = replace(ROLLOUTS[2], stop_reason=StopReason.LENGTH)
 SCORES = [score(Verdict.CORRECT, "7"), score(Verdict.WRONG), score(Verdict.WRONG, "7"), score(Verdict.CORRECT, "x")]
 MADE = experience(ROLLOUTS, SCORES, group_size=2)
 
@@ -22,7 +25,7 @@ def numbered(start: float) -> list[torch.Tensor]:
 
 
 def test_a_batch_is_packed_in_the_order_of_the_rollouts() -> None:
-    batch = scored_batch(MADE, numbered(0.0), [None] * 4, alone)
+    batch = scored_batch(MADE, Constants(numbered(0.0), [None] * 4, numbered(50.0)), alone)
     assert batch.rewards.tolist() == [1.0, 0.0, 0.0, 1.0]
     assert batch.lengths.tolist() == [1, 3, 2, 1]
     assert batch.groups.rows.tolist() == [0, 0, 1, 1]
@@ -30,6 +33,23 @@ def test_a_batch_is_packed_in_the_order_of_the_rollouts() -> None:
     assert batch.old_log_prob is not None
     assert batch.old_log_prob.tolist() == list(range(7))
     assert batch.ref_log_prob is None
+    assert batch.values is not None
+    assert batch.values.tolist() == [n + 50.0 for n in range(7)]
+    assert batch.truncated.tolist() == [False, False, True, False]
+
+
+@pytest.mark.parametrize("returns", [None, torch.arange(7.0)])
+def test_what_was_assigned_goes_back_to_the_rollouts(returns: torch.Tensor | None) -> None:
+    credited = Credited(torch.stack((torch.arange(7.0), -torch.arange(7.0))), returns)
+    samples = assigned(ROLLOUTS, credited, Constants(numbered(100.0), [None] * 4, numbered(50.0)))
+    assert [s.rollout for s in samples] == ROLLOUTS
+    assert [s.advantage.tolist() for s in samples][1] == [[1.0, 2.0, 3.0], [-1.0, -2.0, -3.0]]
+    assert [s.old_log_prob.tolist() for s in samples] == [[100.0], [101.0, 102.0, 103.0], [104.0, 105.0], [106.0]]
+    assert [s.ref_log_prob for s in samples] == [None] * 4
+    assert [s.old_value.tolist() for s in samples][2] == [54.0, 55.0]
+    assert [None if s.returns is None else s.returns.tolist() for s in samples][2] == (
+        None if returns is None else [4.0, 5.0]
+    )
 
 
 @pytest.mark.parametrize("known", [True, False])

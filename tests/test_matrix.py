@@ -33,6 +33,10 @@ NEIGHBOR = EXPLORATIONS[0]
 SWITCHES = ["algo/kl=weighted_k3", "algo.kl_coef=0.01", "algo.entropy_coef=0.01", "algo.zero_signal=drop"]
 CASES += [
     ("rloo", ["exploration=gaussian"]),
+    # The critic's inputs: mixtures, and learned ones; whole groups of a strategy's rollouts replaced.
+    ("ppo", NEIGHBOR),
+    ("ppo", ["exploration=hrpo"]),
+    ("dapo", ["exploration=gumbel"]),
     ("rloo", [*NEIGHBOR, "algo.kl_in=reward", "algo.kl_coef=0.05"]),
     ("ngrpo", [*NEIGHBOR, *SWITCHES, "algo/correction=mask", "algo.correction.level=geometric"]),
 ]

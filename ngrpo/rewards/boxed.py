@@ -67,7 +67,7 @@ def after_reasoning(text: str, end: str = "</think>") -> str:
     return text.rpartition(end)[2]
 
 
-def answer_of(response: str, reasoning_end: str | None, opened: bool = False) -> str | None:
+def answer_of(response: str, reasoning_end: str | None) -> str | None:
     r"""Return the answer that a response states in its last box.
 
     With ``reasoning_end`` None the whole response is searched. Otherwise:
@@ -76,35 +76,34 @@ def answer_of(response: str, reasoning_end: str | None, opened: bool = False) ->
       never counts;
     - if a block is open there (``<think>`` for ``</think>``), the reasoning is unfinished and there is no
       answer;
-    - if neither occurs and the prompt has not ``opened`` a block, the whole response is searched: the model
-      may be one that has no reasoning blocks.
+    - if neither occurs, the whole response is searched: the model may be one that has no reasoning blocks. Where
+      the prompt ends inside a block, as templates that prefill ``<think>`` make it, the caller puts that marker
+      before the response (`ngrpo.rollout.worker`).
 
     Args:
         response: the decoded response, special tokens that mark reasoning included.
         reasoning_end: the marker that closes a reasoning block, or None.
-        opened: whether the prompt ends inside a reasoning block, as templates that prefill ``<think>`` make it.
 
     Returns:
         The content of the last box, or None.
     """
-    return last_boxed(_searched(response, reasoning_end, opened))
+    return last_boxed(_searched(response, reasoning_end))
 
 
-def answers_of(response: str, reasoning_end: str | None, opened: bool = False) -> list[str]:
+def answers_of(response: str, reasoning_end: str | None) -> list[str]:
     r"""Return the content of every complete box in the part of a response that `answer_of` searches.
 
     Args:
         response: as there.
         reasoning_end: as there.
-        opened: as there.
     """
-    return [content for _, content in boxes(_searched(response, reasoning_end, opened))]
+    return [content for _, content in boxes(_searched(response, reasoning_end))]
 
 
-def _searched(response: str, reasoning_end: str | None, opened: bool) -> str:
+def _searched(response: str, reasoning_end: str | None) -> str:
     if reasoning_end is None:
         return response
     rest = after_reasoning(response, reasoning_end)
     begin = reasoning_end.replace("/", "", 1)
-    unfinished = (begin != reasoning_end and begin in rest) or (opened and reasoning_end not in response)
+    unfinished = begin != reasoning_end and begin in rest
     return "" if unfinished else rest

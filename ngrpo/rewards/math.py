@@ -38,8 +38,6 @@ class MathReward:
         timeout_s: wall-clock seconds allowed for comparing one answer.
         workers: processes that compare answers.
         reasoning_end: the marker that closes a reasoning block; see `ngrpo.rewards.boxed.answer_of`.
-        prompt_opens_reasoning: whether the prompt ends inside a reasoning block; a response that never closes
-            it then has no answer.
         correct: the reward of a correct answer.
         wrong: the reward of any other.
 
@@ -52,7 +50,6 @@ class MathReward:
         timeout_s: float = 5.0,
         workers: int = 2,
         reasoning_end: str | None = "</think>",
-        prompt_opens_reasoning: bool = False,
         correct: float = 1.0,
         wrong: float = 0.0,
     ) -> None:
@@ -62,7 +59,6 @@ class MathReward:
             raise SettingError(f"reward.workers is {workers}; set it to at least 1.")
         self._pool = VerifierPool(workers, timeout_s)
         self._reasoning_end = reasoning_end
-        self._opened = prompt_opens_reasoning
         self._rewards = dict.fromkeys(Verdict, wrong) | {
             Verdict.CORRECT: correct,
             Verdict.UNPARSABLE_REFERENCE: math.nan,
@@ -74,7 +70,7 @@ class MathReward:
         Raises:
             ValueError: the two differ in length.
         """
-        answers = [answer_of(response, self._reasoning_end, self._opened) for response in responses]
+        answers = [answer_of(response, self._reasoning_end) for response in responses]
         pairs = list(zip(references, answers, strict=True))
         stated = [(reference, answer) for reference, answer in pairs if answer is not None]
         verdicts: dict[tuple[str, str | None], Verdict] = dict(zip(stated, self._pool.judge(stated), strict=True))

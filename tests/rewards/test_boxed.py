@@ -99,11 +99,6 @@ def test_answer_follows_the_reasoning(response: str, answer: str | None) -> None
     assert answer_of(response, "</think>") == answer
 
 
-def test_answer_in_a_block_that_the_prompt_opened_and_nobody_closed_is_none() -> None:
-    assert answer_of(r"maybe \boxed{5}", "</think>", opened=True) is None
-    assert answer_of(r"maybe \boxed{5}</think> \boxed{7}", "</think>", opened=True) == "7"
-
-
 def test_answer_without_a_marker_is_sought_everywhere() -> None:
     assert answer_of(r"<think>\boxed{5}</think> It is 7", None) == "5"
 
@@ -113,4 +108,3 @@ def test_every_box_of_the_answer_is_found() -> None:
     assert answers_of(response, "</think>") == [r"\frac{1}{2}", "3", "", "4", r"\boxed{4} 5"]
     assert answers_of(response, None)[0] == "1"
     assert answers_of(r"<think>\boxed{1}", "</think>") == []
-    assert answers_of(r"\boxed{1}", "</think>", opened=True) == []

@@ -37,13 +37,6 @@ def test_scores(reward: MathReward) -> None:
     assert not scores[5].correct
 
 
-def test_a_block_that_the_prompt_opened_must_be_closed(reward: MathReward) -> None:
-    opened = MathReward(workers=1, prompt_opens_reasoning=True)
-    opened._pool = reward._pool
-    scores = opened([r"perhaps \boxed{0.5}", r"perhaps \boxed{7}</think> \boxed{0.5}"], ["1/2", "1/2"])
-    assert [score.status for score in scores] == [Verdict.NO_ANSWER, Verdict.CORRECT]
-
-
 def test_usable_references(reward: MathReward) -> None:
     references = ["142.0", "", r"\text{B}", "1/0", r"\frac{1}{2}"]
     assert reward.usable_references(references) == [True, False, True, False, True]

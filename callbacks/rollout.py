@@ -6,7 +6,7 @@ import torch
 from lightning import Callback, LightningModule, Trainer
 
 from callbacks.over_ranks import over_ranks
-from ngrpo.data.types import Prompt, PromptBatch
+from ngrpo.data.types import PassRate, Prompt, PromptBatch
 from ngrpo.distributed import gathered
 from ngrpo.module import PolicyOptimization
 from ngrpo.rewards.verdict import Verdict
@@ -60,13 +60,18 @@ class RolloutCallback(Callback):
         def roll_out(prompts: list[Prompt]) -> Experience:
             made = self.worker.roll_out(prompts, batch.iteration)
             self._unparsable_here += _unparsable(made)
+            rates.extend(made.pass_rates)
             return made
 
         def share(missing: int) -> list[Prompt] | None:
             return own_share(gathered(missing), trainer.global_rank, batch.draw)
 
         self._unparsable_here = 0
-        return select(batch.prompts, self.selection, roll_out, share)
+        rates: list[PassRate] = []
+        selected = select(batch.prompts, self.selection, roll_out, share)
+        # Those of groups that were not selected too: that they taught nothing is what a curriculum learns from.
+        batch.report([rate for own in gathered(rates) for rate in own])
+        return selected
 
     def on_train_batch_end(
         self,

@@ -40,7 +40,8 @@ FURTHER_OVERRIDES = {
         f"+algo.clip={CLIP}",
     ],
     "rollout/base": ["rollout.engine={_target_:ngrpo.rollout.torch_engine.TorchEngine}"],
-    # What the user gives.
+    # What the user gives; the demo's problems never come twice.
+    "data/curriculum/sampled_by_pass_rate": ["data.path=rows.json"],
     "reward_terms/custom": ["reward_terms.custom.term._target_=ngrpo.rewards.one_box.OneBox"],
     "exploration/custom": ["exploration._target_=ngrpo.exploration.token.TokenSampling"],
 }

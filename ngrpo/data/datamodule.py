@@ -1,17 +1,25 @@
 """The data module: training stream and evaluation prompts."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
+from typing import Any
 
 from lightning.pytorch import LightningDataModule
 from lightning.pytorch.utilities import rank_zero_warn
 from transformers import PreTrainedTokenizerBase
 
 from ngrpo.data.chat import PromptBuilder
-from ngrpo.data.loader import MAX_BARREN_ROWS, PromptStream, no_usable_row
-from ngrpo.data.sources import Fields, ProblemSource, open_source
-from ngrpo.data.types import LeftOut, Prompt
+from ngrpo.data.curriculum import Curriculum, EveryProblem
+from ngrpo.data.cursor import MAX_BARREN_ROWS
+from ngrpo.data.loader import PromptStream
+from ngrpo.data.prepared import PreparedSource
+from ngrpo.data.reasons import no_usable_row
+from ngrpo.data.settings import SourceSettings, training_sources
+from ngrpo.data.sources import ProblemSource, open_source
+from ngrpo.data.text import fingerprint
+from ngrpo.data.types import LeftOut, Problem, Prompt
 from ngrpo.errors import SettingError
 
 
@@ -22,17 +30,26 @@ class PromptDataModule(LightningDataModule):
         tokenizer: the model's tokenizer.
         prompts_per_batch: prompts of one training iteration over all ranks.
         seed: of the order of the training rows.
-        path: training problems, see `open_source`.
+        path: training problems, see `open_source`; None for a mixture.
+        sources: a mixture: what to train on by name, each with its ``path``, its ``weight`` and whatever else differs
+            from the settings here, see `SourceSettings`.
         eval_path: evaluation problems; None takes the held-out half for the demo, nothing otherwise.
         eval_problems: the most evaluation problems to use, from the first row on.
         max_prompt_tokens: rows with longer prompts are left out.
         question_field: field of the question in files and hub data sets.
         answer_field: field of the reference answer.
+        solution_field: field in whose last box the answer is where there is none.
+        difficulty_field: field of the declared difficulty.
+        min_difficulty: easier training problems are left out.
+        max_difficulty: harder training problems are left out.
+        drop_duplicates: leave out training problems that occur before, in the same source or another in memory.
+        drop_eval_overlap: leave out training problems that are among the rows of the evaluation data.
+        curriculum: which problems are trained on when; None for all at any time.
         instruction: appended to every question; None takes the source's own, ``""`` appends nothing.
         system_prompt: system message; None for none.
 
     Raises:
-        SettingError: a setting is out of range, or a source cannot be opened or has no usable evaluation row.
+        SettingError: a setting is out of range, or a source cannot be opened or has no usable row.
     """
 
     def __init__(
@@ -41,12 +58,20 @@ class PromptDataModule(LightningDataModule):
         tokenizer: PreTrainedTokenizerBase,
         prompts_per_batch: int,
         seed: int,
-        path: str | Sequence[str] = "demo",
+        path: str | Sequence[str] | None = "demo",
+        sources: Mapping[str, Mapping[str, Any]] | None = None,
         eval_path: str | Sequence[str] | None = None,
         eval_problems: int = 200,
         max_prompt_tokens: int = 1024,
         question_field: str = "problem",
         answer_field: str = "answer",
+        solution_field: str | None = None,
+        difficulty_field: str = "difficulty",
+        min_difficulty: float | None = None,
+        max_difficulty: float | None = None,
+        drop_duplicates: bool = True,
+        drop_eval_overlap: bool = True,
+        curriculum: Curriculum | None = None,
         instruction: str | None = None,
         system_prompt: str | None = None,
     ) -> None:
@@ -60,26 +85,58 @@ class PromptDataModule(LightningDataModule):
         self.max_prompt_tokens = max_prompt_tokens
         self.instruction = instruction
         self.system_prompt = system_prompt
+        self.curriculum = curriculum or EveryProblem()
+        self._drop_duplicates = drop_duplicates
         self._stream: PromptStream | None = None
-        fields = Fields(question_field, answer_field)
-        self.source = open_source(path, "train", fields)
-        self._survey = self._count_unusable() if self.source.in_memory else None
+        default = SourceSettings(
+            path,
+            question_field=question_field,
+            answer_field=answer_field,
+            solution_field=solution_field,
+            difficulty_field=difficulty_field,
+            min_difficulty=min_difficulty,
+            max_difficulty=max_difficulty,
+        )
+        settings = training_sources(default, sources)
         if eval_path is None and path == "demo":
             eval_path = path
+        self.eval_source: ProblemSource | None = None
         self._eval_prompts: list[Prompt] = []
         if eval_path is not None:
-            eval_source = open_source(eval_path, "held_out", fields, "data.eval_path")
-            self._eval_prompts = self._first_prompts(eval_source, eval_problems)
+            fields = replace(default.fields(), difficulty_required=False)
+            self.eval_source = open_source(eval_path, "held_out", fields, "data.eval_path")
+            self._eval_prompts = self._first_prompts(self.eval_source, eval_problems)
+        evaluated = _fingerprints(self.eval_source) if drop_eval_overlap else frozenset()
+        seen: set[int] = set()
+        self.sources = {where: self._prepare(where, one, evaluated, seen) for where, one in settings.items()}
+        self._weights = [one.weight for one in settings.values()]
+
+    def _prepare(
+        self, where: str, settings: SourceSettings, evaluated: frozenset[int], seen: set[int]
+    ) -> PreparedSource:
+        assert settings.path is not None
+        setting = f"{where}.path"
+        source = open_source(settings.path, "train", settings.fields(self.curriculum.needs_difficulty), setting)
+        if source.endless and self.curriculum.needs_epochs:
+            raise SettingError(
+                f"data.curriculum={type(self.curriculum).__name__} does nothing on {setting}={settings.path}, whose"
+                " problems never come twice; take other data, or data/curriculum=every_problem."
+            )
+        # Generated problems never end, and so would what is remembered of them; train and held-out ones never overlap.
+        screen = settings.screen(
+            frozenset() if source.endless else evaluated, self._drop_duplicates and not source.endless
+        )
+        return PreparedSource(source, self._builder(source), screen, seen, setting)
 
     def train_dataloader(self) -> PromptStream:
         """Return this rank's stream."""
         self._stream = PromptStream(
-            self.source,
-            self._builder(self.source),
+            list(zip(self.sources.values(), self._weights, strict=True)),
             seed=self.seed,
             prompts_per_batch=self.prompts_per_batch,
             rank=self.trainer.global_rank,
             world_size=self.trainer.world_size,
+            curriculum=self.curriculum,
         )
         return self._stream
 
@@ -90,14 +147,9 @@ class PromptDataModule(LightningDataModule):
     @property
     def rows_left_out(self) -> dict[str, int]:
         """Training rows that cannot be used, by reason: of all rows of a file, of those met so far of a stream."""
-        if self._survey is not None:
-            return dict(self._survey)
-        return dict(self._stream.rows_left_out) if self._stream else {}
-
-    def _count_unusable(self) -> Counter[str]:
-        build = self._builder(self.source)
-        items = (row if isinstance(row, LeftOut) else build(row) for row in self.source.rows())
-        return Counter(item.reason for item in items if isinstance(item, LeftOut))
+        if self._stream is not None:
+            return dict(self._stream.rows_left_out)
+        return dict(sum((source.survey or Counter() for source in self.sources.values()), Counter[str]()))
 
     def _builder(self, source: ProblemSource) -> PromptBuilder:
         instruction = source.instruction if self.instruction is None else self.instruction
@@ -116,7 +168,7 @@ class PromptDataModule(LightningDataModule):
             if len(prompts) == limit:
                 break
         if not prompts:
-            raise no_usable_row("data.eval_path", source, left_out.total(), left_out)
+            raise no_usable_row("data.eval_path", source.identity, left_out)
         if left_out:
             rank_zero_warn(f"data.eval_path={source.identity}: rows left out of the evaluation: {dict(left_out)}")
         return prompts
@@ -125,3 +177,10 @@ class PromptDataModule(LightningDataModule):
 def _check_positive(setting: str, value: int) -> None:
     if value < 1:
         raise SettingError(f"{setting}={value} must be at least 1; raise it.")
+
+
+def _fingerprints(source: ProblemSource | None) -> frozenset[int]:
+    """Return those of all problems of the evaluation data, also of those beyond ``eval_problems``."""
+    if source is None or source.endless:
+        return frozenset()
+    return frozenset(fingerprint(row.question) for row in source.rows() if isinstance(row, Problem))

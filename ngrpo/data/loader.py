@@ -1,21 +1,20 @@
 """The endless, resumable stream of training prompts."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
+from functools import partial
 from typing import Any
 
-from ngrpo.data.sources import ProblemSource
-from ngrpo.data.types import LeftOut, Problem, Prompt, PromptBatch
+from ngrpo.data.curriculum import Curriculum, EveryProblem
+from ngrpo.data.cursor import Cursor
+from ngrpo.data.prepared import PreparedSource
+from ngrpo.data.types import Problem, Prompt, PromptBatch
 from ngrpo.errors import SettingError
 
 # A stream has no end, but without a length Lightning fetches one batch ahead, and a checkpoint would then
 # hold the position after a batch that was never trained on. Summed over ranks as int64: well below 2**63.
 UNBOUNDED = 2**31
-
-# Rows in a row without a usable prompt after which an endless source is given up.
-MAX_BARREN_ROWS = 10_000
 
 
 class PromptStream:
@@ -26,110 +25,122 @@ class PromptStream:
     source that ends goes on into its next epoch. The state is that after the last batch handed out, and after what
     was drawn for it besides; in Lightning's loop this is the batch being trained on: take it between two batches.
 
+    One object in the training process and no DataLoader with workers: those fetch ahead, and their places are not
+    those of the batches trained on. A prompt is some tenths of a millisecond of work, so nothing waits for it.
+
+    Several sources are mixed by weight: the next prompt is of the source that is furthest behind its share, so
+    that none is ever a whole prompt ahead of it, whatever was left out. The problem of number k in source s of S has
+    the key k S + s.
+
     Attributes:
-        epoch: passes over the source completed.
-        position: rows of this epoch walked, unusable ones included.
         iteration: global batches handed out since the run began.
-        rows_left_out: distinct rows met that cannot be used, by reason (counted in the first epoch).
+        curriculum: says which problems are trained on when.
 
     Args:
-        source: where the problems come from.
-        build: makes the prompt of a problem, or says why not.
+        sources: where the prompts come from, each with its weight, above 0.
         seed: of the order of rows.
         prompts_per_batch: size of the global batch; a multiple of `world_size`.
         rank: this process's number.
         world_size: number of processes.
+        curriculum: None admits everything.
 
     Raises:
-        SettingError: the batch does not divide by the ranks; while iterating: the source has no usable row.
+        SettingError: the batch does not divide by the ranks; while iterating: a source has no usable row.
     """
 
     def __init__(
         self,
-        source: ProblemSource,
-        build: Callable[[Problem], Prompt | LeftOut],
+        sources: Sequence[tuple[PreparedSource, float]],
         *,
         seed: int,
         prompts_per_batch: int,
         rank: int = 0,
         world_size: int = 1,
+        curriculum: Curriculum | None = None,
     ) -> None:
         if prompts_per_batch % world_size:
             raise SettingError(
                 f"data.prompts_per_batch={prompts_per_batch} cannot be shared by {world_size} processes;"
                 f" make it a multiple of {world_size}."
             )
-        self.source = source
-        self.build = build
         self.seed = seed
         self.prompts_per_batch = prompts_per_batch
+        self.curriculum = curriculum or EveryProblem()
+        self.iteration = 0
         share = prompts_per_batch // world_size
         self._share = slice(rank * share, (rank + 1) * share)
-        self.epoch = 0
-        self.position = 0
-        self.iteration = 0
-        self.rows_left_out: Counter[str] = Counter()
+        self._cursors = [Cursor(source, seed) for source, _ in sources]
+        self._weights = [weight for _, weight in sources]
+
+    @property
+    def identity(self) -> str:
+        """Names the data: a source alone by its own name, a mixture by those of its parts and their weights."""
+        names = [cursor.source.identity for cursor in self._cursors]
+        if len(names) == 1:
+            return names[0]
+        return " + ".join(f"{weight:g} {name}" for weight, name in zip(self._weights, names, strict=True))
+
+    @property
+    def epoch(self) -> int:
+        """Passes completed over every source."""
+        return min(cursor.epoch for cursor in self._cursors)
+
+    @property
+    def rows_left_out(self) -> Counter[str]:
+        """Rows that cannot be used, by reason: all of those in memory, and those met so far of a stream."""
+        counts = (c.left_out if c.source.survey is None else c.source.survey for c in self._cursors)
+        return sum(counts, Counter())
 
     def __len__(self) -> int:
         return UNBOUNDED
 
     def __iter__(self) -> Iterator[PromptBatch]:
-        prompts = self._prompts()
-
-        def draw(count: int) -> list[Prompt]:
-            return list(islice(prompts, count))
-
         while True:
             epoch, iteration = self.epoch, self.iteration
+            # What is drawn besides is of the same iteration.
+            draw = partial(self._draw, iteration)
             batch = draw(self.prompts_per_batch)
             self.iteration += 1
-            yield PromptBatch(batch[self._share], epoch, iteration, draw)
+            yield PromptBatch(batch[self._share], epoch, iteration, draw, self.curriculum.report)
 
-    def _prompts(self) -> Iterator[Prompt]:
-        """Walk the usable rows from the present position on."""
-        barren = 0
-        while True:
-            for row in self.source.epoch_rows(self.seed, self.epoch, self.position):
-                self.position += 1
-                item = row if isinstance(row, LeftOut) else self.build(row)
-                if isinstance(item, Prompt):
-                    barren = 0
-                    yield replace(item, epoch=self.epoch)
-                    continue
-                barren += 1
-                self._count(item)
-                if barren == MAX_BARREN_ROWS:
-                    raise self._no_usable_row(barren)
-            if barren >= self.position:  # the whole epoch, or an empty source
-                raise self._no_usable_row(self.position)
-            self.epoch, self.position = self.epoch + 1, 0
+    def _draw(self, iteration: int, count: int) -> list[Prompt]:
+        return [self._next(self._furthest_behind(), iteration) for _ in range(count)]
 
-    def _count(self, item: LeftOut) -> None:
-        if self.epoch == 0:
-            self.rows_left_out[item.reason] += 1
+    def _furthest_behind(self) -> int:
+        """Return the place of the source that has the next prompt (the first of several)."""
+        drawn = [cursor.drawn for cursor in self._cursors]
+        scale = (sum(drawn) + 1) / sum(self._weights)
+        behind = [weight * scale - own for weight, own in zip(self._weights, drawn, strict=True)]
+        return behind.index(max(behind))
 
-    def _no_usable_row(self, rows: int) -> SettingError:
-        return no_usable_row("data.path", self.source, rows, self.rows_left_out)
+    def _next(self, place: int, iteration: int) -> Prompt:
+        def named(problem: Problem) -> Problem:
+            return replace(problem, key=problem.key * len(self._cursors) + place)
+
+        def admits(problem: Problem, epoch: int) -> bool:
+            return self.curriculum.admits(named(problem), epoch, iteration, self.seed)
+
+        prompt = self._cursors[place].draw(admits)
+        return replace(prompt, problem=named(prompt.problem))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return position, counts and what they refer to; the same on every rank, primitives only."""
+        """Return places, counts and what they refer to; the same on every rank, primitives only."""
         return {
-            "identity": self.source.identity,
+            "identity": self.identity,
             "seed": self.seed,
-            "epoch": self.epoch,
-            "position": self.position,
             "iteration": self.iteration,
-            "rows_left_out": dict(self.rows_left_out),
+            "sources": [cursor.state_dict() for cursor in self._cursors],
+            "curriculum": self.curriculum.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where `state` was taken; call before iterating.
+        """Go on where `state` was taken.
 
         Raises:
             SettingError: the state is of other data or another seed, so its position means nothing here.
         """
         for setting, saved, present in (
-            ("data.path", state["identity"], self.source.identity),
+            ("data.path", state["identity"], self.identity),
             ("data.seed", state["seed"], self.seed),
         ):
             if saved != present:
@@ -137,16 +148,7 @@ class PromptStream:
                     f"{setting}={present} cannot go on from a checkpoint made with {saved}; set it back,"
                     " or start a new run from the checkpoint's weights."
                 )
-        self.epoch = state["epoch"]
-        self.position = state["position"]
         self.iteration = state["iteration"]
-        self.rows_left_out = Counter(state["rows_left_out"])
-
-
-def no_usable_row(setting: str, source: ProblemSource, rows: int, left_out: Counter[str]) -> SettingError:
-    """Return the error for a source of which nothing can be used."""
-    reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(left_out.items())) or "it is empty"
-    return SettingError(
-        f"{setting}={source.identity} has no usable row among {rows} ({reasons});"
-        " raise data.max_prompt_tokens, or point data.question_field and data.answer_field at filled fields."
-    )
+        for cursor, saved in zip(self._cursors, state["sources"], strict=True):
+            cursor.load_state_dict(saved)
+        self.curriculum.load_state_dict(state["curriculum"])

@@ -1,10 +1,22 @@
 """What a source yields and what the engines take."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-Reason = Literal["missing_question", "missing_answer", "prompt_too_long"]
+Reason = Literal[
+    "missing_question",
+    "question_not_text",
+    "missing_answer",
+    "answer_not_scalar",
+    "no_box_in_solution",
+    "missing_difficulty",
+    "too_easy",
+    "too_hard",
+    "duplicate",
+    "in_evaluation",
+    "prompt_too_long",
+]
 
 
 @dataclass(frozen=True)
@@ -12,14 +24,17 @@ class Problem:
     r"""A question with a verifiable answer.
 
     Attributes:
-        key: identity within its source (row number, or the demo's problem number); never negative.
+        key: identity within its source (row number, or the demo's problem number), in a mixture over all of them; never
+            negative.
         question: the text shown to the model, before the chat template.
         answer: the reference answer as text, e.g. ``"142"`` or ``"\frac{1}{2}"``.
+        difficulty: as the data set declares it, on its own scale; None where it does not.
     """
 
     key: int
     question: str
     answer: str
+    difficulty: float | None = None
 
 
 @dataclass(frozen=True)
@@ -44,8 +59,20 @@ class LeftOut:
     reason: Reason
 
 
+@dataclass(frozen=True, order=True)
+class PassRate:
+    """How the policy did on one problem: the share of its scored rollouts that are right."""
+
+    key: int
+    rate: float
+
+
 def _no_stream(count: int) -> list[Prompt]:
     raise RuntimeError(f"{count} further prompts are wanted of a batch that comes from no stream")
+
+
+def _no_curriculum(rates: Sequence[PassRate]) -> None:
+    pass
 
 
 class PromptBatch:
@@ -56,18 +83,25 @@ class PromptBatch:
 
     Attributes:
         prompts: this rank's share of the global batch; the rollout puts those that are trained on here.
-        epoch: the pass over the source that the global batch began in, from 0.
+        epoch: passes completed over every source when the global batch began.
         iteration: number of the global batch since the run began, from 0; goes on after a resume.
         draw: takes as many further prompts as asked for from the stream and returns them all on every rank; every
             rank must ask for the same number. A checkpoint's position is behind them.
+        report: tells the curriculum how the policy did, on every rank the same.
         experience: what the rollout attaches; None until then.
     """
 
     def __init__(
-        self, prompts: list[Prompt], epoch: int, iteration: int, draw: Callable[[int], list[Prompt]] = _no_stream
+        self,
+        prompts: list[Prompt],
+        epoch: int,
+        iteration: int,
+        draw: Callable[[int], list[Prompt]] = _no_stream,
+        report: Callable[[Sequence[PassRate]], None] = _no_curriculum,
     ) -> None:
         self.prompts = prompts
         self.epoch = epoch
         self.iteration = iteration
         self.draw = draw
+        self.report = report
         self.experience: Any = None

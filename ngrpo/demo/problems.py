@@ -73,9 +73,12 @@ class Story:
 
 
 def problem(key: int, split: Split) -> Problem:
-    """The problem of this number in this split: the same on every machine and in every run."""
+    """The problem of this number in this split: the same on every machine and in every run.
+
+    Its difficulty is the number of its steps.
+    """
     story, question = draw(key, split)
-    return Problem(key=key, question=question, answer=str(story.answer))
+    return Problem(key=key, question=question, answer=str(story.answer), difficulty=float(len(story.equations)))
 
 
 def draw(key: int, split: Split) -> tuple[Story, str]:

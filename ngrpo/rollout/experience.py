@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from ngrpo.data.types import Prompt
+from ngrpo.data.types import PassRate, Prompt
 from ngrpo.rewards.math import Score
 from ngrpo.rollout.types import Rollout, StopReason
 
@@ -58,6 +58,13 @@ class Experience:
     def correct(self) -> Tensor:
         """Whether each answer is right; bool [P, G]."""
         return torch.tensor([s.correct for s in self.scores]).view(len(self.prompts), -1)
+
+    @property
+    def pass_rates(self) -> list[PassRate]:
+        """The share of right answers among each prompt's scored ones; prompts without a scored one are left out."""
+        scored = ~self.correctness.isnan().view_as(self.correct)
+        counts = zip(self.prompts, self.correct.sum(-1).tolist(), scored.sum(-1).tolist(), strict=True)
+        return [PassRate(prompt.problem.key, right / total) for prompt, right, total in counts if total]
 
     @property
     def outcomes(self) -> Tensor:

@@ -7,6 +7,7 @@ import torch
 from lightning.pytorch import LightningModule, Trainer
 from tiny_tokenizer import tiny_tokenizer
 
+from ngrpo.data.curriculum import RisingDifficulty, SampledByPassRate
 from ngrpo.data.datamodule import PromptDataModule
 from ngrpo.data.sources import BOXED_INSTRUCTION
 from ngrpo.data.types import PromptBatch
@@ -101,10 +102,9 @@ def test_the_checkpoint_is_loadable_without_pickled_objects(tmp_path: Path) -> N
     assert state == {
         "identity": "demo:train",
         "seed": 0,
-        "epoch": 0,
-        "position": 8,
         "iteration": 2,
-        "rows_left_out": {},
+        "sources": [{"epoch": 0, "position": 8, "drawn": 8, "left_out": {}}],
+        "curriculum": {},
     }
 
 
@@ -164,8 +164,9 @@ def test_evaluation_prompts_of_the_demo_are_held_out() -> None:
 def test_evaluation_takes_the_first_usable_rows_and_says_what_it_left_out(tmp_path: Path) -> None:
     train, held_out = write(tmp_path / "train.json", 8), write(tmp_path / "test.json", 12)
     assert data(train).eval_prompts() == []
+    settings = {"eval_problems": 4, "max_prompt_tokens": 40, "drop_eval_overlap": False}
     with pytest.warns(UserWarning, match=r"data\.eval_path=test\.json.*'missing_answer': 1, 'prompt_too_long': 1"):
-        prompts = data(train, eval_path=str(held_out), eval_problems=4, max_prompt_tokens=40).eval_prompts()
+        prompts = data(train, eval_path=str(held_out), **settings).eval_prompts()
     assert [prompt.problem.key for prompt in prompts] == [0, 3, 4, 5]
     with pytest.raises(SettingError, match=r"data\.eval_path=test\.json.*no usable row.*data\.max_prompt_tokens"):
         data(train, eval_path=str(held_out), max_prompt_tokens=1)
@@ -175,7 +176,8 @@ def test_the_instruction_is_the_sources_own_unless_given(tmp_path: Path) -> None
     path = write(tmp_path / "rows.json", 3)
 
     def length(where: str, **settings: Any) -> int:
-        return len(data(path, eval_path=where, eval_problems=1, **settings).eval_prompts()[0].ids)
+        settings |= {"eval_path": where, "eval_problems": 1, "drop_eval_overlap": False}
+        return len(data(path, **settings).eval_prompts()[0].ids)
 
     plain = length(str(path), instruction="")
     assert length(str(path)) == plain + len(BOXED_INSTRUCTION.split())
@@ -187,3 +189,76 @@ def test_the_instruction_is_the_sources_own_unless_given(tmp_path: Path) -> None
 def test_sizes_must_be_positive(setting: str) -> None:
     with pytest.raises(SettingError, match=rf"data\.{setting}=0 must be at least 1"):
         data("demo", **{setting: 0})
+
+
+def rows_file(file: Path, questions: list[str], **common: Any) -> str:
+    rows = [{"problem": q, "answer": str(i), "difficulty": float(i)} | common for i, q in enumerate(questions)]
+    file.write_text(json.dumps(rows))
+    return str(file)
+
+
+def keys_of_one_epoch(datamodule: PromptDataModule, batches: int) -> set[int]:
+    datamodule.trainer = Trainer(accelerator="cpu", devices=1, logger=False, barebones=True)
+    walk = iter(datamodule.train_dataloader())
+    return {prompt.problem.key for _ in range(batches) for prompt in next(walk).prompts}
+
+
+def test_doubles_and_evaluation_problems_are_left_out_unless_kept(tmp_path: Path) -> None:
+    train = rows_file(tmp_path / "train.json", ["what is 1", "what is 2", "What  is 1?", "what is 3", "what is 4"])
+    held_out = rows_file(tmp_path / "test.json", ["what is 9", "What is 3."])
+    settings = {"eval_path": held_out, "eval_problems": 1, "prompts_per_batch": 1}
+    dropped = data(train, **settings)
+    assert dropped.rows_left_out == {"duplicate": 1, "in_evaluation": 1}  # also beyond eval_problems
+    assert keys_of_one_epoch(dropped, 3) == {0, 1, 4}
+    kept = data(train, drop_duplicates=False, drop_eval_overlap=False, **settings)
+    assert kept.rows_left_out == {}
+    assert keys_of_one_epoch(kept, 5) == {0, 1, 2, 3, 4}
+    assert len(kept.eval_prompts()) == len(dropped.eval_prompts()) == 1
+
+
+def test_difficulty_bounds_need_a_difficulty(tmp_path: Path) -> None:
+    train = rows_file(tmp_path / "train.json", [f"what is {i}" for i in range(5)])
+    bounded = data(train, min_difficulty=1.0, max_difficulty=2.0)
+    assert bounded.rows_left_out == {"too_easy": 1, "too_hard": 2}
+    with pytest.raises(SettingError, match=r"data\.difficulty_field='level' is no field"):
+        data(train, max_difficulty=2.0, difficulty_field="level")
+    with pytest.raises(SettingError, match=r"data\.min_difficulty=3.0 is above max_difficulty=2.0"):
+        data(train, min_difficulty=3.0, max_difficulty=2.0)
+    with pytest.raises(SettingError, match=r"\(missing_difficulty: 2\); point difficulty_field"):
+        data(rows_file(tmp_path / "none.json", ["a", "b"], difficulty=None), curriculum=RisingDifficulty())
+
+
+def test_a_mixture_takes_what_its_sources_do_not_say_from_the_data(tmp_path: Path) -> None:
+    easy = rows_file(tmp_path / "easy.json", [f"what is {i}" for i in range(6)])
+    hard = rows_file(tmp_path / "hard.json", [f"what is 1 plus {i}" for i in range(6)] + ["what is 3"])
+    sources = {"easy": {"path": easy, "weight": 3}, "hard": {"path": hard, "max_difficulty": 4.0}}
+    settings: dict[str, Any] = {"tokenizer": tiny_tokenizer(), "prompts_per_batch": 4, "seed": 0, "path": None}
+    mixed = PromptDataModule(**settings, min_difficulty=1.0, sources=sources)
+    assert mixed.rows_left_out == {"too_easy": 2, "too_hard": 2}
+    mixed.trainer = Trainer(accelerator="cpu", devices=1, logger=False, barebones=True)
+    batch = next(iter(mixed.train_dataloader()))
+    assert sorted(prompt.problem.key % 2 for prompt in batch.prompts) == [0, 0, 0, 1]
+    assert ["plus" in prompt.problem.question for prompt in batch.prompts] == [
+        prompt.problem.key % 2 == 1 for prompt in batch.prompts
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "sources", "message"),
+    [
+        ("demo", {"a": {"path": "demo"}}, r"data\.path=demo stands beside data\.sources=\['a'\]"),
+        (None, {}, r"data\.path=null with data\.sources=\{\} names no data"),
+        (None, {"a": {"weight": 1.0}}, r"data\.sources\.a\.path=null names no data"),
+        (None, {"a": {"path": "demo", "wieght": 1.0}}, r"data\.sources\.a\.wieght=1.0 is not a setting; it has path,"),
+        (None, {"a": {"path": "demo", "weight": 0.0}}, r"data\.sources\.a\.weight=0.0 draws nothing"),
+        (None, {"a": {"path": "nowhere"}}, r"data\.sources\.a\.path='nowhere' names no source"),
+    ],
+)
+def test_mixtures_that_cannot_work_are_refused(path: str | None, sources: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        PromptDataModule(tokenizer=tiny_tokenizer(), prompts_per_batch=4, seed=0, path=path, sources=sources)
+
+
+def test_pass_rates_need_problems_that_come_again() -> None:
+    with pytest.raises(SettingError, match=r"data\.curriculum=SampledByPassRate does nothing on data\.path=demo"):
+        data("demo", curriculum=SampledByPassRate())

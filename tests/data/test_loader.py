@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from ngrpo.data import loader as loader_module
+from ngrpo.data import cursor as cursor_module
 from ngrpo.data.loader import PromptStream
+from ngrpo.data.prepared import PreparedSource
 from ngrpo.data.sources import DemoSource, FileSource, ProblemSource, Row
 from ngrpo.data.types import LeftOut, Problem, Prompt, PromptBatch
 from ngrpo.errors import SettingError
@@ -35,7 +36,8 @@ def file_source(folder: Path, rows: list[dict[str, Any]]) -> FileSource:
 
 
 def stream(source: ProblemSource, *, seed: int = 0, size: int = 4, rank: int = 0, world: int = 1) -> PromptStream:
-    return PromptStream(source, build, seed=seed, prompts_per_batch=size, rank=rank, world_size=world)
+    prepared = PreparedSource(source, build)
+    return PromptStream([(prepared, 1.0)], seed=seed, prompts_per_batch=size, rank=rank, world_size=world)
 
 
 def keys(batches: Iterator[PromptBatch] | PromptStream, number: int) -> list[list[int]]:
@@ -166,6 +168,8 @@ def test_an_endless_source_without_a_usable_row_is_given_up(monkeypatch: pytest.
     class Barren:
         identity = "barren"
         instruction = None
+        in_memory = False
+        endless = True
 
         def rows(self, start: int = 0) -> Iterator[Row]:
             return (LeftOut("missing_answer") for _ in count(start))
@@ -173,7 +177,7 @@ def test_an_endless_source_without_a_usable_row_is_given_up(monkeypatch: pytest.
         def epoch_rows(self, seed: int, epoch: int, start: int = 0) -> Iterator[Row]:
             return self.rows(start)
 
-    monkeypatch.setattr(loader_module, "MAX_BARREN_ROWS", 50)
+    monkeypatch.setattr(cursor_module, "MAX_BARREN_ROWS", 50)
     with pytest.raises(SettingError, match=r"among 50 \(missing_answer: 50\)"):
         next(iter(stream(Barren())))
 

@@ -2,7 +2,7 @@ from decimal import Decimal
 
 import pytest
 
-from ngrpo.data.sources import Fields, normalise_answer
+from ngrpo.data.sources import Fields, normalise_answer, read_difficulty
 from ngrpo.data.types import LeftOut, Problem
 from ngrpo.errors import SettingError
 
@@ -41,6 +41,51 @@ def test_row_says_why_there_is_no_problem() -> None:
     assert fields.row(0, {"q": "1 + 1?"}) == LeftOut("missing_answer")
     assert fields.row(0, {"q": " ", "a": "2"}) == LeftOut("missing_question")
     assert fields.row(0, {"a": "2"}) == LeftOut("missing_question")
+    assert fields.row(0, {"q": ["1 + 1?"], "a": "2"}) == LeftOut("question_not_text")
+    assert fields.row(0, {"q": "1 + 1?", "a": ["2", "3"]}) == LeftOut("answer_not_scalar")
+
+
+@pytest.mark.parametrize(
+    ("record", "answer"),
+    [
+        ({"a": "1", "s": "\\boxed{2}"}, "1"),
+        ({"a": None, "s": "\\boxed{1} so \\boxed{\\frac{1}{2}}"}, "\\frac{1}{2}"),
+        ({"s": "\\boxed{2}"}, "2"),
+        ({"s": "two"}, LeftOut("no_box_in_solution")),
+        ({"s": " "}, LeftOut("missing_answer")),
+        ({"s": None}, LeftOut("missing_answer")),
+        ({"a": ["1"], "s": "\\boxed{2}"}, LeftOut("answer_not_scalar")),
+    ],
+)
+def test_the_answer_is_in_the_solution_where_there_is_none(record: dict[str, object], answer: str | LeftOut) -> None:
+    row = Fields("q", "a", "s").row(0, {"q": "?", **record})
+    assert row == (answer if isinstance(answer, LeftOut) else Problem(0, "?", answer))
+    if "a" not in record:
+        assert Fields("q", "a").row(0, {"q": "?", **record}) == LeftOut("missing_answer")
+
+
+@pytest.mark.parametrize(
+    ("raw", "expected"),
+    [
+        (4.5, 4.5),
+        (3, 3.0),
+        ("Level 5", 5.0),
+        ("4.25", 4.25),
+        ("-1", -1.0),
+        ("Level ?", None),
+        ("", None),
+        (None, None),
+        (float("nan"), None),
+        (True, None),
+        ([3], None),
+    ],
+)
+def test_difficulties(raw: object, expected: float | None) -> None:
+    assert read_difficulty(raw) == expected
+    row = Fields(difficulty="d").row(0, {"problem": "?", "answer": "1", "d": raw})
+    assert row == Problem(0, "?", "1", expected)
+    required = Fields(difficulty="d", difficulty_required=True).row(0, {"problem": "?", "answer": "1", "d": raw})
+    assert required == (LeftOut("missing_difficulty") if expected is None else row)
 
 
 def test_check_names_the_setting_and_the_choices() -> None:
@@ -49,3 +94,16 @@ def test_check_names_the_setting_and_the_choices() -> None:
         Fields("q").check(["problem", "answer"], "data.path='x'")
     with pytest.raises(SettingError, match=r"data\.answer_field='solution'"):
         Fields(answer="solution").check(["problem", "answer"], "data.path='x'")
+
+
+def test_one_of_answer_and_solution_is_enough_and_a_difficulty_only_if_required() -> None:
+    Fields(solution="s").check(["problem", "s"], "data.path='x'")
+    Fields(solution="s").check(["problem", "answer"], "data.path='x'")
+    message = (
+        r"data\.sources\.a\.answer_field='answer'.*: problem, or data\.sources\.a\.solution_field .*'s' names none"
+    )
+    with pytest.raises(SettingError, match=message):
+        Fields(solution="s").check(["problem"], "data.sources.a.path='x'", "data.sources.a")
+    Fields(difficulty="level").check(["problem", "answer"], "data.path='x'")
+    with pytest.raises(SettingError, match=r"data\.difficulty_field='level'.*: answer, problem\.$"):
+        Fields(difficulty="level", difficulty_required=True).check(["problem", "answer"], "data.path='x'")

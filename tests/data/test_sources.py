@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from ngrpo.data.sources import DemoSource, FileSource, HubSource, ProblemSource, open_source
+from ngrpo.data.sources import DemoSource, Fields, FileSource, HubSource, ProblemSource, open_source
 from ngrpo.data.sources import hub as hub_module
 from ngrpo.data.sources.hub import shuffle_buffered
 from ngrpo.data.types import LeftOut, Problem
@@ -24,11 +24,11 @@ RECORDS: list[dict[str, Any]] = [
     {"problem": "line\u2028break 4", "answer": "4", "difficulty": 1.0},
 ]
 ROWS = [
-    Problem(0, "what is 0", "0"),
+    Problem(0, "what is 0", "0", 1.0),
     LeftOut("missing_answer"),
-    Problem(2, "what is 2", "2"),
+    Problem(2, "what is 2", "2", 1.0),
     LeftOut("missing_question"),
-    Problem(4, "line\u2028break 4", "4"),
+    Problem(4, "line\u2028break 4", "4", 1.0),
 ]
 
 
@@ -52,8 +52,8 @@ WRITERS: dict[str, Callable[[Path, list[dict[str, Any]]], None]] = {
 
 
 def hub_source(monkeypatch: pytest.MonkeyPatch, records: list[dict[str, Any]]) -> HubSource:
-    def load_dataset(name: str, split: str, streaming: bool) -> datasets.IterableDataset:
-        assert (name, split, streaming) == ("org/name", "train", True)
+    def load_dataset(name: str, part: str | None, split: str, streaming: bool) -> datasets.IterableDataset:
+        assert (name, part, split, streaming) == ("org/name", None, "train", True)
         return datasets.IterableDataset.from_generator(lambda: iter(records))
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
@@ -78,7 +78,7 @@ def test_several_files_are_numbered_through(tmp_path: Path) -> None:
     listed = [str(tmp_path / "a.json"), str(tmp_path / "b.jsonl")]
     for path in (listed, str(tmp_path), str(tmp_path / "*.json*")):
         assert list(open_source(path).rows()) == ROWS
-    assert list(open_source(listed[::-1]).rows())[3] == Problem(3, "what is 0", "0")
+    assert list(open_source(listed[::-1]).rows())[3] == Problem(3, "what is 0", "0", 1.0)
 
 
 def test_file_identity_is_of_the_content(tmp_path: Path) -> None:
@@ -114,15 +114,50 @@ def test_hub_rows_and_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_hub_refuses_a_missing_field_and_an_unknown_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SettingError, match=r"data\.question_field='problem'.*'org/name'.*: answer, question"):
+    with pytest.raises(SettingError, match=r"data\.question_field='problem'.*'org/name@train'.*: answer, question"):
         hub_source(monkeypatch, [{"question": "what is 1", "answer": "1"}])
 
     def unknown(*_: object, **__: object) -> None:
         raise FileNotFoundError("no such data set")
 
     monkeypatch.setattr(datasets, "load_dataset", unknown)
-    with pytest.raises(SettingError, match=r"data\.path='org/other'.*no such data set.*local file"):
+    with pytest.raises(SettingError, match=r"data\.path='org/other@train'.*no such data set.*local file"):
         open_source("org/other")
+
+
+@pytest.mark.parametrize(
+    ("path", "asked", "shown"),
+    [
+        ("org/name", ("org/name", None, "test"), "hub:org/name@test"),
+        ("org/name@dev", ("org/name", None, "dev"), "hub:org/name@dev"),
+        ("org/name:algebra", ("org/name", "algebra", "test"), "hub:org/name:algebra@test"),
+        ("org/name:algebra@train", ("org/name", "algebra", "train"), "hub:org/name:algebra@train"),
+    ],
+)
+def test_hub_configuration_and_split(
+    monkeypatch: pytest.MonkeyPatch, path: str, asked: tuple[str, str | None, str], shown: str
+) -> None:
+    calls: list[tuple[str, str | None, str]] = []
+
+    def load_dataset(name: str, part: str | None, split: str, streaming: bool) -> datasets.IterableDataset:
+        calls.append((name, part, split))
+        return datasets.IterableDataset.from_generator(lambda: iter(RECORDS))
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    assert open_source(path, "held_out").identity == shown
+    assert calls == [asked]
+
+
+def test_hendrycks_math_is_read_from_its_solutions(monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = {"type": "Algebra", "level": "Level 2"}
+    records = [
+        fields | {"problem": "1 + 1?", "solution": "It is $\\boxed{2}$. Not $\\boxed{}$."},
+        fields | {"problem": "2 + 2?", "solution": "Four.", "level": "Level ?"},
+    ]
+    stream = datasets.IterableDataset.from_generator(lambda: iter(records))
+    monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: stream)
+    source = open_source("org/math:default", fields=Fields(solution="solution", difficulty="level"))
+    assert list(source.rows()) == [Problem(0, "1 + 1?", "2", 2.0), LeftOut("no_box_in_solution")]
 
 
 def test_shuffle_buffered_reads_no_more_than_its_buffer() -> None:

@@ -31,7 +31,7 @@ def chain(key: int, split: str) -> tuple[Equation, ...]:
 
 def test_known_problem_stays_the_same() -> None:
     question = "Nora keeps 4 marbles. Next she donates two. How many marbles does she have overall?"
-    assert problem(0, "held_out") == Problem(key=0, question=question, answer="2")
+    assert problem(0, "held_out") == Problem(key=0, question=question, answer="2", difficulty=1.0)
 
 
 @pytest.mark.parametrize("split", ["train", "held_out"])

@@ -2,7 +2,7 @@
 
 from ngrpo.data.sources.base import BOXED_INSTRUCTION, ProblemSource, Row
 from ngrpo.data.sources.demo import DemoSource
-from ngrpo.data.sources.fields import Fields, normalise_answer
+from ngrpo.data.sources.fields import Fields, normalise_answer, read_difficulty
 from ngrpo.data.sources.files import FileSource
 from ngrpo.data.sources.hub import HubSource
 from ngrpo.data.sources.resolve import open_source
@@ -17,4 +17,5 @@ __all__ = [
     "Row",
     "normalise_answer",
     "open_source",
+    "read_difficulty",
 ]

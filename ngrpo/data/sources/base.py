@@ -29,6 +29,10 @@ class ProblemSource(Protocol):
     def in_memory(self) -> bool:
         """Whether all rows are at hand, so that the unusable ones can be counted before training."""
 
+    @property
+    def endless(self) -> bool:
+        """Whether it is generated without end: it has one epoch, and nothing in it is looked for twice."""
+
     def rows(self, start: int = 0) -> Iterator[Row]:
         """Yield the rows in their own order, from the `start`-th on; may never end."""
 

@@ -11,6 +11,7 @@ class DemoSource:
 
     instruction: str | None = None
     in_memory = False
+    endless = True
 
     def __init__(self, split: Split = "train") -> None:
         self.split: Split = split

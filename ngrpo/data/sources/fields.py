@@ -1,5 +1,6 @@
 """From a record of a data set to a problem."""
 
+import math
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -8,8 +9,10 @@ from typing import Any
 from ngrpo.data.sources.base import Row
 from ngrpo.data.types import LeftOut, Problem
 from ngrpo.errors import SettingError
+from ngrpo.rewards.boxed import last_boxed
 
 _WHOLE_NUMBER = re.compile(r"([+-]?\d+)\.0+")
+_NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
 
 
 def normalise_answer(raw: object) -> str | None:
@@ -17,7 +20,7 @@ def normalise_answer(raw: object) -> str | None:
 
     None stands for no answer: None, blank text, not-a-number, or what is no scalar (a list, a mapping).
     """
-    if raw is None or isinstance(raw, Collection) and not isinstance(raw, str):
+    if raw is None or _is_compound(raw):
         return None
     text = str(raw).strip()
     if whole := _WHOLE_NUMBER.fullmatch(text):
@@ -25,35 +28,85 @@ def normalise_answer(raw: object) -> str | None:
     return text if text and text.lower() != "nan" else None
 
 
+def read_difficulty(raw: object) -> float | None:
+    """Return a declared difficulty as a number: ``4.5`` and ``"4.5"``, and ``"Level 4"`` as 4; None where none is."""
+    if isinstance(raw, str) and (number := _NUMBER.search(raw)):
+        return float(number[0])
+    if isinstance(raw, bool) or not isinstance(raw, int | float) or math.isnan(raw):
+        return None
+    return float(raw)
+
+
+def _is_compound(raw: object) -> bool:
+    return isinstance(raw, Collection) and not isinstance(raw, str)
+
+
 @dataclass(frozen=True)
 class Fields:
-    """The names of the fields that hold the question and the answer."""
+    """The names of the fields that make a problem.
+
+    Attributes:
+        question: text.
+        answer: text or a number.
+        solution: text whose last box is the answer where there is none; None looks into no solution.
+        difficulty: a number, or text with one.
+        difficulty_required: whether rows without a difficulty are left out.
+    """
 
     question: str = "problem"
     answer: str = "answer"
+    solution: str | None = None
+    difficulty: str = "difficulty"
+    difficulty_required: bool = False
 
     def row(self, key: int, record: Mapping[str, Any]) -> Row:
         """Return the problem in `record`, or why there is none."""
         question = record.get(self.question)
-        if not isinstance(question, str) or not question.strip():
+        if question is not None and not isinstance(question, str):
+            return LeftOut("question_not_text")
+        if not question or not question.strip():
             return LeftOut("missing_question")
-        answer = normalise_answer(record.get(self.answer))
-        if answer is None:
-            return LeftOut("missing_answer")
-        return Problem(key, question.strip(), answer)
+        answer = self._answer(record)
+        if isinstance(answer, LeftOut):
+            return answer
+        difficulty = read_difficulty(record.get(self.difficulty))
+        if difficulty is None and self.difficulty_required:
+            return LeftOut("missing_difficulty")
+        return Problem(key, question.strip(), answer, difficulty)
 
-    def check(self, available: Collection[str], data: str) -> None:
-        """Refuse names that the data does not have.
+    def _answer(self, record: Mapping[str, Any]) -> str | LeftOut:
+        raw = record.get(self.answer)
+        if _is_compound(raw):
+            return LeftOut("answer_not_scalar")
+        answer = normalise_answer(raw)
+        solution = record.get(self.solution) if self.solution else None
+        if answer is None and isinstance(solution, str) and solution.strip():
+            return last_boxed(solution) or LeftOut("no_box_in_solution")
+        return answer or LeftOut("missing_answer")
+
+    def check(self, available: Collection[str], data: str, prefix: str = "data") -> None:
+        """Refuse names that the data does not have; of answer and solution, one is enough.
 
         Args:
             available: the field names found.
             data: the setting that names the data and its value, for the message.
+            prefix: where the settings of the fields stand, for the message.
 
         Raises:
             SettingError: naming the field's setting, its value and the names to choose from.
         """
-        for setting, name in (("data.question_field", self.question), ("data.answer_field", self.answer)):
+        needed = {"question_field": self.question}
+        if self.solution not in available:
+            needed["answer_field"] = self.answer
+        if self.difficulty_required:
+            needed["difficulty_field"] = self.difficulty
+        for setting, name in needed.items():
             if name not in available:
                 raise SettingError(
-                    f"{setting}={name!r} is no field of {data}; set it to one of: {', '.join(sorted(available))}."
+                    f"{prefix}.{setting}={name!r} is no field of {data}; set it to one of:"
+                    f" {', '.join(sorted(available))}{self._way_out(setting, prefix)}."
                 )
+
+    def _way_out(self, setting: str, prefix: str) -> str:
+        found = f" ({prefix}.solution_field={self.solution!r} names none either)" if self.solution else ""
+        return f", or {prefix}.solution_field to one with boxed answers{found}" if setting == "answer_field" else ""

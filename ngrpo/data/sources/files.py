@@ -76,6 +76,7 @@ class FileSource:
 
     instruction: str | None = BOXED_INSTRUCTION
     in_memory = True
+    endless = False
 
     def __init__(self, files: Sequence[Path], fields: Fields | None = None, setting: str = "data.path") -> None:
         fields = fields or Fields()
@@ -89,7 +90,8 @@ class FileSource:
         names = ",".join(file.name for file in files)
         if not records:
             raise SettingError(f"{setting}={names!r} has no row; give a file with problems.")
-        fields.check({name for record in records for name in record}, f"{setting}={names!r}")
+        available = {name for record in records for name in record}
+        fields.check(available, f"{setting}={names!r}", setting.rpartition(".")[0])
         self.identity = f"{names}@sha256:{digest.hexdigest()[:16]}"
         self._rows = [fields.row(key, record) for key, record in enumerate(records)]
 

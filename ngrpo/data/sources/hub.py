@@ -34,6 +34,7 @@ class HubSource:
 
     Args:
         name: ``org/name``.
+        configuration: the data set's own name of a part (a subject, a language); None where it has one only.
         split: the data set's own name of the split.
         fields: which fields hold the question and the answer.
         setting: the setting that named the data set, for messages.
@@ -44,23 +45,30 @@ class HubSource:
 
     instruction: str | None = BOXED_INSTRUCTION
     in_memory = False
+    endless = False
 
     def __init__(
-        self, name: str, split: str = "train", fields: Fields | None = None, setting: str = "data.path"
+        self,
+        name: str,
+        configuration: str | None = None,
+        split: str = "train",
+        fields: Fields | None = None,
+        setting: str = "data.path",
     ) -> None:
         import datasets
 
-        self.identity = f"hub:{name}:{split}"
+        shown = f"{name}:{configuration}@{split}" if configuration else f"{name}@{split}"
+        self.identity = f"hub:{shown}"
         self._fields = fields or Fields()
         try:
-            self._records = datasets.load_dataset(name, split=split, streaming=True)
+            self._records = datasets.load_dataset(name, configuration, split=split, streaming=True)
             first: dict[str, Any] = next(iter(self._records), {})
         except (OSError, ValueError) as error:
             raise SettingError(
-                f"{setting}={name!r} with split {split!r} cannot be opened on the Hugging Face hub ({error});"
-                " check the name, the network and the access token, or give a local file."
+                f"{setting}={shown!r} cannot be opened on the Hugging Face hub ({error}); check name, configuration and"
+                " split ('org/name:configuration@split'), the network and the access token, or give a local file."
             ) from error
-        self._fields.check(first.keys(), f"{setting}={name!r}")
+        self._fields.check(first.keys(), f"{setting}={shown!r}", setting.rpartition(".")[0])
 
     def rows(self, start: int = 0) -> Iterator[Row]:
         """Yield the rows as streamed."""

@@ -11,7 +11,7 @@ from ngrpo.data.sources.files import READERS, FileSource, find_files
 from ngrpo.data.sources.hub import HubSource
 from ngrpo.errors import SettingError
 
-_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")
+_HUB_NAME = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(?::(?P<configuration>[\w.+-]+))?(?:@(?P<split>[\w.-]+))?")
 _HUB_SPLIT: dict[Split, str] = {"train": "train", "held_out": "test"}
 
 
@@ -24,8 +24,10 @@ def open_source(
     """Open what `path` names.
 
     Args:
-        path: ``"demo"``; a file, a directory, a pattern, or a list of these; or ``org/name`` on the hub.
-        split: which half of the demo, or which split on the hub (``train`` or ``test``); files have none.
+        path: ``"demo"``; a file, a directory, a pattern, or a list of these; or ``org/name``,
+            ``org/name:configuration``, ``org/name@split`` or ``org/name:configuration@split`` on the hub.
+        split: which half of the demo, or which split on the hub (``train`` or ``test``) where `path` names none; files
+            have none.
         fields: which fields hold the question and the answer.
         setting: the setting that holds `path`, for messages.
 
@@ -37,15 +39,16 @@ def open_source(
     found = [find_files(part) for part in ([path] if isinstance(path, str) else path)]
     if found and all(found):
         return FileSource([file for files in found for file in files], fields, setting)
-    if isinstance(path, str) and _looks_like_hub_name(path):
-        return HubSource(path, _HUB_SPLIT[split], fields, setting)
+    if hub := _hub_name(path):
+        return HubSource(hub["name"], hub["configuration"], hub["split"] or _HUB_SPLIT[split], fields, setting)
     shown = path if isinstance(path, str) else list(path)
     raise SettingError(
         f"{setting}={shown!r} names no source; give 'demo', existing {', '.join(READERS)} files (a file,"
-        " a directory, a pattern or a list), or a hub data set 'org/name'."
+        " a directory, a pattern or a list), or a hub data set 'org/name' or 'org/name:configuration@split'."
     )
 
 
-def _looks_like_hub_name(path: str) -> bool:
-    place = Path(path)
-    return bool(_HUB_NAME.fullmatch(path)) and place.suffix not in READERS and not place.exists()
+def _hub_name(path: str | Sequence[str]) -> re.Match[str] | None:
+    if not isinstance(path, str) or Path(path).suffix in READERS or Path(path).exists():
+        return None
+    return _HUB_NAME.fullmatch(path)

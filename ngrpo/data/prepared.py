@@ -1,0 +1,96 @@
+"""A source with everything that turns its rows into prompts."""
+
+from array import array
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from ngrpo.data.reasons import no_usable_row
+from ngrpo.data.screen import Screen
+from ngrpo.data.sources import ProblemSource, Row
+from ngrpo.data.types import LeftOut, Problem, Prompt
+
+
+class PreparedSource:
+    """Yields a prompt, or the reason why there is none, for each row of a source.
+
+    Rows in memory are gone through once, here: their prompts are kept as token ids (four bytes a token). Of problems
+    that occur twice the first row stays. Rows that are streamed are made into prompts as they come by; then the row
+    that an epoch meets first stays, and going on within an epoch means walking its earlier rows again.
+
+    Attributes:
+        source: where the problems come from.
+        rows_in_memory: their number; 0 for a stream.
+        survey: rows left out by reason, counted over all rows; None for a stream.
+
+    Args:
+        source: see there.
+        build: makes the prompt of a problem, or says why not.
+        screen: leaves problems out for their content.
+        seen: fingerprints of problems that other sources of a mixture have; those of a source in memory are added.
+        setting: the setting that named the source, for messages.
+
+    Raises:
+        SettingError: no row in memory can be used.
+    """
+
+    def __init__(
+        self,
+        source: ProblemSource,
+        build: Callable[[Problem], Prompt | LeftOut],
+        screen: Screen | None = None,
+        seen: set[int] | None = None,
+        setting: str = "data.path",
+    ) -> None:
+        self.source = source
+        self.setting = setting
+        self._build = build
+        self._screen = screen or Screen()
+        self._elsewhere = set() if seen is None else seen
+        self._known: dict[int, array[int] | LeftOut] = {}
+        self.rows_in_memory = 0
+        self.survey = self._go_through() if source.in_memory else None
+
+    @property
+    def identity(self) -> str:
+        """Names the data."""
+        return self.source.identity
+
+    def items(self) -> Iterator[tuple[Row, Prompt | LeftOut]]:
+        """Yield each row of the source, in its own order, and what becomes of it."""
+        if self.survey is not None:
+            return ((row, self._recall(row)) for row in self.source.rows())
+        seen = set(self._elsewhere)
+        return ((row, self._item(self._screen(row, seen))) for row in self.source.rows())
+
+    def epoch(self, seed: int, epoch: int, start: int = 0) -> Iterator[Prompt | LeftOut]:
+        """Yield what becomes of the rows in the training order of one epoch, from its `start`-th on."""
+        if self.survey is not None:
+            return map(self._recall, self.source.epoch_rows(seed, epoch, start))
+        if self._screen.distinct:
+            seen = set(self._elsewhere)
+            rows = (self._screen(row, seen) for row in self.source.epoch_rows(seed, epoch))
+            return map(self._item, islice(rows, start, None))
+        return (self._item(self._screen(row, set())) for row in self.source.epoch_rows(seed, epoch, start))
+
+    def _go_through(self) -> Counter[str]:
+        left_out: Counter[str] = Counter()
+        for row in self.source.rows():
+            self.rows_in_memory += 1
+            item = self._item(self._screen(row, self._elsewhere))
+            if isinstance(item, LeftOut):
+                left_out[item.reason] += 1
+            if isinstance(row, Problem):
+                self._known[row.key] = item if isinstance(item, LeftOut) else array("i", item.ids)
+        if left_out.total() == self.rows_in_memory:
+            raise no_usable_row(self.setting, self.identity, left_out)
+        return left_out
+
+    def _item(self, row: Row) -> Prompt | LeftOut:
+        return row if isinstance(row, LeftOut) else self._build(row)
+
+    def _recall(self, row: Row) -> Prompt | LeftOut:
+        if isinstance(row, LeftOut):
+            return row
+        known = self._known[row.key]
+        return known if isinstance(known, LeftOut) else Prompt(row, tuple(known))

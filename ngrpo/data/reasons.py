@@ -1,0 +1,31 @@
+"""What to do about rows that are left out."""
+
+from collections.abc import Mapping
+
+from ngrpo.data.types import Reason
+from ngrpo.errors import SettingError
+
+# Held back by the curriculum is no reason to leave a row out: its time may come.
+_REMEDIES: dict[Reason | str, str] = {
+    "missing_question": "point question_field at a filled field",
+    "question_not_text": "point question_field at a field of text",
+    "missing_answer": "point answer_field, or solution_field, at a filled field",
+    "answer_not_scalar": "point answer_field at a field of text or numbers",
+    "no_box_in_solution": "point answer_field at a filled field",
+    "missing_difficulty": "point difficulty_field at a field of numbers",
+    "too_easy": "lower min_difficulty",
+    "too_hard": "raise max_difficulty",
+    "duplicate": "set drop_duplicates=false",
+    "in_evaluation": "set drop_eval_overlap=false, or another eval_path",
+    "prompt_too_long": "raise data.max_prompt_tokens",
+    "held_back": "let data.curriculum admit more",
+}
+
+
+def no_usable_row(setting: str, identity: str, left_out: Mapping[str, int]) -> SettingError:
+    """Return the error for a source of which nothing can be used, with the remedy for the most frequent reason."""
+    counted = sorted(((reason, count) for reason, count in left_out.items() if count), key=lambda pair: -pair[1])
+    reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(counted)) or "it is empty"
+    remedy = _REMEDIES[counted[0][0]] if counted else "give data with rows"
+    total = sum(count for _, count in counted)
+    return SettingError(f"{setting}={identity} has no usable row among {total} ({reasons}); {remedy}.")

@@ -18,9 +18,15 @@ class ConsoleHandler(logging.Handler):
 def quieten() -> None:
     """Leaves out what others print and nobody can act on."""
     disable_progress_bar()
+    # Said of prompts that are left out for their length.
+    logging.getLogger("transformers.tokenization_utils_base").addFilter(_no_length_warning)
     warnings.filterwarnings("ignore", message=".*isinstance\\(treespec, LeafSpec\\).*")
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
     warnings.filterwarnings("ignore", message=".*overridden `transfer_batch_to_device`.*")
     # Lightning's own handler would print again what reaches the root logger's.
     logging.getLogger("lightning.pytorch").handlers.clear()
     logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)
+
+
+def _no_length_warning(record: logging.LogRecord) -> bool:
+    return not str(record.msg).startswith("Token indices sequence length is longer")

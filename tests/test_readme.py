@@ -1,5 +1,6 @@
 """Every command of the README is run, most of them cut short; what the README quotes is what the files say."""
 
+import json
 import os
 import re
 import shlex
@@ -10,6 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from ngrpo.demo.problems import problem
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -58,6 +61,38 @@ def train_on_own_files(words: list[str], folder: Path) -> None:
     assert '"missing_answer": 1' in (folder / "run" / "summary.json").read_text()
 
 
+def inspect_data(words: list[str], folder: Path) -> None:
+    """The evaluation data repeats the only usable problem, and a second one is left."""
+    folder.mkdir()
+    rows = [{"problem": f"What is {i} + 2?", "answer": str(i + 2), "difficulty": i} for i in (1, 1, 2, 3)]
+    (folder / "data.json").write_text(json.dumps([*rows, {"problem": "lost", "answer": None}]))
+    (folder / "test.json").write_text(json.dumps(rows[-1:]))
+    for name, path in (
+        ("MODEL", ROOT / "ngrpo/demo/model"),
+        ("DATA.json", folder / "data.json"),
+        ("TEST.json", folder / "test.json"),
+    ):
+        words = [word.replace(f"={name}", f"={path}") for word in words]
+    printed = execute(words)
+    for left_out in ("missing_answer", "duplicate", "in_evaluation"):
+        assert re.search(rf"left out: {left_out} +│ 1 ", printed)
+    (found,) = json.loads(execute([*words, "--json"]))["sources"].values()
+    assert (found["rows"], found["usable"], len(found["duplicates"]), len(found["overlap"])) == (5, 2, 1, 1)
+
+
+def train_on_mixture(words: list[str], folder: Path) -> None:
+    """EASY.json and HARD.json are some of the demo's problems."""
+    folder.mkdir()
+    problems = [problem(key, "train") for key in range(40)]
+    for name, part in (("EASY", problems[:20]), ("HARD", problems[20:])):
+        rows = [{"problem": p.question, "answer": p.answer, "difficulty": p.difficulty + 2} for p in part]
+        (folder / f"{name}.json").write_text(json.dumps(rows))
+        words = [word.replace(f"{name}.json", str(folder / f"{name}.json")) for word in words]
+    execute([*words, *SHORT, "data.curriculum.first=5", f"hydra.run.dir={folder / 'run'}"])
+    too_easy = sum(p.difficulty == 1 for p in problems[20:])
+    assert f'"too_easy": {too_easy}' in (folder / "run" / "summary.json").read_text()
+
+
 def check_replay(words: list[str]) -> None:
     """MODEL is the demo model; the engines agree."""
     words = [str(ROOT / "ngrpo/demo/model") if word == "MODEL" else word for word in words]
@@ -101,6 +136,8 @@ def test_command(command: str, run_folder: Path, tmp_path: Path) -> None:
         "scripts/show_neighbors.py": lambda: execute(words),
         "scripts/list_methods.py": lambda: execute(words),
         "scripts/verify.py": lambda: execute(words),
+        "scripts/inspect_data.py": lambda: inspect_data(words, folder),
+        "data=mixture": lambda: train_on_mixture(words, folder),
         "scripts/check_replay.py": lambda: check_replay(words),
         "scripts/export.py": lambda: execute([*words[:-1], str(tmp_path / words[-1])]),
         "scripts/evaluate.py": lambda: execute([*words, "data.eval_problems=4", f"hydra.run.dir={folder}"]),
@@ -135,8 +172,13 @@ def test_the_tables_are_those_of_the_script() -> None:
         assert f"\n\n{table}\n\n" in README, "paste the output of scripts/list_methods.py --markdown into the README"
 
 
-def test_every_selection_and_reward_term_is_in_its_table() -> None:
-    for group, heading in (("selection", "selection="), ("reward_terms", "reward_terms=[...]")):
+def test_every_choice_is_in_its_table() -> None:
+    for group, heading in (
+        ("selection", "selection="),
+        ("reward_terms", "reward_terms=[...]"),
+        ("data", "data="),
+        ("data/curriculum", "data/curriculum="),
+    ):
         names = {path.stem for path in (ROOT / "conf" / group).glob("*.yaml")}
         table = README.split(f"| `{heading}` |")[1].split("\n\n")[0]
         assert set(re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE)) == names

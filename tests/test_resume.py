@@ -1,15 +1,18 @@
 """Six iterations straight equal three, kill -9, resume, three."""
 
+import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 import torch
+
+from ngrpo.demo.problems import problem
 
 ROOT = Path(__file__).parents[1]
 
@@ -49,13 +52,29 @@ CASES = {
     "dapo": ["algo=dapo", "reward_terms=[overlong,count_bonus]"],
     # A second model with an optimiser of its own, and a learning rate that changes.
     "ppo": ["algo=ppo", "trainer.schedule._target_=ngrpo.schedule.cosine", "trainer.schedule.warmup=3"],
+    # Two sources, one of them from the start again, and problems that come by the pass rates of the run itself.
+    "mixture": [
+        "data=mixture",
+        "data/curriculum=sampled_by_pass_rate",
+        "+data.sources.few={path: PROBLEMS, max_difficulty: 2, weight: 2}",
+        "+data.sources.hard={path: PROBLEMS, min_difficulty: 3}",
+        "data.eval_path=demo",
+        "data.instruction=''",
+    ],
 }
+
+
+def write_problems(file: Path) -> str:
+    made = [problem(key, "train") for key in range(24)]
+    file.write_text("\n".join(json.dumps({"problem": p.question, **asdict(p)}) for p in made))
+    return str(file)
 
 
 @pytest.mark.faults
 @pytest.mark.parametrize("case", CASES)
 def test_resume_after_kill_is_exact(tmp_path: Path, environment: dict[str, str], case: str):
-    chosen = CASES[case]
+    problems = write_problems(tmp_path / "problems.jsonl")
+    chosen = [override.replace("PROBLEMS", problems) for override in CASES[case]]
     straight, broken, resumed = tmp_path / "straight", tmp_path / "broken", tmp_path / "resumed"
     subprocess.run(command(straight, tmp_path / "a.txt", *chosen), cwd=ROOT, env=environment, check=True, timeout=240)
 
@@ -87,8 +106,12 @@ def test_resume_after_kill_is_exact(tmp_path: Path, environment: dict[str, str],
     assert torch.equal(*tables)
     terms = [state["callbacks"]["RolloutCallback"]["reward_terms"] for state in (one, two)]
     assert terms[0] == terms[1]
-    walked = int(re.findall(r"\d+", (tmp_path / "a.txt").read_text().splitlines()[-1])[-1])
-    assert (walked > 6 * 4 - 1, bool(terms[0])) == (case == "dapo", case == "dapo")
+    (stream,), (other,) = (s["loops"]["fit_loop"]["state_dict"]["combined_loader"] for s in (one, two))
+    assert stream == other
+    again = any(source["epoch"] for source in stream["sources"])
+    assert (again, len(stream["curriculum"].get("rates", [])) > 9) == (case == "mixture", case == "mixture")
+    drawn = sum(source["drawn"] for source in stream["sources"])
+    assert (drawn > 6 * 4, bool(terms[0])) == (case == "dapo", case == "dapo")
 
 
 def test_resuming_a_finished_run_says_what_to_raise(tmp_path: Path, environment: dict[str, str]):

@@ -8,7 +8,7 @@ from fake_run import Module, Strategy, batch, trainer
 from made_rollouts import experience, rollout, score
 
 from callbacks.rollout import RolloutCallback
-from ngrpo.data.types import Problem, Prompt, PromptBatch
+from ngrpo.data.types import PassRate, Problem, Prompt, PromptBatch
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.loading import ModelSource
@@ -164,8 +164,11 @@ def test_groups_that_are_not_worth_it_are_replaced(make, tiny_source: ModelSourc
 
     engine.generate = generate
     callback.worker.reward = lambda texts, references: MADE.scores[: len(texts)]
-    one = PromptBatch(MADE.prompts, 0, 0, draw)
+    reported: list[PassRate] = []
+    one = PromptBatch(MADE.prompts, 0, 0, draw, reported.extend)
     callback.on_train_batch_start(run, module, one, 0)
+    # Those of groups that were not taken too.
+    assert reported == [PassRate(0, 0.0), PassRate(1, 0.5), PassRate(101, 0.0), PassRate(102, 0.0)]
     assert engine.calls == ["start", 4, 2, 2, "sleep"]
     assert drawn == [1, 1]
     assert one.prompts == one.experience.prompts == MADE.prompts

@@ -27,6 +27,12 @@ def test_groups_follow_each_other():
     assert MADE.tokens == 21
 
 
+def test_pass_rates_are_shares_of_the_scored():
+    assert [(met.key, met.rate) for met in MADE.pass_rates] == [(0, 2 / 3), (1, 1 / 2)]
+    unscored = replace(MADE, scores=[UNSCORED] * 3 + [WRONG] * 3)
+    assert [(met.key, met.rate) for met in unscored.pass_rates] == [(1, 0.0)]
+
+
 def test_rewards_are_the_sum_of_correctness_and_terms():
     terms = {"a": torch.tensor([1.0, 2, 3, 4, 5, 6]), "b": torch.tensor([0.5, 0, 0, 0, 0, math.nan])}
     shaped = replace(MADE, terms=terms)

@@ -151,7 +151,7 @@ def test_hub_configuration_and_split(
 def test_hendrycks_math_is_read_from_its_solutions(monkeypatch: pytest.MonkeyPatch) -> None:
     fields = {"type": "Algebra", "level": "Level 2"}
     records = [
-        fields | {"problem": "1 + 1?", "solution": "It is $\\boxed{2}$. Not $\\boxed{}$."},
+        fields | {"problem": "1 + 1?", "solution": "Not $\\boxed{1}$ but $\\boxed{2}$."},
         fields | {"problem": "2 + 2?", "solution": "Four.", "level": "Level ?"},
     ]
     stream = datasets.IterableDataset.from_generator(lambda: iter(records))

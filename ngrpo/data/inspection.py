@@ -46,7 +46,7 @@ class Inspection:
         rows: rows looked at.
         usable: those that training takes with the settings as they are.
         left_out: the others, by reason.
-        prompt_tokens: quantiles of the usable prompts' lengths, by name ("50 %"); empty without any.
+        prompt_tokens: quantiles of the usable prompts' lengths, by name ("50%"); empty without any.
         difficulties: problems by declared difficulty, in order; "none" for those that declare none.
         duplicates: every row of a problem but the first, whether left out or kept.
         overlap: problems that are in the evaluation data, likewise.

@@ -17,6 +17,8 @@ def alone(value: Tensor, op: str) -> Tensor:
 def in_ranks(function: Callable[..., Any], parts: Sequence[Any]) -> list[Any]:
     """Calls ``function(part, reduce)`` for all parts at once, a thread a rank; returns what each returns.
 
+    Load no model inside: transformers replaces methods of its classes meanwhile, and threads would not all put them
+    back.
     A rank that calls ``reduce`` more or less often than the others hangs and is reported as a broken barrier.
     """
     posted: list[Any] = [None] * len(parts)

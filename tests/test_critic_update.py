@@ -96,10 +96,13 @@ def samples(case: Case) -> list[Sample]:
     return made
 
 
-def update(case: Case, reduce=alone, ranks: int = 1, **settings) -> CriticUpdate:
-    model = ValueModel(ModelSource(case.model_path).load())
+def load(case: Case) -> ValueModel:
+    return ValueModel(ModelSource(case.model_path).load())
+
+
+def update(case: Case, reduce=alone, ranks: int = 1, model: ValueModel | None = None, **settings) -> CriticUpdate:
     passes = Passes(torch.device("cpu"), 80, False, reduce)
-    return CriticUpdate(model, replace(CRITIC, **settings), NeighborMixing(), passes, ranks)
+    return CriticUpdate(model or load(case), replace(CRITIC, **settings), NeighborMixing(), passes, ranks)
 
 
 def test_unscored_responses_take_no_part(case: Case, samples: list[Sample]):
@@ -125,12 +128,14 @@ def test_nothing_scored_moves_nothing(case: Case, samples: list[Sample]):
 def test_ranks_normalise_by_the_tokens_of_all(case: Case, samples: list[Sample]):
     whole = update(case).accumulate(samples, Tensor.backward)
 
-    def part(chosen: list[Sample], reduce) -> tuple[float, float]:
-        found = update(case, reduce, ranks=2)
+    def part(given: tuple[ValueModel, list[Sample]], reduce) -> tuple[float, float]:
+        model, chosen = given
+        found = update(case, reduce, ranks=2, model=model)
         metrics = found.accumulate(chosen, Tensor.backward)
         return float(metrics["critic/loss"]), float(found.model.head.bias.grad)
 
-    (one, two) = in_ranks(part, [samples[:6], samples[6:]])
+    # Loaded outside of the threads: while transformers loads, it replaces methods of its classes for all of them.
+    (one, two) = in_ranks(part, [(load(case), samples[:6]), (load(case), samples[6:])])
     assert one[0] == two[0] == pytest.approx(float(whole["critic/loss"]))
     assert (one[1] + two[1]) / 2 == pytest.approx(-1.0)  # the ranks' gradients are averaged
 

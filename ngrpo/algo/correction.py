@@ -85,8 +85,9 @@ class _Capped(RolloutCorrection):
         weight = log_weight.exp()
         return Correction(self._bounded(weight), weight > self.cap)
 
+    @abstractmethod
     def _bounded(self, weight: Tensor) -> Tensor:
-        raise NotImplementedError
+        """Returns what the weights become; [N] -> [N]."""
 
 
 @dataclass(frozen=True)

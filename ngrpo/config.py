@@ -109,28 +109,51 @@ class Config:
 
 
 @dataclass
+class PromptConfig:
+    """``data`` of an evaluation: how its prompts are made.
+
+    Attributes:
+        max_prompt_tokens: longer prompts are left out.
+        system_prompt: system message; null for none.
+    """
+
+    max_prompt_tokens: int = MISSING
+    system_prompt: str | None = None
+
+
+@dataclass
 class EvaluateConfig:
     """The root of ``conf/evaluate.yaml``.
 
     Attributes:
         model: builds a `ngrpo.modeling.loading.ModelSource`.
-        data: builds a `ngrpo.data.datamodule.PromptDataModule`; its evaluation problems are used.
+        benchmark: builds `ngrpo.evaluation.benchmark.Benchmark` by name.
+        data: how prompts are made.
         reward: builds a `ngrpo.rollout.worker.Reward`.
         rollout: the engine and ``max_new_tokens``; the rest is for training.
         evaluator: builds a `ngrpo.evaluation.evaluator.Evaluator`.
+        n: samples a problem.
+        k: of Pass@k and maj@k; null for the powers of two up to n.
+        problems_at_once: problems sampled together, and stored together.
         accelerator: cpu | gpu | auto.
         threads: CPU threads of PyTorch; null leaves it to PyTorch.
         seed: of the samples.
+        out: folder of answers and figures.
     """
 
     model: Any = MISSING
-    data: Any = MISSING
+    benchmark: dict[str, Any] = field(default_factory=dict)
+    data: PromptConfig = field(default_factory=PromptConfig)
     reward: Any = MISSING
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     evaluator: Any = MISSING
+    n: int = MISSING
+    k: list[int] | None = None
+    problems_at_once: int = MISSING
     accelerator: str = "auto"
     threads: int | None = None
     seed: int = 0
+    out: str = MISSING
 
 
 def register() -> None:

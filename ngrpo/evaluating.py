@@ -2,50 +2,89 @@
 
 import json
 import logging
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from rich import get_console
-from rich.table import Table
 
 from ngrpo.checks import check_context
 from ngrpo.config import EvaluateConfig, build, checked
+from ngrpo.data.types import Prompt
 from ngrpo.errors import SettingError
+from ngrpo.evaluation.answers import answers_of
+from ngrpo.evaluation.collect import collect, missing
+from ngrpo.evaluation.evaluator import Evaluator
+from ngrpo.evaluation.identity import prompts_digest, weights_digest
+from ngrpo.evaluation.ks import chosen_ks
+from ngrpo.evaluation.report import Report, average, report
+from ngrpo.evaluation.store import AnswerStore
+from ngrpo.evaluation.tables import report_table
 from ngrpo.modeling.learned import load_learned
+from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 from ngrpo.training import accelerator_of, use_threads
 
 log = logging.getLogger(__name__)
 
 
-def evaluate(config: DictConfig, run_dir: Path) -> dict[str, float]:
-    """Samples the evaluation problems, prints the metrics and writes ``evaluation.json``.
+@dataclass(frozen=True)
+class Task:
+    """A benchmark's prompts and where their answers are stored."""
+
+    prompts: list[Prompt]
+    store: AnswerStore
+
+
+def evaluate(config: DictConfig, out: Path) -> dict[str, Report]:
+    """Samples the benchmarks, stores the answers, prints the figures and writes ``evaluation.json``.
+
+    Problems whose answers are in ``out`` already are not sampled again.
 
     Args:
         config: composed from ``conf/evaluate.yaml``.
-        run_dir: where the result is written.
+        out: folder of the answers and figures.
 
     Returns:
-        The metrics of `ngrpo.evaluation.evaluator.Evaluator.run`.
+        The figures by benchmark, computed from the stored answers.
 
     Raises:
-        SettingError: a setting cannot work; raised before the model is loaded.
+        SettingError: a setting cannot work, or ``out`` holds answers made with others; raised before the model is
+            loaded.
     """
     config = checked(config, EvaluateConfig)
     use_threads(config.threads)
-    source = build(config.model)
-    evaluator = build(config.evaluator)
+    source, evaluator = build(config.model), build(config.evaluator)
+    ks = chosen_ks(config.k, evaluator.samples)
+    worker = _worker(config, source, evaluator)
+    tasks = _tasks(config, source, evaluator, worker, out)
+    waiting = {name: missing(task.prompts, task.store) for name, task in tasks.items()}
+    if any(waiting.values()):
+        worker.start(torch.device("cuda" if accelerator_of(config.accelerator) == "gpu" else "cpu"))
+    for name, prompts in waiting.items():
+        kept = len(tasks[name].prompts) - len(prompts)
+        log.info("%s: %d problems, %d samples each, %d are there", name, len(prompts) + kept, evaluator.samples, kept)
+        collect(prompts, evaluator, worker, tasks[name].store, config.problems_at_once)
+    worker.reward.close()
+    reports = {name: report(answers_of(task.store.table()), ks) for name, task in tasks.items()}
+    _write(reports, config.model.path, out)
+    get_console().print(report_table(reports))
+    get_console().print(f"answers and figures in {out}", soft_wrap=True)
+    return reports
+
+
+def _worker(config: DictConfig, source: ModelSource, evaluator: Evaluator) -> RolloutWorker:
+    if config.problems_at_once < 1:
+        raise SettingError(f"problems_at_once={config.problems_at_once} evaluates nothing; choose 1 or more.")
     rollout = RolloutSettings(max_new_tokens=config.rollout.max_new_tokens)
     check_context(source.config(), config.data.max_prompt_tokens, rollout.max_new_tokens)
+    engine = build(config.rollout.engine, model=source, exploration=evaluator.exploration)
+    engine.check_load(evaluator.exploration, config.problems_at_once * evaluator.samples, rollout.max_new_tokens)
     tokenizer = source.tokenizer()
-    prompts = build(config.data, tokenizer=tokenizer, prompts_per_batch=1, seed=config.seed).eval_prompts()
-    if not prompts:
-        raise SettingError(
-            f"data.path={config.data.path} has no evaluation problems of its own; set data.eval_path to some."
-        )
-    worker = RolloutWorker(
-        engine=build(config.rollout.engine, model=source, exploration=evaluator.exploration),
+    return RolloutWorker(
+        engine=engine,
         tokenizer=tokenizer,
         reward=build(config.reward),
         exploration=evaluator.exploration,
@@ -54,17 +93,45 @@ def evaluate(config: DictConfig, run_dir: Path) -> dict[str, float]:
         seed=config.seed,
         learned=load_learned(source, evaluator.exploration),
     )
-    log.info("evaluating %d problems, %d samples each", len(prompts), evaluator.samples)
-    worker.start(torch.device("cuda" if accelerator_of(config.accelerator) == "gpu" else "cpu"))
-    metrics = evaluator.run(worker, prompts)
-    worker.reward.close()
-    (run_dir / "evaluation.json").write_text(json.dumps({"problems": len(prompts), **metrics}, indent=2) + "\n")
-    get_console().print(_table(metrics))
-    return metrics
 
 
-def _table(metrics: dict[str, float]) -> Table:
-    table = Table("metric", "value")
-    for name, value in metrics.items():
-        table.add_row(name, f"{value:.4f}")
-    return table
+def _tasks(
+    config: DictConfig, source: ModelSource, evaluator: Evaluator, worker: RolloutWorker, out: Path
+) -> dict[str, Task]:
+    """Reads the benchmarks and opens their stores."""
+    if not config.benchmark:
+        raise SettingError("benchmark=[] evaluates nothing; choose some, such as benchmark=[aime24,math500].")
+    made_with = _settings(config, source, evaluator, worker)
+    tasks = {}
+    for name, node in config.benchmark.items():
+        prompts = build(node).prompts(name, worker.tokenizer, config.data.max_prompt_tokens, config.data.system_prompt)
+        tasks[name] = Task(prompts, AnswerStore(out / name))
+    for task in tasks.values():
+        task.store.open({**made_with, "benchmark.problems": prompts_digest(task.prompts)})
+    return tasks
+
+
+def _settings(config: DictConfig, source: ModelSource, evaluator: Evaluator, worker: RolloutWorker) -> dict[str, Any]:
+    """Returns all that the answers depend on beside the prompts."""
+    return {
+        "n": evaluator.samples,
+        "seed": config.seed,
+        "model.weights": weights_digest(source),
+        "model.dtype": config.model.dtype,
+        "evaluator.temperature": evaluator.temperature,
+        "evaluator.exploration": repr(evaluator.exploration),
+        "rollout.max_new_tokens": config.rollout.max_new_tokens,
+        "rollout.engine": type(worker.engine).__name__,
+        "reward": OmegaConf.to_container(config.reward),
+    }
+
+
+def _write(reports: dict[str, Report], model: str, out: Path) -> None:
+    content = {
+        "model": model,
+        "benchmarks": {name: asdict(one) for name, one in reports.items()},
+        "average": average(list(reports.values())),
+    }
+    aside = out / "evaluation.json.tmp"
+    aside.write_text(json.dumps(content, indent=2) + "\n")
+    aside.replace(out / "evaluation.json")

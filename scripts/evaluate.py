@@ -1,10 +1,12 @@
-"""Evaluates a model: ``python scripts/evaluate.py model.path=FOLDER``; see conf/evaluate.yaml."""
+"""Evaluates a model: ``python scripts/evaluate.py model.path=FOLDER benchmark=[aime24,math500] n=32``.
+
+See conf/evaluate.yaml. Interrupted, the same command with the same ``out=FOLDER`` keeps the finished problems.
+"""
 
 import sys
 from pathlib import Path
 
 import hydra
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from ngrpo.config import register
@@ -21,7 +23,7 @@ def main(config: DictConfig) -> None:
 
     quieten()
     try:
-        evaluate(config, Path(HydraConfig.get().runtime.output_dir))
+        evaluate(config, Path(config.out))
     except SettingError as error:
         sys.exit(f"error: {error}")
 

@@ -86,7 +86,7 @@ def test_defaults_pass_and_are_resolved() -> None:
     config = checked(composed())
     assert config.rollout.group_size == 8
     assert checked(composed("model.path=other")).rollout.group_size == 4
-    assert checked(composed(root="evaluate"), EvaluateConfig).evaluator.samples == 16
+    assert checked(composed(root="evaluate"), EvaluateConfig).evaluator.samples == 32
     assert "${" not in str(OmegaConf.to_container(config, resolve=False))
 
 

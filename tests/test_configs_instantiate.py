@@ -43,12 +43,13 @@ FURTHER_OVERRIDES = {
     # What the user gives; the demo's problems never come twice.
     "data/curriculum/sampled_by_pass_rate": ["data.path=rows.json"],
     "reward_terms/custom": ["reward_terms.custom.term._target_=ngrpo.rewards.one_box.OneBox"],
+    "benchmark/custom": ["benchmark.custom.path=problems.json"],
     "exploration/custom": ["exploration._target_=ngrpo.exploration.token.TokenSampling"],
 }
 
 
 def root_of(file: str) -> str:
-    return "evaluate" if file == "evaluate" or file.startswith("evaluator/") else "train"
+    return "evaluate" if file == "evaluate" or file.startswith(("evaluator/", "benchmark/")) else "train"
 
 
 @cache

@@ -124,7 +124,7 @@ def test_evaluation_runs_with_what_was_exported(straight: Path, tmp_path: Path, 
     register()
     overrides = [
         f"model.path={straight / 'model'}", "rollout.max_new_tokens=8", "data.max_prompt_tokens=128",
-        "data.eval_problems=2", "evaluator.samples=1", "accelerator=cpu", "threads=1",
+        "benchmark.demo.problems=2", "n=1", "accelerator=cpu", "threads=1",
         "+evaluator.exploration._target_=ngrpo.exploration.hrpo.HybridReasoning",
     ]  # fmt: skip
     with initialize_config_dir(version_base="1.3", config_dir=CONF):

@@ -99,6 +99,21 @@ def check_replay(words: list[str]) -> None:
     assert "'mixed'" in execute([*words, "--requests", "2", "--prompt", "8", "--tokens", "16"])
 
 
+def evaluate(words: list[str], folder: Path) -> None:
+    """A few problems each; benchmarks of the hub are files with the same fields."""
+    file = folder.with_suffix(".json")
+    wrong = {f"Incorrect Answer {i}": str(i) for i in (1, 2, 3)}
+    file.write_text(json.dumps([{"problem": "2 + 2?", "answer": 4} | {"Question": "?", "Correct Answer": "4"} | wrong]))
+    chosen = next((w for w in words if w.startswith("benchmark=")), "benchmark=[demo]")
+    names = chosen.removeprefix("benchmark=").strip("[]").split(",")
+    sources = [f"benchmark.{name}.path={file}" for name in names if name != "demo"]
+    limits = ["benchmark.demo.problems=4"] if "demo" in names else []
+    words = [f"model.path={ROOT / 'ngrpo/demo/model'}" if word == "model.path=MODEL" else word for word in words]
+    short = ["n=2", "rollout.max_new_tokens=16", "data.max_prompt_tokens=128"]
+    execute([*words, *sources, *limits, *short, f"out={folder}"])
+    assert set(json.loads((folder / "evaluation.json").read_text())["benchmarks"]) == set(names)
+
+
 def resume(words: list[str], run: Path, folder: Path) -> None:
     """In the README ``latest`` follows an earlier run; here that run is a copy of the short one."""
     shutil.copytree(run, folder)
@@ -140,7 +155,7 @@ def test_command(command: str, run_folder: Path, tmp_path: Path) -> None:
         "data=mixture": lambda: train_on_mixture(words, folder),
         "scripts/check_replay.py": lambda: check_replay(words),
         "scripts/export.py": lambda: execute([*words[:-1], str(tmp_path / words[-1])]),
-        "scripts/evaluate.py": lambda: execute([*words, "data.eval_problems=4", f"hydra.run.dir={folder}"]),
+        "scripts/evaluate.py": lambda: evaluate(words, folder),
         "ckpt=latest": lambda: resume(words, run_folder, folder),
         "--cfg": lambda: execute(words),
         "model.path=MODEL": lambda: train_on_own_files(words, folder),

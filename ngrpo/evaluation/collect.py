@@ -1,0 +1,29 @@
+"""Samples what is missing of a benchmark's answers and stores it as problems finish."""
+
+from collections.abc import Sequence
+
+from ngrpo.data.types import Prompt
+from ngrpo.evaluation.answers import rows_of
+from ngrpo.evaluation.evaluator import Evaluator
+from ngrpo.evaluation.store import AnswerStore
+from ngrpo.rollout.worker import RolloutWorker
+
+
+def missing(prompts: Sequence[Prompt], store: AnswerStore) -> list[Prompt]:
+    """Returns the prompts of the problems that have no answers yet."""
+    finished = store.finished()
+    return [prompt for prompt in prompts if prompt.problem.key not in finished]
+
+
+def collect(
+    prompts: Sequence[Prompt], evaluator: Evaluator, worker: RolloutWorker, store: AnswerStore, at_once: int
+) -> None:
+    """Answers ``prompts`` and stores them, ``at_once`` problems at a time.
+
+    A rollout depends on its prompt, key, weights and settings alone, so the answers are those of an evaluation that
+    was never interrupted, whatever ``at_once`` is.
+    """
+    for start in range(0, len(prompts), at_once):
+        chosen = list(prompts[start : start + at_once])
+        made = worker.evaluate(chosen, evaluator.samples, evaluator.exploration, evaluator.temperature)
+        store.add(rows_of(made, worker.seed))

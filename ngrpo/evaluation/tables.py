@@ -1,0 +1,28 @@
+"""Reports as tables for the terminal."""
+
+from collections.abc import Mapping
+
+from rich.table import Table
+
+from ngrpo.evaluation.report import Estimate, Report, average
+
+
+def report_table(reports: Mapping[str, Report]) -> Table:
+    """Returns a row a metric and a column a benchmark, and their average where there are several."""
+    table = Table(caption="[95 % bootstrap interval over problems]")
+    table.add_column("metric")
+    for name, one in reports.items():
+        table.add_column(f"{name} ({one.problems} problems)", justify="right")
+    averages = average(list(reports.values())) if len(reports) > 1 else {}
+    if averages:
+        table.add_column("average", justify="right")
+    for metric in dict.fromkeys(metric for one in reports.values() for metric in one.metrics):
+        cells = [shown(one.metrics[metric]) if metric in one.metrics else "" for one in reports.values()]
+        mean = [f"{averages[metric]:.4g}" if metric in averages else ""] if averages else []
+        table.add_row(metric, *cells, *mean)
+    return table
+
+
+def shown(estimate: Estimate) -> str:
+    """Returns ``value [low, high]``."""
+    return f"{estimate.value:.4g} \\[{estimate.low:.4g}, {estimate.high:.4g}]"

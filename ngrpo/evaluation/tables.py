@@ -1,9 +1,10 @@
 """Reports as tables for the terminal."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from rich.table import Table
 
+from ngrpo.evaluation.comparison import Comparison
 from ngrpo.evaluation.report import Estimate, Report, average
 
 
@@ -26,3 +27,22 @@ def report_table(reports: Mapping[str, Report]) -> Table:
 def shown(estimate: Estimate) -> str:
     """Returns ``value [low, high]``."""
     return f"{estimate.value:.4g} \\[{estimate.low:.4g}, {estimate.high:.4g}]"
+
+
+def comparison_table(name: str, runs: Sequence[str], comparison: Comparison) -> Table:
+    """Returns a row a metric: every run's value, and the paired differences to the first run."""
+    table = Table(
+        title=f"{name}, {comparison.problems} problems",
+        caption=f"differences to {runs[0]} [95 % paired bootstrap interval]; * excludes 0",
+    )
+    for heading in ("metric", *runs, *(f"difference {run}" for run in runs[1:])):
+        table.add_column(heading, justify="left" if heading == "metric" else "right", overflow="fold")
+    for metric, row in comparison.metrics.items():
+        values = [f"{value:.4g}" for value in row.values]
+        table.add_row(metric, *values, *(_difference(one) for one in row.differences))
+    return table
+
+
+def _difference(one: Estimate) -> str:
+    excludes_zero = one.low > 0 or one.high < 0
+    return f"{one.value:+.4g} \\[{one.low:+.4g}, {one.high:+.4g}]{'*' if excludes_zero else ' '}"

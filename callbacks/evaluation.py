@@ -1,11 +1,13 @@
 """Evaluation on held-out problems before, during and after training."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import torch
 from lightning import Callback, LightningDataModule, LightningModule, Trainer
 
-from ngrpo.data.types import PromptBatch
+from ngrpo.data.types import Prompt, PromptBatch
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.evaluator import Evaluator
 from ngrpo.rollout.worker import RolloutWorker
@@ -20,24 +22,31 @@ class EvaluationResult:
 
 
 class Evaluation(Callback):
-    """Runs an `Evaluator` on the data module's evaluation prompts; keeps all results over resumes.
+    """Runs an `Evaluator` on benchmarks or the data module's evaluation prompts; keeps all results over resumes.
 
     Place it after the rollout callback, so that the engine already serves the new weights.
 
     Args:
         worker: makes the rollouts.
-        datamodule: gives ``eval_prompts()``; with none of them nothing is evaluated.
+        datamodule: gives ``eval_prompts()``; with none of them and no benchmark nothing is evaluated.
         evaluator: samples, temperature, strategy.
         every: iterations between evaluations; 0 evaluates before and after only.
+        benchmarks: prompts by name, in place of the data module's; the metrics are then ``<name>/mean@1`` and so on.
     """
 
     def __init__(
-        self, worker: RolloutWorker, datamodule: LightningDataModule, evaluator: Evaluator, every: int = 0
+        self,
+        worker: RolloutWorker,
+        datamodule: LightningDataModule,
+        evaluator: Evaluator,
+        every: int = 0,
+        benchmarks: Mapping[str, list[Prompt]] | None = None,
     ) -> None:
         if every < 0:
             raise SettingError(f"callbacks.evaluation.every={every} is negative; 0 evaluates before and after only.")
         self.worker = worker
-        self.prompts = datamodule.eval_prompts()
+        own = {"": datamodule.eval_prompts()}
+        self.prompts = {f"{name}/": prompts for name, prompts in benchmarks.items()} if benchmarks else own
         self.evaluator = evaluator
         self.every = every
         self.results: list[EvaluationResult] = []
@@ -62,12 +71,19 @@ class Evaluation(Callback):
             self._evaluate(trainer)
 
     def _evaluate(self, trainer: Trainer) -> None:
-        if not self.prompts:
+        metrics: dict[str, float] = {}
+        for prefix, prompts in self.prompts.items():
+            if prompts:
+                found = self.evaluator.run(self.worker, prompts, trainer.global_rank, trainer.world_size)
+                metrics |= {f"{prefix}{name}": value for name, value in found.items()}
+        if not metrics:
             return
-        metrics = self.evaluator.run(self.worker, self.prompts, trainer.global_rank, trainer.world_size)
         self.results.append(EvaluationResult(self._done, metrics))
+        tagged = {f"eval/{name}": value for name, value in metrics.items()}
         for logger in trainer.loggers:
-            logger.log_metrics({f"eval/{name}": value for name, value in metrics.items()}, step=self._done)
+            logger.log_metrics(tagged, step=self._done)
+        # For callbacks that watch a metric.
+        trainer.callback_metrics.update({tag: torch.tensor(value) for tag, value in tagged.items()})
 
     def state_dict(self) -> dict[str, Any]:
         """Holds the results."""

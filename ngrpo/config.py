@@ -78,6 +78,7 @@ class Config:
     Attributes:
         model: builds a `ngrpo.modeling.loading.ModelSource`.
         data: builds a `ngrpo.data.datamodule.PromptDataModule`.
+        benchmark: builds `ngrpo.evaluation.benchmark.Benchmark` by name; evaluated in place of the data's own problems.
         reward: builds a `ngrpo.rollout.worker.Reward`.
         reward_terms: what is added to it in training, by name.
         selection: builds a `ngrpo.rollout.selection.DynamicSampling`.
@@ -94,6 +95,7 @@ class Config:
 
     model: Any = MISSING
     data: Any = MISSING
+    benchmark: dict[str, Any] = field(default_factory=dict)
     reward: Any = MISSING
     reward_terms: dict[str, RewardTermConfig] = field(default_factory=dict)
     selection: Any = MISSING

@@ -91,6 +91,10 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
     batch = algorithm.prompts_per_batch
     engine.check_load(exploration, batch // ranks * rollout.group_size, rollout.max_new_tokens)
     datamodule = build(config.data, tokenizer=tokenizer, prompts_per_batch=batch, seed=config.seed)
+    benchmarks = {
+        str(name): build(node).prompts(name, tokenizer, datamodule.max_prompt_tokens, datamodule.system_prompt)
+        for name, node in config.benchmark.items()
+    }
     reward = build(config.reward)
     stop_ids = source.stop_ids(tokenizer)
     worker = RolloutWorker(engine, tokenizer, reward, exploration, rollout, stop_ids, config.seed, terms=terms)
@@ -100,6 +104,7 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
         "algorithm": algorithm,
         "tokenizer": tokenizer,
         "datamodule": datamodule,
+        "benchmarks": benchmarks,
         "selection": selection,
         "worker": worker,
     }

@@ -1,8 +1,11 @@
 """Which iterations are saved and which of them are kept."""
 
+import json
+import math
 from pathlib import Path
 
 import pytest
+import torch
 from fake_run import batch, trainer
 
 from callbacks.checkpoint import IterationCheckpoint
@@ -59,6 +62,72 @@ def test_an_iteration_that_was_saved_before_is_replaced(tmp_path: Path):
     assert run(tmp_path, 2, every=2) == run(tmp_path, 2, every=2) == [2]
     folder = tmp_path / "checkpoints" / "iteration-2"
     assert [path.name for path in folder.iterdir()] == ["state.ckpt"]
+
+
+def watched(folder: Path, values: list[float | None], closing: float | None = None, **settings) -> list[int]:
+    """Runs with a metric that has these values (None: not evaluated); returns the iterations kept."""
+    callback = IterationCheckpoint(folder, **({"every": 3, "keep": 1, "monitor": "eval/mean@1"} | settings))
+    made = trainer(save_checkpoint=save)
+    # The evaluation before the training is not one of iteration 1.
+    made.callback_metrics.update({"eval/mean@1": torch.tensor(0.99), "train/reward": torch.tensor(0.0)})
+    for iteration, value in enumerate(values):
+        callback.on_train_batch_start(made, None, batch(iteration), 0)
+        if value is not None:
+            made.callback_metrics["eval/mean@1"] = torch.tensor(value)
+        made.should_stop = iteration + 1 == len(values)
+        callback.on_train_batch_end(made, None, None, batch(iteration), 0)
+    if closing is not None:
+        made.callback_metrics["eval/mean@1"] = torch.tensor(closing)
+    callback.on_train_end(made, None)
+    return [iteration_of(found) for found in complete(folder)]
+
+
+def best(folder: Path) -> tuple[str, float]:
+    found = json.loads((folder / "checkpoints" / "best.json").read_text())
+    assert found["monitor"] == "eval/mean@1"
+    return found["checkpoint"], pytest.approx(found["value"])
+
+
+@pytest.mark.parametrize(
+    ("values", "mode", "kept", "name", "value"),
+    [
+        ([0.1, 0.3, 0.2, 0.2, 0.2, 0.2, 0.2], "max", [2, 7], "iteration-2", 0.3),
+        ([0.1, 0.3, 0.2, 0.2, 0.4, 0.2, 0.2], "max", [5, 7], "iteration-5", 0.4),
+        ([0.3, 0.1, 0.2, 0.2, 0.4, 0.2, 0.2], "min", [2, 7], "iteration-2", 0.1),
+        ([None, 0.3, None, None, 0.3, None, None], "max", [2, 7], "iteration-2", 0.3),
+        ([0.1, 0.2, 0.3, 0.4], "max", [4], "iteration-4", 0.4),
+        ([math.nan, 0.2, math.nan], "max", [2, 3], "iteration-2", 0.2),
+    ],
+)
+def test_the_best_is_kept_beside_the_last(tmp_path: Path, values, mode: str, kept: list[int], name: str, value: float):
+    assert watched(tmp_path, values, mode=mode) == kept
+    assert best(tmp_path) == (name, value)
+
+
+def test_an_evaluation_after_the_last_checkpoint_counts_for_it(tmp_path: Path):
+    assert watched(tmp_path, [None, 0.3, None, None], closing=0.5) == [2, 4]
+    assert best(tmp_path) == ("iteration-4", 0.5)
+
+
+def test_the_record_holds_over_resumes_and_not_for_another_metric(tmp_path: Path):
+    watched(tmp_path, [0.1, 0.5, 0.2])
+    monitor = IterationCheckpoint(tmp_path, monitor="eval/mean@1").best
+    assert monitor.record(tmp_path).value == pytest.approx(0.5)
+    assert IterationCheckpoint(tmp_path, monitor="eval/mean@1", mode="min").best.record(tmp_path) is None
+    assert IterationCheckpoint(tmp_path, monitor="train/reward").best.record(tmp_path) is None
+
+
+def test_with_every_0_only_the_best_are_saved(tmp_path: Path):
+    assert watched(tmp_path, [0.1, 0.3, 0.2, 0.2], every=0, keep=1) == [2]
+
+
+def test_a_metric_that_nobody_logs_is_refused(tmp_path: Path):
+    with pytest.raises(SettingError, match=r"monitor=eval/mean@2 is not logged; choose one of eval/mean@1, train/rew"):
+        watched(tmp_path, [0.1], monitor="eval/mean@2")
+    callback, made = IterationCheckpoint(tmp_path, monitor="eval/mean@2"), trainer(save_checkpoint=save)
+    callback.on_train_batch_end(made, None, None, batch(0), 0)  # resumed: no evaluation yet, one may come
+    with pytest.raises(SettingError, match=r"callbacks\.checkpoint\.mode=best is not known; choose max or min\."):
+        IterationCheckpoint(tmp_path, monitor="eval/mean@1", mode="best")
 
 
 @pytest.mark.parametrize("settings", [{"every": -1}, {"keep": 0}])

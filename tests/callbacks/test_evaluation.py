@@ -67,6 +67,17 @@ def test_without_held_out_problems_nothing_runs():
     assert callback.evaluator.ran == []
 
 
+def test_benchmarks_take_the_place_of_the_datas_own_problems():
+    benchmarks = {"aime24": ["a"], "amc23": ["b", "c"]}
+    callback = Evaluation(None, SimpleNamespace(eval_prompts=lambda: PROMPTS), Evaluator(), 0, benchmarks)
+    run = trainer()
+    callback.on_train_start(run, None)
+    assert callback.evaluator.ran == [(["a"], 0, 1), (["b", "c"], 0, 1)]
+    assert callback.results == [EvaluationResult(0, {"aime24/mean@1": 0.1, "amc23/mean@1": 0.2})]
+    assert run.loggers[0].logged == [(0, {"eval/aime24/mean@1": 0.1, "eval/amc23/mean@1": 0.2})]
+    assert run.callback_metrics["eval/amc23/mean@1"].item() == pytest.approx(0.2)
+
+
 def test_a_negative_interval_is_refused():
     with pytest.raises(SettingError, match=r"callbacks\.evaluation\.every=-1 is negative"):
         made(-1)

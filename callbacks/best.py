@@ -1,0 +1,96 @@
+"""Which checkpoint is the best so far by a metric."""
+
+import json
+import math
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from lightning import Trainer
+
+from ngrpo.checkpoints import FOLDER, complete
+from ngrpo.errors import SettingError
+
+POINTER = "best.json"
+
+
+@dataclass(frozen=True)
+class Best:
+    """What ``checkpoints/best.json`` says.
+
+    Attributes:
+        checkpoint: name of the folder beside it.
+        monitor: the metric.
+        mode: max | min.
+        value: of the metric there.
+    """
+
+    checkpoint: str
+    monitor: str
+    mode: str
+    value: float
+
+
+class Monitor:
+    """Watches a metric; the record is on disk alone, so that it holds over resumes.
+
+    Args:
+        monitor: tag of a logged metric, such as ``eval/mean@1`` or ``train/reward``; None watches nothing.
+        mode: max | min, what is better.
+    """
+
+    def __init__(self, monitor: str | None, mode: str) -> None:
+        if mode not in ("max", "min"):
+            raise SettingError(f"callbacks.checkpoint.mode={mode} is not known; choose max or min.")
+        self.monitor = monitor
+        self.mode = mode
+
+    def check(self, trainer: Trainer) -> None:
+        """Refuses a metric that nobody logs; called when an iteration has been logged.
+
+        Raises:
+            SettingError: it is not there, and is not one of evaluations that are yet to come.
+        """
+        known = trainer.callback_metrics
+        if self.monitor is None or self.monitor in known:
+            return
+        if not self.monitor.startswith("eval/") or any(tag.startswith("eval/") for tag in known):
+            raise SettingError(
+                f"callbacks.checkpoint.monitor={self.monitor} is not logged; choose one of {', '.join(sorted(known))}."
+            )
+
+    def forget(self, trainer: Trainer) -> None:
+        """Drops the value of an earlier iteration: evaluations are rare, and it is not that of the new weights."""
+        if self.monitor is not None and self.monitor in trainer.callback_metrics:
+            trainer.callback_metrics[self.monitor] = torch.tensor(math.nan)
+
+    def better(self, trainer: Trainer, run: Path) -> float | None:
+        """Returns the metric if this iteration has one that beats the record, the same on all ranks."""
+        value = float(trainer.callback_metrics.get(self.monitor, math.nan)) if self.monitor else math.nan
+        before = self.record(run)
+        sign = 1 if self.mode == "max" else -1
+        beats = not math.isnan(value) and (before is None or sign * value > sign * before.value)
+        found: float | None = trainer.strategy.broadcast(value if beats else None)
+        return found
+
+    def record(self, run: Path) -> Best | None:
+        """Returns the record by this metric and mode, if there is one."""
+        path = run / FOLDER / POINTER
+        if not path.exists():
+            return None
+        best = Best(**json.loads(path.read_text()))
+        same = (best.monitor, best.mode) == (self.monitor, self.mode)
+        return best if same and (path.parent / best.checkpoint).exists() else None
+
+    def mark(self, folder: Path, value: float) -> None:
+        """Makes a checkpoint the best one."""
+        path = folder.parent / POINTER
+        aside = path.with_suffix(".tmp")
+        aside.write_text(json.dumps(asdict(Best(folder.name, str(self.monitor), self.mode, value))) + "\n")
+        os.replace(aside, path)
+
+    def outdated(self, run: Path, keep: int) -> list[Path]:
+        """Returns the checkpoints to discard: all but the last ``keep`` and the best."""
+        best = self.record(run)
+        return [old for old in complete(run)[:-keep] if best is None or old.name != best.checkpoint]

@@ -5,6 +5,8 @@ from typing import Any
 
 from lightning import Callback, LightningModule, Trainer
 from rich import get_console
+from rich.console import Group
+from rich.live import Live
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -13,36 +15,53 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from torch.optim import Optimizer
 
 from ngrpo.data.types import PromptBatch
+from ngrpo.live import LiveLine
+from ngrpo.rollout.worker import RolloutWorker
 
 log = logging.getLogger(__name__)
 
 
 class ProgressReport(Callback):
-    """Logs a line an iteration, and on a terminal draws a bar with the same figures.
+    """Logs a line an iteration; on a terminal draws a bar with the same figures, and below it what is being done.
+
+    Where there is no terminal, nothing is observed.
 
     Args:
         iterations: iterations in all.
+        worker: is observed.
     """
 
-    def __init__(self, iterations: int) -> None:
+    def __init__(self, iterations: int, worker: RolloutWorker) -> None:
         self.iterations = iterations
-        self._bar: Progress | None = None
+        self.worker = worker
+        self._bar = _bar()
+        self._task = self._bar.add_task("", total=iterations)
+        self._line = LiveLine()
+        self._live: Live | None = None
+        self._steps = 0
 
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Opens the bar on rank 0 of a terminal."""
-        if not trainer.is_global_zero or not get_console().is_terminal:
+    def setup(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Opens the display on rank 0 of a terminal, before the first evaluation."""
+        if not trainer.is_global_zero or not get_console().is_terminal or self._live is not None:
             return
-        columns = (
-            TextColumn("iteration"),
-            MofNCompleteColumn(),
-            BarColumn(),
-            TextColumn("{task.description}"),
-        )
-        self._bar = Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=get_console())
-        self._bar.add_task("", total=self.iterations)
-        self._bar.start()
+        self._live = Live(Group(self._bar, self._line), console=get_console())
+        self._live.start()
+        self.worker.observer = self._line
+
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: PromptBatch, batch_idx: int
+    ) -> None:
+        """Says that the update begins: the rollouts are made in this hook of a callback before."""
+        self._steps = 0
+        self._line.text = "updating"
+
+    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
+        """Counts the optimiser steps of the iteration."""
+        self._steps += 1
+        self._line.text = f"updating, optimiser step {self._steps}"
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: PromptBatch, batch_idx: int
@@ -53,21 +72,26 @@ class ProgressReport(Callback):
         done = batch.iteration + 1
         line = _line(trainer, batch.experience.group_size)
         log.info("iteration %d/%d  %s", done, self.iterations, line)
-        if self._bar is not None:
-            self._bar.update(self._bar.task_ids[0], completed=done, description=line)
+        self._bar.update(self._task, completed=done, description=line)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Closes the bar."""
+        """Closes the display."""
         self._close()
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Closes the bar."""
+        """Closes the display."""
         self._close()
 
     def _close(self) -> None:
-        if self._bar is not None:
-            self._bar.stop()
-            self._bar = None
+        if self._live is not None:
+            self._line.text = ""
+            self._live.stop()
+            self._live = self.worker.observer = None
+
+
+def _bar() -> Progress:
+    columns = (TextColumn("iteration"), MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"))
+    return Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=get_console())
 
 
 def _line(trainer: Trainer, group_size: int) -> str:

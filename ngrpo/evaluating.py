@@ -22,6 +22,7 @@ from ngrpo.evaluation.ks import chosen_ks
 from ngrpo.evaluation.report import Report, average, report
 from ngrpo.evaluation.store import AnswerStore
 from ngrpo.evaluation.tables import report_table
+from ngrpo.live import live_line
 from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
@@ -63,10 +64,12 @@ def evaluate(config: DictConfig, out: Path) -> dict[str, Report]:
     waiting = {name: missing(task.prompts, task.store) for name, task in tasks.items()}
     if any(waiting.values()):
         worker.start(torch.device("cuda" if accelerator_of(config.accelerator) == "gpu" else "cpu"))
-    for name, prompts in waiting.items():
-        kept = len(tasks[name].prompts) - len(prompts)
-        log.info("%s: %d problems, %d samples each, %d are there", name, len(prompts) + kept, evaluator.samples, kept)
-        collect(prompts, evaluator, worker, tasks[name].store, config.problems_at_once)
+    with live_line(worker) as line:
+        for name, prompts in waiting.items():
+            total = len(tasks[name].prompts)
+            log.info("%s: %d problems, %d samples each, %d to do", name, total, evaluator.samples, len(prompts))
+            for done in collect(prompts, evaluator, worker, tasks[name].store, config.problems_at_once):
+                line.prefix = f"{name}: {total - len(prompts) + done}/{total} problems  "
     worker.reward.close()
     reports = {name: report(answers_of(task.store.table()), ks) for name, task in tasks.items()}
     _write(reports, config.model.path, out)

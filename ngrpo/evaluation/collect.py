@@ -1,6 +1,6 @@
 """Samples what is missing of a benchmark's answers and stores it as problems finish."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ngrpo.data.types import Prompt
 from ngrpo.evaluation.answers import rows_of
@@ -17,13 +17,14 @@ def missing(prompts: Sequence[Prompt], store: AnswerStore) -> list[Prompt]:
 
 def collect(
     prompts: Sequence[Prompt], evaluator: Evaluator, worker: RolloutWorker, store: AnswerStore, at_once: int
-) -> None:
-    """Answers ``prompts`` and stores them, ``at_once`` problems at a time.
+) -> Iterator[int]:
+    """Answers ``prompts`` and stores them, ``at_once`` problems at a time; yields how many are done, from 0 on.
 
     A rollout depends on its prompt, key, weights and settings alone, so the answers are those of an evaluation that
     was never interrupted, whatever ``at_once`` is.
     """
     for start in range(0, len(prompts), at_once):
+        yield start
         chosen = list(prompts[start : start + at_once])
         made = worker.evaluate(chosen, evaluator.samples, evaluator.exploration, evaluator.temperature)
         store.add(rows_of(made, worker.seed))

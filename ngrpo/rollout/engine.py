@@ -1,6 +1,6 @@
 """What every rollout engine offers."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import torch
@@ -9,6 +9,9 @@ from torch import Tensor
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.bound import BoundExploration
 from ngrpo.rollout.types import Request, Rollout, Sampling
+
+Report = Callable[[int, int], None]
+"""Is told, now and then during a call, how many of its rollouts are finished and how many tokens there are."""
 
 
 class RolloutEngine(Protocol):
@@ -23,11 +26,17 @@ class RolloutEngine(Protocol):
     def start(self, device: torch.device) -> None:
         """Loads the model onto ``device``; called once, before everything else."""
 
-    def generate(self, requests: Sequence[Request], sampling: Sampling, exploration: BoundExploration) -> list[Rollout]:
+    def generate(
+        self,
+        requests: Sequence[Request],
+        sampling: Sampling,
+        exploration: BoundExploration,
+        report: Report | None = None,
+    ) -> list[Rollout]:
         """Makes one rollout a request, in the order of the requests.
 
         The rollout of a request depends on its prompt, its key, the weights and the settings only: not on the
-        other requests, their order or the engine's batch size.
+        other requests, their order or the engine's batch size. ``report`` is called whenever rollouts finish.
         """
 
     def check_load(self, strategy: Exploration, requests: int, max_new_tokens: int) -> None:

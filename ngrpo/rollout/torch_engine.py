@@ -12,6 +12,7 @@ from ngrpo.exploration.bound import BoundExploration
 from ngrpo.exploration.decide import decide
 from ngrpo.modeling.attention import AttentionPlan
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.rollout.engine import Report
 from ngrpo.rollout.kv_cache import DecodeAttention, PrefillAttention, SlotCache
 from ngrpo.rollout.rows import Rows
 from ngrpo.rollout.types import Request, Rollout, Sampling
@@ -73,7 +74,13 @@ class TorchEngine:
         """Needs nothing: the cache is made by the next `generate`."""
 
     @torch.no_grad()
-    def generate(self, requests: Sequence[Request], sampling: Sampling, exploration: BoundExploration) -> list[Rollout]:
+    def generate(
+        self,
+        requests: Sequence[Request],
+        sampling: Sampling,
+        exploration: BoundExploration,
+        report: Report | None = None,
+    ) -> list[Rollout]:
         """Makes one rollout a request, in their order (see `RolloutEngine`)."""
         if not requests:
             return []
@@ -96,10 +103,10 @@ class TorchEngine:
                 plan = DecodeAttention(cache, rows.last_positions())
                 hidden = self._forward(rows.inputs[: rows.active][:, None], plan.positions[:, None], plan)[:, 0]
                 self._step(rows, slice(0, rows.active), hidden, exploration)
-                self._retire(rows, cache, requests, done)
+                self._retire(rows, cache, requests, done, report)
             if waiting and slots - rows.active >= min(len(waiting), max(1, slots // _ADMIT_SHARE), slots):
                 self._admit(rows, cache, waiting, slots - rows.active, exploration)
-                self._retire(rows, cache, requests, done)
+                self._retire(rows, cache, requests, done, report)
         return [done[number] for number in range(len(requests))]
 
     def _cache_for(self, slots: int, length: int) -> SlotCache:
@@ -160,7 +167,14 @@ class TorchEngine:
             inputs = torch.where(step.mixed[:, None], vectors, inputs)
         rows.record(at, step, log_probs, inputs)
 
-    def _retire(self, rows: Rows, cache: SlotCache, requests: Sequence[Request], done: dict[int, Rollout]) -> None:
+    def _retire(
+        self,
+        rows: Rows,
+        cache: SlotCache,
+        requests: Sequence[Request],
+        done: dict[int, Rollout],
+        report: Report | None,
+    ) -> None:
         """Takes out the finished rows."""
         finished = rows.finished()
         if not bool(finished.any()):
@@ -169,3 +183,6 @@ class TorchEngine:
             number = int(rows.request[row])
             done[number] = rows.take(row, requests[number])
         cache.move(*rows.drop(finished))
+        if report is not None:
+            tokens = sum(rollout.length for rollout in done.values()) + int(rows.emitted[: rows.active].sum())
+            report(len(done), tokens)

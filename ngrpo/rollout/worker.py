@@ -16,7 +16,7 @@ from ngrpo.exploration.random import request_key
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.rewards.math import Score
 from ngrpo.rewards.terms import Responses, RewardTerms, WeightedTerm
-from ngrpo.rollout.engine import RolloutEngine
+from ngrpo.rollout.engine import Report, RolloutEngine
 from ngrpo.rollout.experience import Experience
 from ngrpo.rollout.types import Request, Sampling
 
@@ -36,6 +36,16 @@ class Reward(Protocol):
 
     def close(self) -> None:
         """Frees what scoring holds."""
+
+
+class Observer(Protocol):
+    """Follows the making of rollouts, for a person who waits."""
+
+    def generating(self, total: int) -> Report:
+        """Is told that so many rollouts are begun; returns what the engine reports to."""
+
+    def scoring(self, total: int) -> None:
+        """Is told that so many responses are being scored."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +75,9 @@ class RolloutSettings:
 
 class RolloutWorker:
     """Makes and scores rollouts on one rank.
+
+    Attributes:
+        observer: follows it, if set.
 
     Args:
         engine: makes the rollouts.
@@ -100,6 +113,7 @@ class RolloutWorker:
         self.vocabulary = Vocabulary.of(tokenizer)
         self.sampling = Sampling(settings.temperature, settings.max_new_tokens, stop_ids)
         self.device = torch.device("cpu")
+        self.observer: Observer | None = None
         self._bound: BoundExploration | None = None
         self._learned = learned
 
@@ -167,8 +181,11 @@ class RolloutWorker:
             for sample in range(samples)
         ]
         start = time.perf_counter()
-        rollouts = self.engine.generate(requests, sampling, bound)
+        report = None if self.observer is None else self.observer.generating(len(requests))
+        rollouts = self.engine.generate(requests, sampling, bound, report)
         generated = time.perf_counter()
+        if self.observer is not None:
+            self.observer.scoring(len(rollouts))
         texts = self.tokenizer.batch_decode(
             [r.response_ids.tolist() for r in rollouts],
             skip_special_tokens=False,

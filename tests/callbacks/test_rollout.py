@@ -58,7 +58,7 @@ class Engine:
     def sleep(self) -> None:
         self.calls.append("sleep")
 
-    def generate(self, requests, sampling, exploration) -> list:
+    def generate(self, requests, sampling, exploration, report=None) -> list:
         self.calls.append(f"generate with {float(exploration.tables['seen'])}")
         return MADE.rollouts
 
@@ -154,7 +154,7 @@ def test_groups_that_are_not_worth_it_are_replaced(make, tiny_source: ModelSourc
     run, drawn = start(callback, module), []
     engine = callback.worker.engine
 
-    def generate(requests, sampling, exploration) -> list:
+    def generate(requests, sampling, exploration, report=None) -> list:
         engine.calls.append(len(requests))
         return MADE.rollouts[: len(requests)]
 

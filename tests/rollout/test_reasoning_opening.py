@@ -21,7 +21,7 @@ class Scripted:
     def embedding(self) -> torch.Tensor:
         return torch.eye(4)
 
-    def generate(self, requests, sampling, exploration) -> list[Rollout]:
+    def generate(self, requests, sampling, exploration, report=None) -> list[Rollout]:
         empty = Mixture(
             torch.zeros(0, dtype=torch.long), Record(torch.zeros(0, 0, dtype=torch.int32), torch.zeros(0, 0))
         )

@@ -14,10 +14,12 @@ from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.bound import BoundExploration
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.rollout.engine import Report
 from ngrpo.rollout.types import Request, Rollout, Sampling
 from ngrpo.rollout.vllm.checksum import checksum
 from ngrpo.rollout.vllm.device import visible_to_children
 from ngrpo.rollout.vllm.handover import packed
+from ngrpo.rollout.vllm.progress import following
 from ngrpo.rollout.vllm.session import Collected, SessionSpec
 from ngrpo.rollout.vllm.split import split_rollouts
 from ngrpo.rollout.vllm.versions import check_version
@@ -132,7 +134,13 @@ class VllmEngine:
             return self._call("ngrpo_embedding")[0]
         return torch.cat([pickle.loads(shard) for shard in self._call("ngrpo_packed_embedding")])
 
-    def generate(self, requests: Sequence[Request], sampling: Sampling, exploration: BoundExploration) -> list[Rollout]:
+    def generate(
+        self,
+        requests: Sequence[Request],
+        sampling: Sampling,
+        exploration: BoundExploration,
+        report: Report | None = None,
+    ) -> list[Rollout]:
         """Makes one rollout a request, in their order (see `RolloutEngine`)."""
         if not requests:
             return []
@@ -152,7 +160,7 @@ class VllmEngine:
         outputs = self.llm.generate(
             [{"prompt_token_ids": list(r.prompt_ids)} for r in requests],
             [self._sampling_params(slot, sampling) for slot in range(len(requests))],
-            use_tqdm=False,
+            use_tqdm=report is not None and following(report),
         )
         return split_rollouts(requests, [output.outputs[0] for output in outputs], self._collect())
 

@@ -120,3 +120,13 @@ def test_compiled_rollouts_are_those_of_the_torch_engine(demo, oracle, mixing, t
     rollouts = engine.generate(REQUESTS, UNSTOPPED, mixing)
     assert_same_rollouts(rollouts, oracle.generate(REQUESTS, UNSTOPPED, mixing))
     assert replay_error(rollouts, MIXING, UNSTOPPED.temperature, trainer) < 1e-4
+
+
+def test_finished_requests_are_reported(engine, mixing):
+    told: list[tuple[int, int]] = []
+    rollouts = engine.generate(REQUESTS, UNSTOPPED, mixing, lambda finished, tokens: told.append((finished, tokens)))
+    finished, tokens = told[-1]
+    assert [count for count, _ in told] == list(range(1, len(REQUESTS) + 1))
+    assert finished == len(REQUESTS)
+    # vLLM says its speed to two decimals only.
+    assert tokens == pytest.approx(sum(r.length for r in rollouts), rel=0.001)

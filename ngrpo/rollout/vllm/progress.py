@@ -1,0 +1,62 @@
+"""What vLLM says of its progress, in our words."""
+
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from ngrpo.rollout.engine import Report
+
+
+def following(report: Report) -> Callable[..., Any]:
+    """Returns what `LLM.generate` takes for tqdm: it goes through the prompts as they are, and follows the requests."""
+
+    def bar(prompts: Iterable[Any] | None = None, **look: Any) -> Any:
+        return FinishedRequests(report, **look) if prompts is None else prompts
+
+    return bar
+
+
+class FinishedRequests:
+    """Takes the place of the tqdm bar that ``LLM.generate`` drives: it is told of each request as it finishes.
+
+    vLLM says how many finished, and the tokens of these only as a speed in text; the tokens of running requests it does
+    not say. So tokens are counted when their request finishes, and the speed is low at first.
+
+    Args:
+        report: is told.
+        total: requests of the call.
+        **_: how a bar would look.
+    """
+
+    def __init__(self, report: Report, total: int, **_: Any) -> None:
+        self.n = 0
+        self.total = total
+        self._report = report
+        self._start = time.monotonic()
+        self._tokens = 0.0
+
+    @property
+    def format_dict(self) -> dict[str, float]:
+        """Seconds since the start, by which vLLM divides its tokens."""
+        self._elapsed = max(time.monotonic() - self._start, 1e-9)
+        return {"elapsed": self._elapsed}
+
+    @property
+    def postfix(self) -> str:
+        """The speeds, in vLLM's words."""
+        return ""
+
+    @postfix.setter
+    def postfix(self, text: str) -> None:
+        self._tokens = float(text.rpartition("output: ")[2].removesuffix(" toks/s")) * self._elapsed
+
+    def update(self, finished: int) -> None:
+        """Counts finished requests."""
+        self.n += finished
+        self._report(self.n, round(self._tokens))
+
+    def refresh(self) -> None:
+        """Is called at the end; there is nothing to draw."""
+
+    def close(self) -> None:
+        """Is called at the end; there is nothing to close."""

@@ -33,10 +33,17 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Task:
-    """A benchmark's prompts and where their answers are stored."""
+    """A benchmark's prompts and where their answers are stored.
+
+    Attributes:
+        prompts: all of them.
+        store: their answers.
+        left_out: rows without a prompt, by reason.
+    """
 
     prompts: list[Prompt]
     store: AnswerStore
+    left_out: dict[str, int]
 
 
 def evaluate(config: DictConfig, out: Path) -> dict[str, Report]:
@@ -72,7 +79,7 @@ def evaluate(config: DictConfig, out: Path) -> dict[str, Report]:
                 line.prefix = f"{name}: {total - len(prompts) + done}/{total} problems  "
     worker.reward.close()
     reports = {name: report(answers_of(task.store.table()), ks) for name, task in tasks.items()}
-    _write(reports, config.model.path, out)
+    _write(reports, {name: task.left_out for name, task in tasks.items()}, config.model.path, out)
     get_console().print(report_table(reports))
     get_console().print(f"answers and figures in {out}", soft_wrap=True)
     return reports
@@ -107,8 +114,8 @@ def _tasks(
     made_with = _settings(config, source, evaluator, worker)
     tasks = {}
     for name, node in config.benchmark.items():
-        prompts = build(node).prompts(name, worker.tokenizer, config.data.max_prompt_tokens, config.data.system_prompt)
-        tasks[name] = Task(prompts, AnswerStore(out / name))
+        asked = build(node).ask(name, worker.tokenizer, config.data.max_prompt_tokens, config.data.system_prompt)
+        tasks[name] = Task(asked.prompts, AnswerStore(out / name), asked.left_out)
     for task in tasks.values():
         task.store.open({**made_with, "benchmark.problems": prompts_digest(task.prompts)})
     return tasks
@@ -129,10 +136,10 @@ def _settings(config: DictConfig, source: ModelSource, evaluator: Evaluator, wor
     }
 
 
-def _write(reports: dict[str, Report], model: str, out: Path) -> None:
+def _write(reports: dict[str, Report], left_out: dict[str, dict[str, int]], model: str, out: Path) -> None:
     content = {
         "model": model,
-        "benchmarks": {name: asdict(one) for name, one in reports.items()},
+        "benchmarks": {name: asdict(one) | {"rows_left_out": left_out[name]} for name, one in reports.items()},
         "average": average(list(reports.values())),
     }
     aside = out / "evaluation.json.tmp"

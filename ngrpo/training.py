@@ -92,7 +92,7 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
     engine.check_load(exploration, batch // ranks * rollout.group_size, rollout.max_new_tokens)
     datamodule = build(config.data, tokenizer=tokenizer, prompts_per_batch=batch, seed=config.seed)
     benchmarks = {
-        str(name): build(node).prompts(name, tokenizer, datamodule.max_prompt_tokens, datamodule.system_prompt)
+        str(name): build(node).ask(name, tokenizer, datamodule.max_prompt_tokens, datamodule.system_prompt).prompts
         for name, node in config.benchmark.items()
     }
     reward = build(config.reward)

@@ -111,6 +111,7 @@ def test_several_benchmarks_and_a_local_file(tmp_path: Path) -> None:
     reports = run(tmp_path / "out", "benchmark=[demo,custom]", f"benchmark.custom.path={file}", "n=2")
     assert {name: one.problems for name, one in reports.items()} == {"demo": 5, "custom": 1}
     written = json.loads((tmp_path / "out" / "evaluation.json").read_text())
+    assert written["benchmarks"]["custom"]["rows_left_out"] == {"missing_answer": 1}
     halves = [one.metrics["length"].value / 2 for one in reports.values()]
     assert written["average"]["length"] == pytest.approx(sum(halves))
 

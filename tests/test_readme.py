@@ -46,7 +46,8 @@ def execute(command: list[str], **environment: str) -> str:
 
 def train(words: list[str], folder: Path, **environment: str) -> None:
     two = ["algo.prompts_per_batch=8"] if "trainer.devices=2" in words else []
-    execute([*words, *SHORT, *two, f"hydra.run.dir={folder}"], **environment)
+    few = ["benchmark.demo.problems=4", "callbacks.evaluation.every=1"] if "benchmark=[demo]" in words else []
+    execute([*words, *SHORT, *two, *few, f"hydra.run.dir={folder}"], **environment)
     assert (folder / "summary.json").exists()
 
 
@@ -114,6 +115,14 @@ def evaluate(words: list[str], folder: Path) -> None:
     assert set(json.loads((folder / "evaluation.json").read_text())["benchmarks"]) == set(names)
 
 
+def compare(words: list[str], folder: Path) -> None:
+    """Of two small evaluations."""
+    runs = [str(folder.with_name(word.replace("/", "-"))) for word in words if word.startswith("outputs/")]
+    for seed, run in enumerate(runs):
+        execute(["python", "scripts/evaluate.py", "n=2", "benchmark.demo.problems=2", f"seed={seed}", f"out={run}"])
+    assert "pass@2" in execute([*words[: -len(runs)], *runs])
+
+
 def resume(words: list[str], run: Path, folder: Path) -> None:
     """In the README ``latest`` follows an earlier run; here that run is a copy of the short one."""
     shutil.copytree(run, folder)
@@ -156,6 +165,8 @@ def test_command(command: str, run_folder: Path, tmp_path: Path) -> None:
         "scripts/check_replay.py": lambda: check_replay(words),
         "scripts/export.py": lambda: execute([*words[:-1], str(tmp_path / words[-1])]),
         "scripts/evaluate.py": lambda: evaluate(words, folder),
+        "scripts/compare.py": lambda: compare(words, folder),
+        "--help": lambda: execute(words),
         "ckpt=latest": lambda: resume(words, run_folder, folder),
         "--cfg": lambda: execute(words),
         "model.path=MODEL": lambda: train_on_own_files(words, folder),

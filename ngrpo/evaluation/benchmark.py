@@ -20,6 +20,19 @@ _ENDLESS = 10_000
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What a benchmark comes to with a model's tokenizer.
+
+    Attributes:
+        prompts: of the usable rows.
+        left_out: rows that are not, by reason.
+    """
+
+    prompts: list[Prompt]
+    left_out: dict[str, int]
+
+
+@dataclass(frozen=True)
 class Benchmark:
     r"""Problems to evaluate on (``benchmark.<name>`` in the configuration).
 
@@ -47,8 +60,8 @@ class Benchmark:
                 f"benchmark: wrong_fields={list(self.wrong_fields)} makes more than {len(LETTERS)} options; name fewer."
             )
 
-    def prompts(self, name: str, tokenizer: Any, max_prompt_tokens: int, system_prompt: str | None) -> list[Prompt]:
-        """Returns the prompts; rows that cannot be used are counted in a warning.
+    def ask(self, name: str, tokenizer: Any, max_prompt_tokens: int, system_prompt: str | None) -> Asked:
+        """Makes the prompts; rows that cannot be used are counted, in a warning too.
 
         Args:
             name: the benchmark's, for messages.
@@ -76,7 +89,7 @@ class Benchmark:
                 f"{setting}={self.path} has no usable row ({dict(left_out) or 'it is empty'}); raise "
                 f"data.max_prompt_tokens, or point benchmark.{name}.question_field and answer_field at filled fields."
             )
-        return prompts
+        return Asked(prompts, {str(reason): count for reason, count in left_out.items()})
 
     def _fields(self) -> Fields:
         if self.wrong_fields:

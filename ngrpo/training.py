@@ -90,11 +90,15 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
     tokenizer = source.tokenizer()
     batch = algorithm.prompts_per_batch
     engine.check_load(exploration, batch // ranks * rollout.group_size, rollout.max_new_tokens)
-    datamodule = build(config.data, tokenizer=tokenizer, prompts_per_batch=batch, seed=config.seed)
     benchmarks = {
-        str(name): build(node).ask(name, tokenizer, datamodule.max_prompt_tokens, datamodule.system_prompt).prompts
+        str(name): build(node)
+        .ask(name, tokenizer, config.data.max_prompt_tokens, config.data.get("system_prompt"))
+        .prompts
         for name, node in config.benchmark.items()
     }
+    datamodule = build(
+        config.data, tokenizer=tokenizer, prompts_per_batch=batch, seed=config.seed, benchmarks=benchmarks
+    )
     reward = build(config.reward)
     stop_ids = source.stop_ids(tokenizer)
     worker = RolloutWorker(engine, tokenizer, reward, exploration, rollout, stop_ids, config.seed, terms=terms)

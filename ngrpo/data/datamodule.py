@@ -47,6 +47,7 @@ class PromptDataModule(LightningDataModule):
         curriculum: which problems are trained on when; None for all at any time.
         instruction: appended to every question; None takes the source's own, ``""`` appends nothing.
         system_prompt: system message; None for none.
+        benchmarks: prompts of the benchmarks that the run is evaluated on, by name; part of the evaluation data.
 
     Raises:
         SettingError: a setting is out of range, or a source cannot be opened or has no usable row.
@@ -74,6 +75,7 @@ class PromptDataModule(LightningDataModule):
         curriculum: Curriculum | None = None,
         instruction: str | None = None,
         system_prompt: str | None = None,
+        benchmarks: Mapping[str, Sequence[Prompt]] | None = None,
     ) -> None:
         super().__init__()
         _check_positive("data.prompts_per_batch", prompts_per_batch)
@@ -106,7 +108,8 @@ class PromptDataModule(LightningDataModule):
             fields = replace(default.fields(), difficulty_required=False)
             self.eval_source = open_source(eval_path, "held_out", fields, "data.eval_path")
             self._eval_prompts = self._first_prompts(self.eval_source, eval_problems)
-        evaluated = _fingerprints(self.eval_source) if drop_eval_overlap else frozenset()
+        asked = frozenset(fingerprint(p.problem.question) for prompts in (benchmarks or {}).values() for p in prompts)
+        evaluated = _fingerprints(self.eval_source) | asked if drop_eval_overlap else frozenset()
         seen: set[int] = set()
         self.sources = {where: self._prepare(where, one, evaluated, seen) for where, one in settings.items()}
         self._weights = [one.weight for one in settings.values()]

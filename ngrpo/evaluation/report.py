@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ngrpo.errors import SettingError
 from ngrpo.evaluation.answers import Answers
 from ngrpo.evaluation.bootstrap import interval
 from ngrpo.evaluation.estimators import area_under, majority_at_k, pass_at_k
@@ -78,7 +79,14 @@ def report(answers: Answers, ks: Sequence[int], seed: int = 0) -> Report:
         answers: all of them.
         ks: which k; ascending from 1, at most n.
         seed: of the bootstrap.
+
+    Raises:
+        SettingError: no problem has a usable reference.
     """
+    if not answers.usable.any():
+        raise SettingError(
+            "benchmark: no reference of the data can be compared with an answer; check its answer_field."
+        )
     usable = answers.chosen(answers.usable)
     return Report(
         problems=len(usable.problems),

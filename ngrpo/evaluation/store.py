@@ -68,9 +68,15 @@ class AnswerStore:
         _write(self.folder / _SHARDS / f"from-{first:07d}.parquet", sink.getvalue())
 
     def table(self) -> pa.Table:
-        """Returns all answers by problem and sample."""
+        """Returns all answers by problem and sample.
+
+        Raises:
+            RuntimeError: some are there twice.
+        """
         shards = [pq.read_table(shard, schema=SCHEMA) for shard in self._shards()]
         rows = pa.concat_tables([SCHEMA.empty_table(), *shards])
+        if rows.group_by(["problem", "sample"]).aggregate([]).num_rows != rows.num_rows:
+            raise RuntimeError(f"{self.folder} holds answers twice: two evaluations wrote into it at the same time")
         return rows.sort_by([("problem", "ascending"), ("sample", "ascending")])
 
     def _shards(self) -> list[Path]:

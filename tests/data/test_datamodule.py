@@ -10,7 +10,7 @@ from tiny_tokenizer import tiny_tokenizer
 from ngrpo.data.curriculum import RisingDifficulty, SampledByPassRate
 from ngrpo.data.datamodule import PromptDataModule
 from ngrpo.data.sources import BOXED_INSTRUCTION
-from ngrpo.data.types import PromptBatch
+from ngrpo.data.types import Problem, Prompt, PromptBatch
 from ngrpo.errors import SettingError
 
 
@@ -201,6 +201,16 @@ def keys_of_one_epoch(datamodule: PromptDataModule, batches: int) -> set[int]:
     datamodule.trainer = Trainer(accelerator="cpu", devices=1, logger=False, barebones=True)
     walk = iter(datamodule.train_dataloader())
     return {prompt.problem.key for _ in range(batches) for prompt in next(walk).prompts}
+
+
+def test_problems_of_a_benchmark_are_evaluation_problems_too(tmp_path: Path) -> None:
+    train = rows_file(tmp_path / "train.json", ["what is 1", "what is 2", "what is 3"])
+    benchmarks = {
+        "a": [Prompt(Problem(0, "What is 3.", "3"), (1,))],
+        "b": [Prompt(Problem(0, "what is  1", "1"), (1,))],
+    }
+    assert data(train, benchmarks=benchmarks).rows_left_out == {"in_evaluation": 2}
+    assert data(train, benchmarks=benchmarks, drop_eval_overlap=False).rows_left_out == {}
 
 
 def test_doubles_and_evaluation_problems_are_left_out_unless_kept(tmp_path: Path) -> None:

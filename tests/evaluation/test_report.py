@@ -4,6 +4,7 @@ import direct_figures as direct
 import pytest
 from made_answers import random_rows, row, table
 
+from ngrpo.errors import SettingError
 from ngrpo.evaluation.answers import answers_of
 from ngrpo.evaluation.report import Report, average, report
 
@@ -45,3 +46,8 @@ def test_the_average_weighs_benchmarks_equally_and_takes_common_metrics() -> Non
     assert found["mean@2"] == pytest.approx(0.5)
     assert "pass@2" not in found
     assert isinstance(one, Report)
+
+
+def test_without_a_usable_reference_there_is_no_figure() -> None:
+    with pytest.raises(SettingError, match=r"no reference of the data .*answer_field\.$"):
+        report(answers_of(table([row(0, 0, verdict="unparsable_reference")])), (1,))

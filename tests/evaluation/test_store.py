@@ -47,3 +47,12 @@ def test_equal_settings_go_on_and_others_are_refused(tmp_path: Path) -> None:
 def test_a_folder_without_answers_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="holds no stored answers"):
         stored_benchmarks(tmp_path)
+
+
+def test_answers_that_are_there_twice_are_refused(tmp_path: Path) -> None:
+    store = AnswerStore(tmp_path / "amc23")
+    store.open(SETTINGS)
+    store.add(table([row(5, 0), row(6, 0)]))
+    store.add(table([row(6, 0)]))
+    with pytest.raises(RuntimeError, match="holds answers twice"):
+        store.table()

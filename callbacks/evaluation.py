@@ -15,10 +15,17 @@ from ngrpo.rollout.worker import RolloutWorker
 
 @dataclass(frozen=True)
 class EvaluationResult:
-    """Metrics of the policy after ``iteration`` iterations."""
+    """What the policy reached after ``iteration`` iterations; see `ngrpo.evaluation.evaluator.Evaluated`.
+
+    Attributes:
+        iteration: iterations that it had behind it.
+        metrics: ``mean@1`` and so on of the data module's prompts, ``<name>/mean@1`` of a benchmark's.
+        rates: the fraction of right samples of each problem, by what its metrics' names start with: "" or ``<name>/``.
+    """
 
     iteration: int
     metrics: dict[str, float]
+    rates: dict[str, list[float]]
 
 
 class Evaluation(Callback):
@@ -72,13 +79,15 @@ class Evaluation(Callback):
 
     def _evaluate(self, trainer: Trainer) -> None:
         metrics: dict[str, float] = {}
-        for prefix, prompts in self.prompts.items():
+        rates: dict[str, list[float]] = {}
+        for benchmark, prompts in self.prompts.items():
             if prompts:
                 found = self.evaluator.run(self.worker, prompts, trainer.global_rank, trainer.world_size)
-                metrics |= {f"{prefix}{name}": value for name, value in found.items()}
+                metrics |= {f"{benchmark}{name}": value for name, value in found.metrics.items()}
+                rates[benchmark] = found.rates
         if not metrics:
             return
-        self.results.append(EvaluationResult(self._done, metrics))
+        self.results.append(EvaluationResult(self._done, metrics, rates))
         tagged = {f"eval/{name}": value for name, value in metrics.items()}
         for logger in trainer.loggers:
             logger.log_metrics(tagged, step=self._done)

@@ -7,8 +7,10 @@ from lightning.pytorch.loggers import TensorBoardLogger
 
 from ngrpo.data.types import PromptBatch
 from ngrpo.errors import SettingError
+from ngrpo.report.pieces import pieces
 from ngrpo.rollout.experience import Experience
 from ngrpo.rollout.types import Rollout
+from ngrpo.text import markdown_literal
 
 
 class RolloutReport(Callback):
@@ -50,7 +52,7 @@ def report(tokenizer: Any, experience: Experience, count: int) -> str:
         problem = experience.prompts[index // experience.group_size].problem
         score = experience.scores[index]
         blocks.append(
-            f"**{problem.question}** (answer {problem.answer})\n\n"
+            f"**{markdown_literal(problem.question)}** (answer {markdown_literal(problem.answer)})\n\n"
             f"reward {rewards[index]:g}, {score.status}: {marked(tokenizer, experience.rollouts[index])}"
         )
     return "\n\n---\n\n".join(blocks)
@@ -60,11 +62,12 @@ def marked(tokenizer: Any, rollout: Rollout) -> str:
     """Returns the response with each mixed position as ``**[anchor|neighbour|...]**`` (without ids: the token)."""
     start = len(rollout.prompt_ids)
     mixtures = dict(zip((rollout.mixture.positions - start).tolist(), rollout.mixture.record.ids.tolist(), strict=True))
-    pieces = []
+    texts = pieces(tokenizer, rollout.response_ids.tolist())
+    shown = []
     for place, token in enumerate(rollout.response_ids.tolist()):
-        text = tokenizer.decode([token])
         if place in mixtures:
-            names = "|".join(tokenizer.decode([number]).strip() for number in mixtures[place] or [token])
-            text = f" **[{names}]**"
-        pieces.append(text)
-    return "".join(pieces)
+            names = (tokenizer.decode([number]).strip() for number in mixtures[place] or [token])
+            shown.append(f" **[{'|'.join(map(markdown_literal, names))}]**")
+        else:
+            shown.append(markdown_literal(texts[place]))
+    return "".join(shown)

@@ -28,7 +28,7 @@ from ngrpo.modeling.sharding import full, named_learned, named_weights, shard
 from ngrpo.passes import Passes
 from ngrpo.rollout.experience import Experience
 from ngrpo.rollout.types import Rollout
-from ngrpo.samples import Constants, Sample, assigned, loss_inputs, scored_batch
+from ngrpo.samples import Constants, Sample, Update, assigned, loss_inputs, scored_batch
 from ngrpo.schedule import unchanged
 from ngrpo.step_metrics import StepMetrics, average
 
@@ -106,6 +106,7 @@ class PolicyOptimization(LightningModule):
         self.settings = settings
         self.critic_settings = critic
         self._configured = False
+        self._ratios: list[Tensor] = []
 
     def configure_model(self) -> None:
         """Loads the policy, and reference and critic if they are needed; Lightning calls this more than once."""
@@ -173,6 +174,7 @@ class PolicyOptimization(LightningModule):
         start = time.perf_counter()
         samples = self._samples(batch.experience)
         scored = time.perf_counter()
+        self._ratios = []
         before = self._critic_update().before(samples) if self.critic is not None else {}
         steps = [
             self._optimizer_steps([samples[i] for i in part])
@@ -180,6 +182,7 @@ class PolicyOptimization(LightningModule):
         ]
         seconds = {"time/score_s": scored - start, "time/update_s": time.perf_counter() - scored}
         self.log_dict(average(steps) | before | seconds, batch_size=1)
+        batch.update = Update([sample.advantage for sample in samples], self._ratios)
 
     def _samples(self, experience: Experience) -> list[Sample]:
         """Scores what stays constant during the steps, and assigns the advantages."""
@@ -249,4 +252,5 @@ class PolicyOptimization(LightningModule):
             output = self.algorithm.loss(loss_inputs(chosen, scores, batch.response_lengths), totals)
             self.manual_backward(output.loss * self.trainer.world_size)
             metrics.add(output)
+            self._ratios.append(output.ratios)
         return metrics.finish(self._reduce) | {"policy/sequences": torch.tensor(float(totals.sequences))}

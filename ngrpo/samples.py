@@ -43,6 +43,19 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class Update:
+    """What the optimiser steps of an iteration leave behind for whoever draws them.
+
+    Attributes:
+        advantages: of the tokens of each response, float32 [A, T] on the CPU; NaN throughout leaves it out.
+        ratios: importance ratios by microbatch, in the order of the steps; float [N] each, NaN where left out.
+    """
+
+    advantages: Sequence[Tensor]
+    ratios: Sequence[Tensor]
+
+
+@dataclass(frozen=True)
 class Constants:
     """What stays as it is during the optimiser steps on S rollouts: a tensor [T] for each, or None for all.
 

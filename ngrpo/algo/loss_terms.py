@@ -103,8 +103,10 @@ class LossOutput:
         loss: scalar, this microbatch's share of the optimiser batch's loss: shares are added, never averaged.
         sums: for metrics.
         mismatch_max: largest ``|lp_old - lp_rollout|``, a detached scalar.
+        ratios: importance ratio of each token, NaN where its response is left out, detached; float [N].
     """
 
     loss: Tensor
     sums: LossSums
     mismatch_max: Tensor
+    ratios: Tensor

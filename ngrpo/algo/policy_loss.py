@@ -136,7 +136,7 @@ class Algorithm:
         weight = self.aggregate(lengths.to(log_prob.dtype), totals)[sequence_index(lengths, log_prob.shape[0])]
         loss = (batch.kept * weight * by_token).sum()
         sums = _sums(batch, log_ratio, surrogate.clipped.any(0), kl, correction)
-        return LossOutput(loss, sums, _mismatch_max(batch))
+        return LossOutput(loss, sums, _mismatch_max(batch), _ratios(batch, log_ratio))
 
     def _kl(self, batch: LossInputs) -> Tensor:
         if batch.ref_log_prob is not None:
@@ -171,6 +171,11 @@ def _sums(batch: LossInputs, log_ratio: Tensor, clipped: Tensor, kl: Tensor, cor
         mismatch_k1=-(kept * mismatch).sum(),
         mismatch_k3=(kept * k3(zero, mismatch, zero)).sum(),
     )
+
+
+def _ratios(batch: LossInputs, log_ratio: Tensor) -> Tensor:
+    # NaN, and not a selection, which would wait for the device.
+    return log_ratio.detach().exp().masked_fill(~batch.kept, math.nan)
 
 
 def _mismatch_max(batch: LossInputs) -> Tensor:

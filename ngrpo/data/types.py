@@ -89,6 +89,7 @@ class PromptBatch:
             rank must ask for the same number. A checkpoint's position is behind them.
         report: tells the curriculum how the policy did, on every rank the same.
         experience: what the rollout attaches; None until then.
+        update: what the training step attaches (`ngrpo.samples.Update`); None until then.
     """
 
     def __init__(
@@ -105,3 +106,4 @@ class PromptBatch:
         self.draw = draw
         self.report = report
         self.experience: Any = None
+        self.update: Any = None

@@ -6,12 +6,26 @@ from dataclasses import dataclass, field
 import torch
 
 from ngrpo.data.types import Prompt
+from ngrpo.distributed import gathered
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.ks import powers_of_two
 from ngrpo.evaluation.metrics import MeanAtK, PassAtK
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.rollout.worker import RolloutWorker
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """What an evaluation found, over all ranks.
+
+    Attributes:
+        metrics: ``mean@1``, ``pass@k`` for the powers of two up to ``samples``, ``length`` (tokens) and ``truncated``.
+        rates: the fraction of right samples of each prompt, in the prompts' order.
+    """
+
+    metrics: dict[str, float]
+    rates: list[float]
 
 
 @dataclass(frozen=True)
@@ -37,12 +51,8 @@ class Evaluator:
                 "(evaluator.exploration.top_k=1 is greedy decoding)."
             )
 
-    def run(self, worker: RolloutWorker, prompts: Sequence[Prompt], rank: int = 0, ranks: int = 1) -> dict[str, float]:
-        """Evaluates this rank's share of ``prompts`` and returns the metrics over all ranks.
-
-        Returns:
-            ``mean@1``, ``pass@k`` for the powers of two up to ``samples``, ``length`` (tokens) and ``truncated``.
-        """
+    def run(self, worker: RolloutWorker, prompts: Sequence[Prompt], rank: int = 0, ranks: int = 1) -> Evaluated:
+        """Evaluates this rank's share of ``prompts`` (a collective)."""
         device = worker.device  # the ranks' backend may know no other
         metrics = {
             "mean@1": MeanAtK().to(device),
@@ -51,13 +61,18 @@ class Evaluator:
             "truncated": MeanAtK().to(device),
         }
         mine = list(prompts[rank::ranks])
+        solved: list[float] = []
         if mine:
             made = worker.evaluate(mine, self.samples, self.exploration, self.temperature)
             lengths = torch.tensor([r.length for r in made.rollouts]).view(len(mine), -1)
             metrics["mean@1"].update(made.correct.to(device))
             metrics["pass@k"].update(made.correct.to(device))
+            solved = made.correct.double().mean(-1).tolist()
             metrics["length"].update(lengths.to(device))
             metrics["truncated"].update(made.truncated.view(len(mine), -1).to(device))
         computed = {name: metric.compute() for name, metric in metrics.items()}
         passes = computed.pop("pass@k")
-        return {name: float(value) for name, value in {**computed, **passes}.items()}
+        rates = [0.0] * len(prompts)
+        for place, values in gathered((rank, solved)):
+            rates[place::ranks] = values
+        return Evaluated({name: float(value) for name, value in {**computed, **passes}.items()}, rates)

@@ -7,6 +7,7 @@ from fake_run import batch, trainer
 
 from callbacks.evaluation import Evaluation, EvaluationResult
 from ngrpo.errors import SettingError
+from ngrpo.evaluation.evaluator import Evaluated
 
 PROMPTS = ["first", "second"]
 
@@ -17,9 +18,9 @@ class Evaluator:
     def __init__(self) -> None:
         self.ran: list[tuple] = []
 
-    def run(self, worker, prompts, rank: int, ranks: int) -> dict[str, float]:
+    def run(self, worker, prompts, rank: int, ranks: int) -> Evaluated:
         self.ran.append((prompts, rank, ranks))
-        return {"mean@1": len(self.ran) / 10}
+        return Evaluated({"mean@1": len(self.ran) / 10}, [0.5])
 
 
 def made(every: int, prompts: list[str] = PROMPTS) -> Evaluation:
@@ -57,7 +58,7 @@ def test_a_resumed_run_goes_on():
     assert (
         second.results[:2]
         == first.results
-        == [EvaluationResult(0, {"mean@1": 0.1}), EvaluationResult(2, {"mean@1": 0.2})]
+        == [EvaluationResult(0, {"mean@1": 0.1}, [0.5]), EvaluationResult(2, {"mean@1": 0.2}, [0.5])]
     )
 
 

@@ -38,8 +38,9 @@ class Worker:
 
 def test_figures_of_four_problems():
     worker = Worker()
-    metrics = Evaluator(samples=4, temperature=0.6).run(worker, list(SOLVED))
-    assert metrics == pytest.approx(
+    found = Evaluator(samples=4, temperature=0.6).run(worker, list(SOLVED))
+    assert found.rates == [min(right, 4) / 4 for right in SOLVED.values()]
+    assert found.metrics == pytest.approx(
         {
             "mean@1": 7 / 16,
             "pass@1": 7 / 16,
@@ -62,11 +63,11 @@ def test_a_strategy_asked_for_is_used():
 def test_ranks_share_the_problems(ranks: int):
     """Metrics are means over problems, so that of the whole is the weighted mean of the shares'."""
     prompts, evaluator, worker = list(SOLVED), Evaluator(samples=4), Worker()
-    shares = [evaluator.run(worker, prompts, rank, ranks) for rank in range(ranks)]
+    shares = [evaluator.run(worker, prompts, rank, ranks).metrics for rank in range(ranks)]
     sizes = [len(call[0]) for call in worker.calls]
     assert sorted(prompt for call in worker.calls for prompt in call[0]) == sorted(prompts)
     assert max(sizes) - min(sizes) <= 1
-    whole = evaluator.run(worker, prompts)
+    whole = evaluator.run(worker, prompts).metrics
     for name, value in whole.items():
         assert sum(s[name] * n for s, n in zip(shares, sizes, strict=True)) / 4 == pytest.approx(value)
 

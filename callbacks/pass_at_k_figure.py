@@ -1,0 +1,61 @@
+"""Pass@k curves as figures in TensorBoard."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from lightning import Callback, LightningModule, Trainer
+from lightning.pytorch.loggers import TensorBoardLogger
+from matplotlib.figure import Figure
+
+from callbacks.evaluation import Evaluation, EvaluationResult
+from ngrpo.data.types import PromptBatch
+from ngrpo.report.curves import pass_curve
+
+
+class PassAtKFigure(Callback):
+    """Draws ``eval/pass_at_k`` after each evaluation: the first and the newest curve, those between in grey.
+
+    Place it after the evaluation callback.
+    """
+
+    def __init__(self) -> None:
+        self._drawn = 0
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: PromptBatch, batch_idx: int
+    ) -> None:
+        """Draws if there is a new evaluation."""
+        self._draw(trainer)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Draws the last one."""
+        self._draw(trainer)
+
+    def _draw(self, trainer: Trainer) -> None:
+        results = [result for c in trainer.callbacks if isinstance(c, Evaluation) for result in c.results]
+        if len(results) in (0, self._drawn) or not trainer.is_global_zero:
+            return
+        self._drawn = len(results)
+        for logger in trainer.loggers:
+            if isinstance(logger, TensorBoardLogger):
+                logger.experiment.add_figure("eval/pass_at_k", pass_at_k_figure(results), results[-1].iteration)
+
+
+def pass_at_k_figure(results: Sequence[EvaluationResult]) -> Figure:
+    """Returns the curves of one or more evaluations, in order."""
+    # Not pyplot: it keeps every figure and asks for a display.
+    figure = Figure(figsize=(5, 3.5), layout="constrained")
+    axes = figure.subplots()
+    last = len(results) - 1
+    for number, result in enumerate(results):
+        curve = pass_curve(result.metrics)
+        edge = number in (0, last)
+        colour = {0: "tab:orange", last: "tab:blue"}.get(number, "0.8")
+        label = f"iteration {result.iteration}" if edge else None
+        axes.plot(list(curve), list(curve.values()), color=colour, marker="o", label=label, zorder=2 if edge else 1)
+    axes.set_xscale("log", base=2)
+    ks = list(pass_curve(results[last].metrics))
+    axes.set_xticks(ks, [str(k) for k in ks])
+    axes.set(xlabel="k", ylabel="Pass@k", ylim=(0, 1.02))
+    axes.legend()
+    return figure

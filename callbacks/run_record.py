@@ -1,0 +1,115 @@
+"""What the report page is made from, stored on the way, and the page."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning import Callback, LightningModule, Trainer
+
+from callbacks.evaluation import Evaluation
+from ngrpo.checkpoints import iteration_of
+from ngrpo.data.types import PromptBatch
+from ngrpo.distributed import gathered
+from ngrpo.errors import SettingError
+from ngrpo.report.page import write_page
+from ngrpo.report.records import EvaluationRecord, IterationRecord
+from ngrpo.report.rollouts import Share, problem_rates, stored_rollouts
+from ngrpo.report.store import RunStore
+
+
+class RunRecord(Callback):
+    """Keeps ``record/`` in the run's folder and writes ``report.html`` beside it.
+
+    Metrics and problems are kept of every iteration, rollouts of rank 0 of every few. Place it after all callbacks
+    that log or write the summary, and before the checkpoint.
+
+    Args:
+        run_dir: the run's folder.
+        tokenizer: a transformers tokenizer.
+        every: iterations between stored rollouts.
+        groups: prompts of which rollouts are stored.
+        rollouts: responses a prompt.
+        tokens: first tokens a response.
+        keep: most iterations of which rollouts are kept, spread over the run.
+        page_every: iterations between pages; 0 writes one at the end only.
+    """
+
+    def __init__(
+        self,
+        run_dir: Path,
+        tokenizer: Any,
+        every: int = 10,
+        groups: int = 4,
+        rollouts: int = 8,
+        tokens: int = 1024,
+        keep: int = 12,
+        page_every: int = 0,
+    ) -> None:
+        for name, value, least in (
+            ("every", every, 1),
+            ("groups", groups, 1),
+            ("rollouts", rollouts, 1),
+            ("tokens", tokens, 1),
+            ("keep", keep, 2),
+            ("page_every", page_every, 0),
+        ):
+            if value < least:
+                raise SettingError(
+                    f"callbacks.run_record.{name}={value} must be {least} or more; set callbacks.run_record=null to "
+                    "write no report."
+                )
+        self.run_dir = run_dir
+        self.tokenizer = tokenizer
+        self.every = every
+        self.share = Share(groups, rollouts, tokens)
+        self.keep = keep
+        self.page_every = page_every
+        self.store = RunStore(run_dir)
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Takes over the record of the run that is resumed."""
+        if not trainer.is_global_zero:
+            return
+        if trainer.ckpt_path is not None:
+            checkpoint = Path(trainer.ckpt_path).parent
+            self.store.go_on_from(checkpoint.parents[1], iteration_of(checkpoint))
+        self._add_evaluations(trainer)
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: PromptBatch, batch_idx: int
+    ) -> None:
+        """Stores the iteration (a collective)."""
+        everyone = gathered(problem_rates(batch.experience))
+        if not trainer.is_global_zero:
+            return
+        done = batch.iteration + 1
+        self.store.add_iteration(
+            IterationRecord(batch.iteration, _finite(trainer.callback_metrics), [p for own in everyone for p in own])
+        )
+        self._add_evaluations(trainer)
+        if batch.iteration % self.every == 0 or trainer.should_stop:
+            advantages = [float(a.sum(0).mean()) for a in batch.update.advantages]
+            rollouts = stored_rollouts(self.tokenizer, batch.experience, advantages, self.share)
+            self.store.add_rollouts(batch.iteration, rollouts, self.keep)
+        if self.page_every and done % self.page_every == 0:
+            write_page(self.run_dir)
+
+    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Writes the page."""
+        if trainer.is_global_zero:
+            self._add_evaluations(trainer)
+            write_page(self.run_dir)
+
+    def _add_evaluations(self, trainer: Trainer) -> None:
+        known = {record.iteration for record in self.store.evaluations()}
+        for callback in trainer.callbacks:
+            if isinstance(callback, Evaluation):
+                for result in callback.results:
+                    if result.iteration not in known:
+                        self.store.add_evaluation(EvaluationRecord(result.iteration, result.metrics, result.rates))
+
+
+def _finite(metrics: dict[str, torch.Tensor]) -> dict[str, float]:
+    numbers = {name: float(value) for name, value in metrics.items()}
+    return {name: value for name, value in numbers.items() if math.isfinite(value)}

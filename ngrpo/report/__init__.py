@@ -1,0 +1,1 @@
+"""A run's record on disk, and the page made from it."""

@@ -1,0 +1,145 @@
+"""report.html: one page with everything in it, made from a run's folder."""
+
+import base64
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from ngrpo.errors import SettingError
+from ngrpo.report.figures import Chart, charts
+from ngrpo.report.records import StoredRollout
+from ngrpo.report.store import RunStore
+from ngrpo.text import visible
+
+PAGE = "report.html"
+_ASSETS = Path(__file__).parent / "assets"
+
+
+@dataclass(frozen=True)
+class Script:
+    """An inline script that the page's policy names by its hash, so that no other one runs.
+
+    Attributes:
+        text: the source.
+    """
+
+    text: str
+
+    @property
+    def markup(self) -> Markup:
+        """The source as it goes into the page; it is ours, so it is not escaped."""
+        return Markup(self.text)
+
+    @property
+    def source(self) -> str:
+        """How the content security policy names it."""
+        digest = base64.b64encode(hashlib.sha256(self.text.encode()).digest()).decode()
+        return f"'sha256-{digest}'"
+
+
+def write_page(run_dir: Path) -> Path:
+    """Writes ``report.html`` into a run's folder, whole or not at all, and returns its path.
+
+    Raises:
+        SettingError: the folder has no record.
+    """
+    text = page(run_dir)
+    final = run_dir / PAGE
+    aside = final.with_suffix(".tmp")
+    aside.write_text(text, encoding="utf-8")
+    aside.replace(final)
+    return final
+
+
+def page(run_dir: Path) -> str:
+    """Returns the page of a run.
+
+    All that a model or a data set wrote reaches it through autoescaping or as JSON that cannot end its element, and the
+    page's script puts it into text nodes only.
+
+    Raises:
+        SettingError: the folder has no record.
+    """
+    store = RunStore(run_dir)
+    iterations, evaluations = store.iterations(), store.evaluations()
+    if not iterations:
+        raise SettingError(f"{run_dir} holds no record of a run; give a run's folder (callbacks.run_record writes it).")
+    summary = _summary(run_dir)
+    drawn = charts(iterations, evaluations)
+    scripts = [Script(get_plotlyjs()), *(Script(_asset(name)) for name in ("charts.js", "browser.js"))]
+    environment = Environment(
+        loader=PackageLoader("ngrpo.report", "assets"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
+    return environment.get_template("page.html.jinja").render(
+        title=" ".join(f"{group}={name}" for group, name in summary.get("methods", {}).items()) or run_dir.name,
+        tiles=tiles(summary, len(iterations), iterations[-1].metrics),
+        charts=drawn,
+        figures={chart.name: _figure(chart) for chart in drawn},
+        rollouts={n: [browsable(r) for r in store.rollouts(n)] for n in store.rollout_iterations()},
+        style=Markup(_asset("page.css")),
+        scripts=scripts,
+    )
+
+
+def tiles(summary: dict[str, Any], iterations: int, last: dict[str, float]) -> list[tuple[str, str]]:
+    """Returns label and figure of what stands at the top of the page."""
+    made = [("iterations", str(iterations))]
+    if "wall_s" in summary:
+        made.append(("minutes", f"{summary['wall_s'] / 60:.1f}"))
+    if "tokens_generated" in summary:
+        made.append(("tokens generated", f"{summary['tokens_generated']:,}"))
+    before, after = (summary.get("eval", {}).get(side) for side in ("before", "after"))
+    if before and after:
+        names = ["mean@1", max((n for n in after if n.startswith("pass@")), key=lambda n: int(n[5:]))]
+        made += [(f"{name}, held out", f"{before[name]:.3f} \u2192 {after[name]:.3f}") for name in names]
+    elif "train/reward" in last:
+        made.append(("reward, last iteration", f"{last['train/reward']:.3f}"))
+    return made
+
+
+def browsable(rollout: StoredRollout) -> dict[str, Any]:
+    """Returns a rollout as the page's script reads it; short names, since there are many tokens."""
+    return {
+        "group": rollout.group,
+        "question": visible(rollout.question),
+        "reference": visible(rollout.reference),
+        "answer": None if rollout.answer is None else visible(rollout.answer),
+        "verdict": rollout.verdict,
+        "reward": rollout.reward,
+        "advantage": rollout.advantage,
+        "stop": rollout.stop,
+        "length": rollout.length,
+        "tokens": [visible(token) for token in rollout.tokens],
+        "logProbs": [round(value, 3) if math.isfinite(value) else None for value in rollout.log_probs],
+        "mixed": {
+            m.place: {
+                "names": [visible(name) for name in m.names],
+                "weights": [round(weight, 4) for weight in m.weights],
+                "noise": m.noise,
+            }
+            for m in rollout.mixed
+        },
+    }
+
+
+def _figure(chart: Chart) -> dict[str, Any]:
+    figure: dict[str, Any] = json.loads(chart.figure.to_json())
+    figure["layout"].pop("template", None)  # the page has its own colours, in two themes
+    return figure
+
+
+def _summary(run_dir: Path) -> dict[str, Any]:
+    path = run_dir / "summary.json"
+    found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    return found
+
+
+def _asset(name: str) -> str:
+    return (_ASSETS / name).read_text(encoding="utf-8")

@@ -1,0 +1,98 @@
+"""What is kept of a run for its pictures."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ProblemRate:
+    """How often one problem was solved.
+
+    Attributes:
+        key: of the problem, see `ngrpo.data.types.Problem`.
+        solved: right responses.
+        tried: responses.
+    """
+
+    key: int
+    solved: int
+    tried: int
+
+
+@dataclass(frozen=True)
+class IterationRecord:
+    """One training iteration.
+
+    Attributes:
+        iteration: from 0.
+        metrics: by TensorBoard tag; finite ones only.
+        problems: those of the iteration's prompts, over all ranks.
+    """
+
+    iteration: int
+    metrics: dict[str, float]
+    problems: list[ProblemRate]
+
+
+@dataclass(frozen=True)
+class EvaluationRecord:
+    """One evaluation on held-out problems.
+
+    Attributes:
+        iteration: iterations that the policy had behind it.
+        metrics: by name, e.g. ``pass@4``.
+        rates: the fraction of right samples of each problem, in the data's order.
+    """
+
+    iteration: int
+    metrics: dict[str, float]
+    rates: list[float]
+
+
+@dataclass(frozen=True)
+class MixedToken:
+    """What stood at a mixed position.
+
+    Attributes:
+        place: index in the response, from 0.
+        names: the texts of the mixture's tokens, the anchor first; empty where a vector was recorded instead.
+        weights: theirs.
+        noise: standard deviation of the noise on the vector; None without.
+    """
+
+    place: int
+    names: list[str]
+    weights: list[float]
+    noise: float | None
+
+
+@dataclass(frozen=True)
+class StoredRollout:
+    """One response.
+
+    Attributes:
+        group: index of its prompt in the batch.
+        question: the problem's text.
+        reference: its answer.
+        answer: what the verifier took for the response's; None without one.
+        verdict: see `ngrpo.rewards.verdict.Verdict`.
+        reward: None where the reference could not be used.
+        advantage: mean over its tokens; None where the response was left out of the loss.
+        stop: why it ended.
+        length: response tokens in all, T.
+        tokens: the texts of the first of them.
+        log_probs: theirs, under the policy that made them.
+        mixed: the mixed positions among them.
+    """
+
+    group: int
+    question: str
+    reference: str
+    answer: str | None
+    verdict: str
+    reward: float | None
+    advantage: float | None
+    stop: str
+    length: int
+    tokens: list[str]
+    log_probs: list[float]
+    mixed: list[MixedToken]

@@ -1,0 +1,91 @@
+"""From an iteration's experience to what is stored of it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ngrpo.report.pieces import pieces
+from ngrpo.report.records import MixedToken, ProblemRate, StoredRollout
+from ngrpo.rollout.experience import Experience
+from ngrpo.rollout.types import Rollout
+
+
+@dataclass(frozen=True)
+class Share:
+    """How much of an iteration is stored.
+
+    Attributes:
+        groups: prompts.
+        rollouts: responses a prompt.
+        tokens: first tokens a response.
+    """
+
+    groups: int
+    rollouts: int
+    tokens: int
+
+
+def problem_rates(experience: Experience) -> list[ProblemRate]:
+    """Returns how often each prompt's problem was solved."""
+    solved = experience.correct.sum(-1).tolist()
+    size = experience.group_size
+    return [ProblemRate(experience.keys[p * size], right, size) for p, right in enumerate(solved)]
+
+
+def stored_rollouts(
+    tokenizer: Any, experience: Experience, advantages: Sequence[float], share: Share
+) -> list[StoredRollout]:
+    """Returns the first responses of the first groups, as text.
+
+    Args:
+        tokenizer: a transformers tokenizer.
+        experience: P prompts with G rollouts each.
+        advantages: of each response; P * G, NaN where it was left out.
+        share: what is taken of it.
+    """
+    size = experience.group_size
+    rewards = experience.rewards.flatten().tolist()
+    chosen = [
+        group * size + place
+        for group in range(min(share.groups, len(experience.prompts)))
+        for place in range(min(share.rollouts, size))
+    ]
+    made = []
+    for index in chosen:
+        rollout, score = experience.rollouts[index], experience.scores[index]
+        problem = experience.prompts[index // size].problem
+        made.append(
+            StoredRollout(
+                group=index // size,
+                question=problem.question,
+                reference=problem.answer,
+                answer=score.answer,
+                verdict=str(score.status),
+                reward=_finite(rewards[index]),
+                advantage=_finite(advantages[index]),
+                stop=str(rollout.stop_reason),
+                length=rollout.length,
+                tokens=pieces(tokenizer, rollout.response_ids[: share.tokens].tolist()),
+                log_probs=rollout.log_probs[: share.tokens].tolist(),
+                mixed=mixed_tokens(tokenizer, rollout, share.tokens),
+            )
+        )
+    return made
+
+
+def mixed_tokens(tokenizer: Any, rollout: Rollout, tokens: int) -> list[MixedToken]:
+    """Returns the mixed positions among the first ``tokens`` of a response."""
+    record = rollout.mixture.record
+    places = (rollout.mixture.positions - len(rollout.prompt_ids)).tolist()
+    noises = [None] * len(places) if record.noise is None else record.noise.tolist()
+    ids, weights = record.ids.tolist(), record.weights.tolist()
+    return [
+        MixedToken(place, [tokenizer.decode([number]) for number in ids[m]], weights[m], noises[m])
+        for m, place in enumerate(places)
+        if place < tokens
+    ]
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,27 @@
+"""Writes a run's report page anew: ``python scripts/report.py RUN``.
+
+The page is one file that opens without a network. It is made from ``record/`` and ``summary.json`` in the run's folder,
+which training writes; the run may be going on.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from ngrpo.errors import SettingError
+from ngrpo.report.page import write_page
+
+
+def main() -> None:
+    """Writes the page and says where it is."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path, help="a run's folder")
+    arguments = parser.parse_args()
+    try:
+        print(f"wrote {write_page(arguments.run)}")
+    except SettingError as error:
+        sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""Pass@k curves as figures."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from fake_run import batch, trainer
+from lightning.pytorch.loggers import TensorBoardLogger
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from callbacks.evaluation import Evaluation, EvaluationResult
+from callbacks.pass_at_k_figure import PassAtKFigure, pass_at_k_figure
+
+RESULTS = [EvaluationResult(n, {"mean@1": 0.1, "pass@4": 0.5 + n / 10, "pass@1": n / 10}, []) for n in range(3)]
+
+
+def test_first_and_newest_are_named():
+    figure = pass_at_k_figure(RESULTS)
+    lines = figure.axes[0].lines
+    assert [list(line.get_ydata()) for line in lines] == [[0.0, 0.5], [0.1, 0.6], [0.2, 0.7]]
+    assert list(lines[0].get_xdata()) == [1, 4]
+    assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == ["iteration 0", "iteration 2"]
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    assert np.asarray(canvas.buffer_rgba()).std() > 10
+
+
+def test_a_single_evaluation_is_drawn():
+    assert len(pass_at_k_figure(RESULTS[:1]).axes[0].lines) == 1
+
+
+def test_drawn_once_an_evaluation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    written: list[tuple] = []
+    experiment = SimpleNamespace(add_figure=lambda tag, figure, step: written.append((tag, step)))
+    monkeypatch.setattr(TensorBoardLogger, "experiment", experiment)
+    evaluation = Evaluation(None, SimpleNamespace(eval_prompts=list), None)
+    run = trainer(callbacks=[evaluation])
+    run.loggers.append(TensorBoardLogger(tmp_path))
+    callback = PassAtKFigure()
+    callback.on_train_batch_end(run, None, None, batch(0), 0)
+    assert written == []
+    evaluation.results = RESULTS[:2]
+    for iteration in range(2):
+        callback.on_train_batch_end(run, None, None, batch(iteration), 0)
+    evaluation.results = RESULTS
+    callback.on_train_end(run, None)
+    assert written == [("eval/pass_at_k", 1), ("eval/pass_at_k", 2)]

@@ -1,0 +1,81 @@
+"""A run's folder written by hand, with text in it that tries to get out."""
+
+import json
+from pathlib import Path
+
+from ngrpo.report.records import EvaluationRecord, IterationRecord, MixedToken, ProblemRate, StoredRollout
+from ngrpo.report.store import RunStore
+
+HOSTILE = [
+    "</script><script>window.pwned = 1</script>",
+    "<img src=x onerror='window.pwned = 2'>",
+    "<!--<script>",
+    "{{ 7 * 191 }}",
+    "\x1b]0;pwned\x07\x1b[31m",
+    "\u202edetrevni",
+    "\"\u2028' onmouseover=window.pwned=3 \\",
+]
+METHODS = {"algo": "gspo</title><script>window.pwned = 4</script>", "exploration": "neighbor"}
+
+
+def stored(group: int, reward: float | None, tokens: list[str], mixed: dict[int, dict[str, float]]) -> StoredRollout:
+    right = {1.0: "correct", 0.0: "wrong"}
+    return StoredRollout(
+        group=group,
+        question=f"question {group} {HOSTILE[0]}",
+        reference=HOSTILE[1],
+        answer=HOSTILE[2],
+        verdict="unparsable_reference" if reward is None else right[reward],
+        reward=reward,
+        advantage=reward,
+        stop="stop",
+        length=len(tokens),
+        tokens=tokens,
+        log_probs=[-0.5 * place for place in range(len(tokens))],
+        mixed=[MixedToken(place, list(m), list(m.values()), None) for place, m in mixed.items()],
+    )
+
+
+def write_run(run: Path, iterations: int = 12) -> Path:
+    """``iterations`` iterations of 2 problems that come again, three evaluations of 3, rollouts of two iterations."""
+    store = RunStore(run)
+    for number in range(iterations):
+        metrics = {
+            "train/reward": number / iterations,
+            "train/mean@1": number / iterations,
+            "train/pass@1": number / iterations,
+            "train/pass@4": 0.5 + number / iterations / 2,
+            "rollout/length_mean": 20.0 + number,
+            "rollout/length_max": 50.0 + number,
+            "policy/entropy": 1.0 / (1 + number),
+            "time/generate_s": 2.0,
+            "time/reward_s": 0.1,
+            "time/score_s": 0.5,
+            "time/update_s": 1.0 + number % 3,
+        }
+        store.add_iteration(IterationRecord(number, metrics, [ProblemRate(k, number % 5, 4) for k in (7, 9)]))
+    for done in (0, iterations // 2, iterations):
+        rise = done / iterations / 2
+        found = {"mean@1": 0.3 + rise, "pass@1": 0.3 + rise, "pass@2": 0.4 + rise, "pass@4": 0.5 + rise}
+        store.add_evaluation(EvaluationRecord(done, found, [0.0, 0.5 + rise, 1.0]))
+    for number in (0, iterations - 1):
+        store.add_rollouts(number, rollouts(), keep=4)
+    before, after = {"mean@1": 0.3, "pass@1": 0.3, "pass@4": 0.5}, {"mean@1": 0.8, "pass@1": 0.8, "pass@4": 1.0}
+    summary = {
+        "methods": METHODS,
+        "wall_s": 90.0,
+        "tokens_generated": 12345,
+        "eval": {"before": before, "after": after},
+    }
+    (run / "summary.json").write_text(json.dumps(summary))
+    return run
+
+
+def rollouts() -> list[StoredRollout]:
+    mixture = {2: {" seven": 0.7, HOSTILE[0]: 0.2, HOSTILE[4]: 0.1}}
+    return [
+        stored(0, 1.0, ["So", " she", " seven", "\n", " apples"], mixture),
+        stored(0, 0.0, HOSTILE, {}),
+        stored(1, 0.0, ["No", " box"], {1: {" box": 1.0}}),
+        stored(1, None, ["Lost"], {}),
+    ]

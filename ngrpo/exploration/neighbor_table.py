@@ -87,21 +87,28 @@ def neighbor_table(embedding: Tensor, k: int, metric: str, excluded: Tensor) -> 
 
 
 def build_neighbor_table(embedding: Tensor, k: int, metric: str, excluded: Tensor) -> Tensor:
-    """Computes what `neighbor_table` returns, block by block."""
+    """Computes what `neighbor_table` returns."""
+    return nearest_rows(embedding, torch.arange(len(embedding), device=embedding.device), k, metric, excluded)
+
+
+def nearest_rows(embedding: Tensor, anchors: Tensor, k: int, metric: str, excluded: Tensor) -> Tensor:
+    """Returns some rows of the neighbour table, block by block: int32 [A, k] for anchors int64 [A].
+
+    See `neighbor_table` for the rest.
+    """
     table = embedding.detach().double()
-    rows = table.shape[0]
-    out = torch.arange(rows, device=table.device, dtype=torch.int32)[:, None].repeat(1, k)
-    block = max(1, _BLOCK_ELEMENTS // rows)
-    for start in range(0, rows if k > 1 else 0, block):
-        anchors = torch.arange(start, min(start + block, rows), device=table.device)
-        similarity = SIMILARITIES[metric](table[anchors], table)
+    out = anchors.int()[:, None].repeat(1, k)
+    block = max(1, _BLOCK_ELEMENTS // len(table))
+    for start in range(0, len(anchors) if k > 1 else 0, block):
+        chosen = anchors[start : start + block]
+        similarity = SIMILARITIES[metric](table[chosen], table)
         similarity.mul_(1e12).round_()
         similarity.masked_fill_(excluded[None, :], -torch.inf)
-        similarity.scatter_(1, anchors[:, None], -torch.inf)
+        similarity.scatter_(1, chosen[:, None], -torch.inf)
         for column in range(1, k):
             # argmax returns the first maximum, which is the smaller id among ties; topk promises no order.
             nearest = similarity.argmax(dim=1)
-            out[anchors, column] = nearest.int()
+            out[start : start + block, column] = nearest.int()
             similarity.scatter_(1, nearest[:, None], -torch.inf)
     return out
 

@@ -1,0 +1,83 @@
+"""Where noise and mixing lead: ``python scripts/explore_embedding.py --model MODEL --out FOLDER``.
+
+The pilot study of N-GRPO for any model: chosen tokens under isotropic Gaussian noise and under a mixture with their
+neighbours, decoded back to the nearest token. A vector left the semantic neighbourhood if that token is neither the
+anchor nor among its nearest ones. Prints how often, and writes ``pilot.png`` (a projection) and ``pilot.json``.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich import get_console
+from rich.table import Table
+from rich.text import Text
+
+from ngrpo.console import quieten
+from ngrpo.errors import SettingError
+from ngrpo.exploration.neighbor_table import SIMILARITIES
+from ngrpo.exploration.pilot import PilotSettings, pilot
+from ngrpo.exploration.words import EmbeddedVocabulary
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.report.pilot_figure import numbers, pilot_figure
+from ngrpo.text import visible
+
+WORDS = ["+", "-", "=", "(", "7", "of", "is", "the", "and", "seven", "books", "so"]
+"""Mathematical symbols, function words and a few others; those that are one token of the model are taken."""
+
+
+def main() -> None:
+    """Makes the study."""
+    arguments = parsed()
+    quieten()
+    try:
+        settings = PilotSettings(
+            tuple(arguments.scale), arguments.k, arguments.neighborhood, arguments.samples, arguments.metric
+        )
+        vocabulary = EmbeddedVocabulary.of(ModelSource(arguments.model))
+        words = arguments.words or [word for word in WORDS if vocabulary.find(word) is not None]
+        anchors = vocabulary.tokens(words)
+        ways = pilot(vocabulary, anchors, settings)
+    except SettingError as error:
+        sys.exit(f"error: {error}")
+    found = numbers(vocabulary, anchors, ways, settings)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / "pilot.json").write_text(json.dumps({"model": arguments.model, **found}, indent=2) + "\n")
+    pilot_figure(vocabulary, anchors, ways).savefig(arguments.out / "pilot.png", dpi=100)
+    get_console().print(table_of(found, arguments.model, settings))
+    print(f"wrote {arguments.out / 'pilot.png'} and {arguments.out / 'pilot.json'}")
+
+
+def parsed() -> argparse.Namespace:
+    """Reads the command line."""
+    defaults = PilotSettings()
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("words", nargs="*", help="one-token words; default: symbols and function words")
+    parser.add_argument("--model", default="demo", help="folder or hub name")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write")
+    parser.add_argument(
+        "--scale", type=float, nargs="+", default=defaults.scales, help="of the noise, over the RMS of the table"
+    )
+    parser.add_argument("--k", type=int, default=defaults.k, help="tokens of a mixture, the anchor included")
+    parser.add_argument("--neighborhood", type=int, default=defaults.neighborhood, help="tokens that count as near")
+    parser.add_argument("--samples", type=int, default=defaults.samples, help="vectors a token")
+    parser.add_argument("--metric", choices=SIMILARITIES, default=defaults.metric)
+    return parser.parse_args()
+
+
+def table_of(found: dict[str, Any], model: str, settings: PilotSettings) -> Table:
+    """Returns a row a token: how often its vectors left its neighbourhood."""
+    title = f"{model}: vectors that left the {settings.neighborhood} nearest tokens"
+    table = Table("token", *found["left"], title=title)
+    for token in found["tokens"]:
+        table.add_row(Text(visible(token["token"]).strip()), *(f"{share:.1%}" for share in token["left"].values()))
+    table.add_section()
+    table.add_row("all", *(f"{share:.1%}" for share in found["left"].values()))
+    table.add_row("moved by", *(f"{length:.2f} |E|" for length in found["moved"].values()))
+    return table
+
+
+if __name__ == "__main__":
+    main()

@@ -6,13 +6,15 @@ import warnings
 from rich import get_console
 from transformers.utils.logging import disable_progress_bar
 
+from ngrpo.text import visible
+
 
 class ConsoleHandler(logging.Handler):
     """Prints through rich's console, so that a line does not tear the progress bar."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Prints one record, unwrapped."""
-        get_console().print(self.format(record), markup=False, highlight=False, soft_wrap=True)
+        """Prints one record, unwrapped; what a model wrote cannot steer the terminal."""
+        get_console().print(visible(self.format(record)), markup=False, highlight=False, soft_wrap=True)
 
 
 def quieten() -> None:

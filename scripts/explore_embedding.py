@@ -24,8 +24,10 @@ from ngrpo.modeling.loading import ModelSource
 from ngrpo.report.pilot_figure import numbers, pilot_figure
 from ngrpo.text import visible
 
-WORDS = ["+", "-", "=", "(", "7", "of", "is", "the", "and", "seven", "books", "so"]
-"""Mathematical symbols, function words and a few others; those that are one token of the model are taken."""
+WORDS = ["+", "-", "=", "(", "7", "of", "is", "the", "and", "seven", "books"]
+"""Symbols, function words and a few others; the first `_TAKEN` that are one token of the model are taken."""
+
+_TAKEN = 10
 
 
 def main() -> None:
@@ -37,7 +39,7 @@ def main() -> None:
             tuple(arguments.scale), arguments.k, arguments.neighborhood, arguments.samples, arguments.metric
         )
         vocabulary = EmbeddedVocabulary.of(ModelSource(arguments.model))
-        words = arguments.words or [word for word in WORDS if vocabulary.find(word) is not None]
+        words = arguments.words or [word for word in WORDS if vocabulary.find(word) is not None][:_TAKEN]
         anchors = vocabulary.tokens(words)
         ways = pilot(vocabulary, anchors, settings)
     except SettingError as error:

@@ -22,6 +22,7 @@ from rich.table import Table
 from ngrpo.config import build, checked, register
 from ngrpo.data.inspection import Double, Inspection, inspect
 from ngrpo.errors import SettingError
+from ngrpo.text import visible
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 
@@ -104,7 +105,7 @@ def doubles_table(title: str, doubles: list[Double]) -> Table:
     table = Table("row", "same as", "same answer", "question", title=title)
     for double in doubles:
         question = " ".join(double.question.split())[:100]
-        table.add_row(str(double.row), double.of, "yes" if double.same_answer else "no", escape(question))
+        table.add_row(str(double.row), double.of, "yes" if double.same_answer else "no", escape(visible(question)))
     return table
 
 

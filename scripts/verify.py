@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ngrpo.rewards.math import MathReward, Score
+from ngrpo.text import visible
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Row:
 
     def described(self, score: Score) -> str:
         """The verdict with what was compared."""
-        return f"{self.number:>5}  {score.status:<20}  {self.gold}  |  {score.answer or 'no answer'}"
+        return visible(f"{self.number:>5}  {score.status:<20}  {self.gold}  |  {score.answer or 'no answer'}")
 
     def disagrees(self, score: Score) -> bool:
         """Whether the verdict is not the expected one."""

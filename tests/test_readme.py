@@ -157,7 +157,9 @@ def test_command(command: str, run_folder: Path, tmp_path: Path) -> None:
         pytest.skip(elsewhere[command])
     handlers: dict[str, Callable[[], object]] = {
         "scripts/demo.sh": lambda: demo(words, folder),
-        "scripts/show_neighbors.py": lambda: execute(words),
+        "scripts/neighbors.py": lambda: execute(words),
+        "scripts/explore_embedding.py": lambda: execute([*words[:-1], str(folder), "--samples", "5"]),
+        "scripts/report.py": lambda: execute(words),
         "scripts/list_methods.py": lambda: execute(words),
         "scripts/verify.py": lambda: execute(words),
         "scripts/inspect_data.py": lambda: inspect_data(words, folder),
@@ -184,7 +186,7 @@ def test_the_strategy_shown_is_the_file() -> None:
 
 
 def test_the_neighbours_shown_are_the_models() -> None:
-    printed = execute(["python", "scripts/show_neighbors.py", "seven", "finds", "apples"])
+    printed = execute(["python", "scripts/neighbors.py", "seven", "finds", "apples"])
     rows = re.findall(r"^\| (seven|finds|apples) \| (.*) \|$", README, flags=re.MULTILINE)
     assert len(rows) == 3
     for word, nearest in rows:

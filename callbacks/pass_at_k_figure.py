@@ -21,6 +21,10 @@ class PassAtKFigure(Callback):
     def __init__(self) -> None:
         self._drawn = 0
 
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Draws the evaluation before training."""
+        self._draw(trainer)
+
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: PromptBatch, batch_idx: int
     ) -> None:

@@ -66,6 +66,7 @@ class RunRecord(Callback):
         self.keep = keep
         self.page_every = page_every
         self.store = RunStore(run_dir)
+        self._evaluated: set[int] = set()
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Takes over the record of the run that is resumed."""
@@ -74,6 +75,7 @@ class RunRecord(Callback):
         if trainer.ckpt_path is not None:
             checkpoint = Path(trainer.ckpt_path).parent
             self.store.go_on_from(checkpoint.parents[1], iteration_of(checkpoint))
+        self._evaluated = {record.iteration for record in self.store.evaluations()}
         self._add_evaluations(trainer)
 
     def on_train_batch_end(
@@ -102,12 +104,11 @@ class RunRecord(Callback):
             write_page(self.run_dir)
 
     def _add_evaluations(self, trainer: Trainer) -> None:
-        known = {record.iteration for record in self.store.evaluations()}
-        for callback in trainer.callbacks:
-            if isinstance(callback, Evaluation):
-                for result in callback.results:
-                    if result.iteration not in known:
-                        self.store.add_evaluation(EvaluationRecord(result.iteration, result.metrics, result.rates))
+        results = [result for c in trainer.callbacks if isinstance(c, Evaluation) for result in c.results]
+        for result in results:
+            if result.iteration not in self._evaluated:
+                self._evaluated.add(result.iteration)
+                self.store.add_evaluation(EvaluationRecord(result.iteration, result.metrics, result.rates))
 
 
 def _finite(metrics: dict[str, torch.Tensor]) -> dict[str, float]:

@@ -23,7 +23,7 @@ from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.module import PolicyOptimization, UpdateSettings
 from ngrpo.rollout.types import Rollout
-from ngrpo.samples import Sample
+from ngrpo.samples import Sample, Update
 
 GRPO, GSPO = ALGORITHMS["grpo"], ALGORITHMS["gspo"]
 
@@ -43,8 +43,10 @@ class Logged(Callback):
     """Keeps the metrics of each iteration and the parameters after it."""
 
     metrics: list[dict[str, float]] = field(default_factory=list)
+    updates: list[Update] = field(default_factory=list)
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx) -> None:
+        self.updates.append(batch.update)
         self.metrics.append({name: float(value) for name, value in trainer.callback_metrics.items()})
 
 
@@ -74,6 +76,7 @@ def fit(
     for batch in batches:
         batch.experience = GivenExperience(case, 0, 1)
     trainer.fit(module, DataLoader(batches, batch_size=None))
+    module.__dict__["updates"] = logged.updates
     return module, logged.metrics
 
 
@@ -112,6 +115,21 @@ def test_old_log_probs_are_those_before_the_first_step(case: Case, algorithm: Al
     assert abs(float(after["policy/ratio"]) - 1) > 1e-3
     assert float(after["policy/clip_fraction"]) > 0
     assert logged["policy/ratio"] == pytest.approx((float(before["policy/ratio"]) + float(after["policy/ratio"])) / 2)
+
+
+def test_the_update_is_left_on_the_batch(case: Case):
+    """Advantages in the rollouts' order, a ratio for each token of each step."""
+    module, logged = fit(case, replace(GRPO, optimizer_steps=2), lr=0.05, iterations=2)
+    assert len(module.updates) == 2
+    for update, metrics, steps in zip(module.updates, logged, (module.steps[:2], module.steps[2:]), strict=True):
+        samples = [sample for step in steps for sample in step[0]]
+        assert all(torch.equal(a, s.advantage) for a, s in zip(update.advantages, samples, strict=True))
+        ratios = torch.cat(list(update.ratios))
+        assert len(ratios) == sum(rollout.length for rollout in case.rollouts)
+        assert not ratios.requires_grad
+        first = sum(sample.rollout.length for sample in steps[0][0])
+        halves = [float(part.mean()) for part in (ratios[:first], ratios[first:])]
+        assert sum(halves) / 2 == pytest.approx(metrics["policy/ratio"], rel=1e-5)
 
 
 def test_a_single_step_needs_no_old_log_probs(case: Case):

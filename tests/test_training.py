@@ -16,6 +16,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ngrpo.config import register
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.report.store import RunStore
+from ngrpo.text import markdown_literal
 from ngrpo.training import train
 
 CONF = Path(__file__).parents[1] / "conf"
@@ -24,7 +26,7 @@ PLAIN = ("exploration=token", "algo=grpo")
 SMALL = ("trainer.iterations=1", "data.eval_problems=2", "callbacks.evaluation.evaluator.samples=1")
 OPTIONAL = (
     "rollout_metrics", "exploration_monitor", "memory", "evaluation", "rollout_report", "progress", "export",
-    "summary", "checkpoint",
+    "summary", "checkpoint", "run_record", "histograms", "pass_at_k_figure",
 )  # fmt: skip
 
 ALWAYS = {
@@ -110,6 +112,8 @@ def test_every_figure_is_in_tensorboard(trained: Callable[..., Path], overrides:
     for tag in expected - OF_MIXING:
         assert [event.step for event in found.Scalars(tag)] == ([0, 1, 2] if tag in OF_EVALUATION else [0, 1]), tag
     assert all(event.value < 1e-4 for event in found.Scalars("rollout/mismatch_max"))
+    assert set(found.Tags()["distributions"]) == {"policy/advantages", "policy/ratios", "rollout/lengths"}
+    assert [event.step for event in found.Images("eval/pass_at_k")] == [0, 1, 2]
     lengths = [event.value for event in found.Scalars("rollout/length_mean")]
     assert sum(lengths) * 16 == pytest.approx(summary(trained(*overrides))["tokens_generated"])
 
@@ -122,6 +126,27 @@ def test_sample_rollouts_show_mixed_positions(trained: Callable[..., Path]):
     assert text(MIXING).count("(answer ") == text(PLAIN).count("(answer ") == 4
     assert "**[" in text(MIXING)
     assert "**[" not in text(PLAIN)
+
+
+def test_the_record_has_what_tensorboard_has(trained: Callable[..., Path]):
+    folder, found = trained(*MIXING), events(trained(*MIXING))
+    store = RunStore(folder)
+    for tag in ALWAYS | OF_MIXING:
+        values = {record.iteration: record.metrics[tag] for record in store.iterations() if tag in record.metrics}
+        assert values == pytest.approx({e.step: e.value for e in found.Scalars(tag)}, rel=1e-6), tag
+    for record in store.iterations():
+        rates = [problem.solved / problem.tried for problem in record.problems]
+        assert len(rates) == 4
+        assert sum(rates) / 4 == pytest.approx(record.metrics["train/mean@1"])
+    for evaluation in store.evaluations():
+        assert len(evaluation.rates) == 8
+        assert sum(evaluation.rates) / 8 == pytest.approx(evaluation.metrics["mean@1"])
+    assert store.rollout_iterations() == [0, 1]
+    (text,) = (e.tensor_proto.string_val[0].decode() for e in found.Tensors("rollouts/text_summary"))
+    assert len(store.rollouts(0)) == 16
+    assert all(markdown_literal(rollout.question) in text for rollout in store.rollouts(0)[:4])
+    assert sum(len(rollout.mixed) for rollout in store.rollouts(0)) > 0
+    assert (folder / "report.html").stat().st_size > 1 << 20
 
 
 def test_the_trained_model_loads(trained: Callable[..., Path]):
@@ -157,8 +182,11 @@ def test_evaluation_does_not_change_the_training(trained: Callable[..., Path], t
 def test_each_optional_callback_can_be_left_out(tmp_path: Path, name: str):
     folder = run(tmp_path / "run", *MIXING, *(s for s in SMALL if name not in s), f"callbacks.{name}=null")
     left = {path.name for path in folder.iterdir()}
-    files = {"summary": "summary.json", "export": "model", "checkpoint": "checkpoints"}
-    assert left == {"summary.json", "model", "checkpoints", "tensorboard"} - {files.get(name)}
+    written = {
+        "summary": {"summary.json"}, "export": {"model"}, "checkpoint": {"checkpoints"},
+        "run_record": {"record", "report.html"},
+    }  # fmt: skip
+    assert left == {"tensorboard"}.union(*written.values()) - written.get(name, set())
     tags = {tag.partition("/")[0] for tag in events(folder).Tags()["scalars"]} - {"epoch", "time"}
     written_by = {
         "rollout_metrics": {"train", "reward"}, "exploration_monitor": {"exploration"}, "memory": {"memory"},

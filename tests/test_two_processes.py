@@ -14,6 +14,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 from ngrpo.checkpoints import STATE
+from ngrpo.report.store import RunStore
 
 ROOT = Path(__file__).parents[1]
 
@@ -59,6 +60,10 @@ def test_rollouts_and_evaluation_are_those_of_one_process(two: Path, tmp_path: P
     assert expected["rollout/length_mean"] * 16 == pytest.approx(summary(one)["tokens_generated"])
     assert len(expected) > 15
     assert first_iteration(two) == pytest.approx(expected, abs=1e-5)
+    (first, second), (alone,) = RunStore(two).iterations(), RunStore(one).iterations()
+    assert sorted(first.problems, key=str) == sorted(alone.problems, key=str)
+    assert len(second.problems) == len(first.problems)
+    assert RunStore(two).evaluations()[0] == RunStore(one).evaluations()[0]
 
 
 def test_two_processes_resume_what_two_processes_saved(two: Path, tmp_path: Path):
@@ -69,6 +74,10 @@ def test_two_processes_resume_what_two_processes_saved(two: Path, tmp_path: Path
     assert straight["iterations"] == resumed["iterations"] == 2
     assert straight["tokens_generated"] == resumed["tokens_generated"]
     assert straight["eval"] == resumed["eval"]
+    assert RunStore(two).evaluations() == RunStore(again).evaluations()
+    met, met_again = ([r.problems for r in RunStore(folder).iterations()] for folder in (two, again))
+    assert met == met_again
+    assert len(met) == 2
     trained, continued = (load_file(folder / "model" / "model.safetensors") for folder in (two, again))
     assert all(torch.equal(tensor, continued[name]) for name, tensor in trained.items())
     assert {path.name for path in (two / "checkpoints").iterdir()} == {"iteration-1", "iteration-2", "latest"}

@@ -274,6 +274,16 @@ def test_hydra_builds_an_algorithm_from_partials() -> None:
     assert algorithm.loss(batch, totals).loss.item() == expected
 
 
+def test_ratios_are_those_of_the_tokens_that_count() -> None:
+    batch, totals = random_batch([3, 4])
+    advantages = batch.advantages.clone()
+    advantages[0, 3:] = float("nan")
+    ratios = GRPO.loss(replace(batch, advantages=advantages), totals).ratios
+    assert torch.allclose(ratios[:3], (batch.log_prob - batch.old_log_prob).exp()[:3])
+    assert ratios[3:].isnan().all()
+    assert not ratios.requires_grad
+
+
 def test_a_response_that_is_left_out_changes_nothing() -> None:
     """NaN as advantage: the loss, its gradient and the metrics are those of the batch without it, the KL's too."""
     batch, _ = random_batch([3, 4, 2])

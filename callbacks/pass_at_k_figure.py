@@ -13,7 +13,9 @@ from ngrpo.report.curves import pass_curve
 
 
 class PassAtKFigure(Callback):
-    """Draws ``eval/pass_at_k`` after each evaluation: the first and the newest curve, those between in grey.
+    """Draws ``eval/pass_at_k`` (of a benchmark: ``eval/<name>/pass_at_k``) after each evaluation.
+
+    The first and the newest curve have colours, those between are grey.
 
     Place it after the evaluation callback.
     """
@@ -42,23 +44,25 @@ class PassAtKFigure(Callback):
         self._drawn = len(results)
         for logger in trainer.loggers:
             if isinstance(logger, TensorBoardLogger):
-                logger.experiment.add_figure("eval/pass_at_k", pass_at_k_figure(results), results[-1].iteration)
+                for prefix in results[-1].rates:
+                    figure = pass_at_k_figure(results, prefix)
+                    logger.experiment.add_figure(f"eval/{prefix}pass_at_k", figure, results[-1].iteration)
 
 
-def pass_at_k_figure(results: Sequence[EvaluationResult]) -> Figure:
-    """Returns the curves of one or more evaluations, in order."""
+def pass_at_k_figure(results: Sequence[EvaluationResult], prefix: str = "") -> Figure:
+    """Returns the curves of one or more evaluations, in order; their metrics' names start with ``prefix``."""
     # Not pyplot: it keeps every figure and asks for a display.
     figure = Figure(figsize=(5, 3.5), layout="constrained")
     axes = figure.subplots()
     last = len(results) - 1
     for number, result in enumerate(results):
-        curve = pass_curve(result.metrics)
+        curve = pass_curve(result.metrics, prefix)
         edge = number in (0, last)
         colour = {0: "tab:orange", last: "tab:blue"}.get(number, "0.8")
         label = f"iteration {result.iteration}" if edge else None
         axes.plot(list(curve), list(curve.values()), color=colour, marker="o", label=label, zorder=2 if edge else 1)
     axes.set_xscale("log", base=2)
-    ks = list(pass_curve(results[last].metrics))
+    ks = list(pass_curve(results[last].metrics, prefix))
     axes.set_xticks(ks, [str(k) for k in ks])
     axes.set(xlabel="k", ylabel="Pass@k", ylim=(0, 1.02))
     axes.legend()

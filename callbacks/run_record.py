@@ -87,7 +87,9 @@ class RunRecord(Callback):
             return
         done = batch.iteration + 1
         self.store.add_iteration(
-            IterationRecord(batch.iteration, _finite(trainer.callback_metrics), [p for own in everyone for p in own])
+            IterationRecord(
+                batch.iteration, _of_iteration(trainer.callback_metrics), [p for own in everyone for p in own]
+            )
         )
         self._add_evaluations(trainer)
         if batch.iteration % self.every == 0 or trainer.should_stop:
@@ -111,6 +113,7 @@ class RunRecord(Callback):
                 self.store.add_evaluation(EvaluationRecord(result.iteration, result.metrics, result.rates))
 
 
-def _finite(metrics: dict[str, torch.Tensor]) -> dict[str, float]:
-    numbers = {name: float(value) for name, value in metrics.items()}
+def _of_iteration(metrics: dict[str, torch.Tensor]) -> dict[str, float]:
+    """Leaves out evaluations, which are recorded by themselves, and what JSON has no number for."""
+    numbers = {name: float(value) for name, value in metrics.items() if not name.startswith("eval/")}
     return {name: value for name, value in numbers.items() if math.isfinite(value)}

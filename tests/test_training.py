@@ -139,8 +139,9 @@ def test_the_record_has_what_tensorboard_has(trained: Callable[..., Path]):
         assert len(rates) == 4
         assert sum(rates) / 4 == pytest.approx(record.metrics["train/mean@1"])
     for evaluation in store.evaluations():
-        assert len(evaluation.rates) == 8
-        assert sum(evaluation.rates) / 8 == pytest.approx(evaluation.metrics["mean@1"])
+        (rates,) = evaluation.rates.values()
+        assert len(rates) == 8
+        assert sum(rates) / 8 == pytest.approx(evaluation.metrics["mean@1"])
     assert store.rollout_iterations() == [0, 1]
     (text,) = (e.tensor_proto.string_val[0].decode() for e in found.Tensors("rollouts/text_summary"))
     assert len(store.rollouts(0)) == 16

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import plotly.graph_objects as go
 
-from ngrpo.report.curves import pass_curve
+from ngrpo.report.curves import benchmarks, pass_curve
 from ngrpo.report.records import EvaluationRecord, IterationRecord
 
 _SHOWN_PROBLEMS = 200
@@ -68,9 +68,8 @@ _COUNTED: dict[str, Callable[[Sequence[float]], bool]] = {
 def learning(iterations: Sequence[IterationRecord], evaluations: Sequence[EvaluationRecord]) -> Chart | None:
     """Reward and Mean@1 of the training rollouts, and Mean@1 on held-out problems."""
     series = _series(iterations, _LEARNING)
-    held_out = [(e.iteration, e.metrics["mean@1"]) for e in evaluations if "mean@1" in e.metrics]
-    if held_out:
-        series["Mean@1, held out"] = held_out
+    for prefix, label in benchmarks(evaluations).items():
+        series[f"Mean@1, {label}"] = [(e.iteration, e.metrics[f"{prefix}mean@1"]) for e in evaluations]
     note = "Training rollouts explore; held-out problems are sampled plainly."
     chart = _line_chart("learning", "Learning curves", note, series)
     if chart is not None:
@@ -82,8 +81,11 @@ def learning(iterations: Sequence[IterationRecord], evaluations: Sequence[Evalua
 def pass_at_k(iterations: Sequence[IterationRecord], evaluations: Sequence[EvaluationRecord]) -> Chart | None:
     """Pass@k before and after: held-out problems where there are two evaluations, else the training groups."""
     if len(evaluations) > 1:
-        first, last = evaluations[0], evaluations[-1]
-        sides = {f"iteration {e.iteration}": pass_curve(e.metrics) for e in (first, last)}
+        sides = {
+            f"{label}, iteration {e.iteration}": pass_curve(e.metrics, prefix)
+            for prefix, label in benchmarks(evaluations).items()
+            for e in (evaluations[0], evaluations[-1])
+        }
         note = "Held-out problems: the chance that at least one of k samples is right."
     elif len(iterations) > 1:
         edge = min(_EDGE, len(iterations) // 2)
@@ -91,7 +93,7 @@ def pass_at_k(iterations: Sequence[IterationRecord], evaluations: Sequence[Evalu
         note = f"Training groups, means over {edge} iterations at either end; there are no two evaluations."
     else:
         return None
-    if not all(sides.values()):
+    if not sides or not all(sides.values()):
         return None
     chart = _line_chart("pass-at-k", "Pass@k before and after", note, {n: list(c.items()) for n, c in sides.items()})
     if chart is not None:
@@ -104,8 +106,11 @@ def pass_at_k(iterations: Sequence[IterationRecord], evaluations: Sequence[Evalu
 def problems(iterations: Sequence[IterationRecord], evaluations: Sequence[EvaluationRecord]) -> Chart | None:
     """How often each problem was solved over time: held-out ones, else training problems seen again and again."""
     if len(evaluations) > 1:
-        rows: list[list[float]] = [list(row) for row in zip(*(e.rates for e in evaluations), strict=True)]
-        named = {f"problem {number}": row for number, row in enumerate(rows)}
+        named = {
+            f"{prefix}problem {number}": list(rates)
+            for prefix in benchmarks(evaluations)
+            for number, rates in enumerate(zip(*(e.rates[prefix] for e in evaluations), strict=True))
+        }
         columns = [str(e.iteration) for e in evaluations]
         axis, note = "iterations done", "Held-out problems, each a row; those that end unsolved on top."
     else:

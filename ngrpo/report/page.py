@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from ngrpo.errors import SettingError
+from ngrpo.report.curves import benchmarks, pass_curve
 from ngrpo.report.figures import Chart, charts
-from ngrpo.report.records import StoredRollout
+from ngrpo.report.records import EvaluationRecord, IterationRecord, StoredRollout
 from ngrpo.report.store import RunStore
 from ngrpo.text import visible
 
@@ -79,7 +81,7 @@ def page(run_dir: Path) -> str:
     )
     return environment.get_template("page.html.jinja").render(
         title=" ".join(f"{group}={name}" for group, name in summary.get("methods", {}).items()) or run_dir.name,
-        tiles=tiles(summary, len(iterations), iterations[-1].metrics),
+        tiles=tiles(summary, iterations, evaluations),
         charts=drawn,
         figures={chart.name: _figure(chart) for chart in drawn},
         rollouts={n: [browsable(r) for r in store.rollouts(n)] for n in store.rollout_iterations()},
@@ -88,19 +90,21 @@ def page(run_dir: Path) -> str:
     )
 
 
-def tiles(summary: dict[str, Any], iterations: int, last: dict[str, float]) -> list[tuple[str, str]]:
+def tiles(
+    summary: dict[str, Any], iterations: Sequence[IterationRecord], evaluations: Sequence[EvaluationRecord]
+) -> list[tuple[str, str]]:
     """Returns label and figure of what stands at the top of the page."""
-    made = [("iterations", str(iterations))]
+    made = [("iterations", str(len(iterations)))]
     if "wall_s" in summary:
         made.append(("minutes", f"{summary['wall_s'] / 60:.1f}"))
     if "tokens_generated" in summary:
         made.append(("tokens generated", f"{summary['tokens_generated']:,}"))
-    before, after = (summary.get("eval", {}).get(side) for side in ("before", "after"))
-    if before and after:
-        names = ["mean@1", max((n for n in after if n.startswith("pass@")), key=lambda n: int(n[5:]))]
-        made += [(f"{name}, held out", f"{before[name]:.3f} \u2192 {after[name]:.3f}") for name in names]
-    elif "train/reward" in last:
-        made.append(("reward, last iteration", f"{last['train/reward']:.3f}"))
+    if len(evaluations) < 2:
+        return [*made, ("reward, last iteration", f"{iterations[-1].metrics.get('train/reward', math.nan):.3f}")]
+    before, after = evaluations[0].metrics, evaluations[-1].metrics
+    for prefix, label in benchmarks(evaluations).items():
+        for name in ("mean@1", f"pass@{max(pass_curve(after, prefix))}"):
+            made.append((f"{name}, {label}", f"{before[prefix + name]:.3f} \u2192 {after[prefix + name]:.3f}"))
     return made
 
 

@@ -39,13 +39,14 @@ class EvaluationRecord:
 
     Attributes:
         iteration: iterations that the policy had behind it.
-        metrics: by name, e.g. ``pass@4``.
-        rates: the fraction of right samples of each problem, in the data's order.
+        metrics: by name, e.g. ``pass@4``, or ``aime24/pass@4`` of a benchmark.
+        rates: the fraction of right samples of each problem, in the data's order, by what the metrics' names start
+            with: ``""`` or ``aime24/``.
     """
 
     iteration: int
     metrics: dict[str, float]
-    rates: list[float]
+    rates: dict[str, list[float]]
 
 
 @dataclass(frozen=True)

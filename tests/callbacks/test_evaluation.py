@@ -58,7 +58,7 @@ def test_a_resumed_run_goes_on():
     assert (
         second.results[:2]
         == first.results
-        == [EvaluationResult(0, {"mean@1": 0.1}, [0.5]), EvaluationResult(2, {"mean@1": 0.2}, [0.5])]
+        == [EvaluationResult(0, {"mean@1": 0.1}, {"": [0.5]}), EvaluationResult(2, {"mean@1": 0.2}, {"": [0.5]})]
     )
 
 
@@ -74,7 +74,9 @@ def test_benchmarks_take_the_place_of_the_datas_own_problems():
     run = trainer()
     callback.on_train_start(run, None)
     assert callback.evaluator.ran == [(["a"], 0, 1), (["b", "c"], 0, 1)]
-    assert callback.results == [EvaluationResult(0, {"aime24/mean@1": 0.1, "amc23/mean@1": 0.2})]
+    assert callback.results == [
+        EvaluationResult(0, {"aime24/mean@1": 0.1, "amc23/mean@1": 0.2}, {"aime24/": [0.5], "amc23/": [0.5]})
+    ]
     assert run.loggers[0].logged == [(0, {"eval/aime24/mean@1": 0.1, "eval/amc23/mean@1": 0.2})]
     assert run.callback_metrics["eval/amc23/mean@1"].item() == pytest.approx(0.2)
 

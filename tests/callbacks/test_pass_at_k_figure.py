@@ -12,7 +12,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from callbacks.evaluation import Evaluation, EvaluationResult
 from callbacks.pass_at_k_figure import PassAtKFigure, pass_at_k_figure
 
-RESULTS = [EvaluationResult(n, {"mean@1": 0.1, "pass@4": 0.5 + n / 10, "pass@1": n / 10}, []) for n in range(3)]
+RESULTS = [EvaluationResult(n, {"mean@1": 0.1, "pass@4": 0.5 + n / 10, "pass@1": n / 10}, {"": []}) for n in range(3)]
 
 
 def test_first_and_newest_are_named():

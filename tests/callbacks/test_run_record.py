@@ -29,7 +29,10 @@ def run(results: list[EvaluationResult] | None = None, **more):
     evaluation = Evaluation(None, SimpleNamespace(eval_prompts=list), None)
     evaluation.results = results if results is not None else []
     metrics = {"train/reward": torch.tensor(0.25), "policy/kl": torch.tensor(torch.nan)}
-    return trainer(callbacks=[evaluation], **{"ckpt_path": None, "callback_metrics": metrics, **more})
+    metrics["eval/mean@1"] = torch.tensor(0.5)  # stays there after the iteration that evaluated
+    made = trainer(callbacks=[evaluation], **{"ckpt_path": None, **more})
+    made.callback_metrics = metrics
+    return made
 
 
 def trained(callback: RunRecord, made, iterations: range) -> None:
@@ -43,7 +46,7 @@ def trained(callback: RunRecord, made, iterations: range) -> None:
 
 
 def test_every_iteration_is_stored_and_rollouts_of_some(tmp_path: Path):
-    made = run([EvaluationResult(0, {"mean@1": 0.5}, [0.0, 1.0])])
+    made = run([EvaluationResult(0, {"mean@1": 0.5}, {"": [0.0, 1.0]})])
     callback = RunRecord(tmp_path, Words(), every=2, groups=1, rollouts=1, tokens=2, keep=2)
     trained(callback, made, range(5))
     store = RunStore(tmp_path)
@@ -51,7 +54,7 @@ def test_every_iteration_is_stored_and_rollouts_of_some(tmp_path: Path):
     assert [record.iteration for record in records] == [0, 1, 2, 3, 4]
     assert records[0].metrics == {"train/reward": 0.25}  # NaN is no number of JSON
     assert [(p.key, p.solved, p.tried) for p in records[0].problems] == [(0, 1, 2), (1, 0, 2)]
-    assert [(e.iteration, e.rates) for e in store.evaluations()] == [(0, [0.0, 1.0])]
+    assert [(e.iteration, e.rates) for e in store.evaluations()] == [(0, {"": [0.0, 1.0]})]
     assert store.rollout_iterations() == [0, 4]  # 2 went to make room
     (kept,) = store.rollouts(4)
     assert (kept.question, kept.reference, kept.answer, kept.verdict) == ("question 0", "0", "7", "correct")

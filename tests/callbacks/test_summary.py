@@ -50,7 +50,7 @@ def summary(tmp_path: Path) -> Summary:
 def test_closing_table_has_before_after_and_change():
     lines = words(
         closing_table(
-            [EvaluationResult(0, BEFORE, []), EvaluationResult(2, {}, []), EvaluationResult(8, AFTER, [])], METHODS
+            [EvaluationResult(0, BEFORE, {}), EvaluationResult(2, {}, {}), EvaluationResult(8, AFTER, {})], METHODS
         )
     )
     assert lines[0] == ["algo=gspo", "exploration=neighbor"]
@@ -78,13 +78,13 @@ def test_a_run_without_evaluation_has_a_summary(summary: Summary, tmp_path: Path
 
 
 def test_written_anew_only_when_there_is_a_new_evaluation(summary: Summary, tmp_path: Path):
-    made = run([EvaluationResult(0, BEFORE, [])])
+    made = run([EvaluationResult(0, BEFORE, {})])
     summary.on_train_start(made, None)
     assert written(tmp_path)["eval"] == {"before": BEFORE, "after": None, "history": [{"iteration": 0, **BEFORE}]}
     (tmp_path / "summary.json").unlink()
     summary.on_train_batch_end(made, None, None, batch(0), 0)
     assert not (tmp_path / "summary.json").exists()
-    made.callbacks[1].results.append(EvaluationResult(2, AFTER, []))
+    made.callbacks[1].results.append(EvaluationResult(2, AFTER, {}))
     summary.on_train_batch_end(made, None, None, batch(1), 0)
     assert written(tmp_path)["eval"]["after"] == AFTER
     assert not (tmp_path / "summary.json.tmp").exists()

@@ -57,7 +57,7 @@ def write_run(run: Path, iterations: int = 12) -> Path:
     for done in (0, iterations // 2, iterations):
         rise = done / iterations / 2
         found = {"mean@1": 0.3 + rise, "pass@1": 0.3 + rise, "pass@2": 0.4 + rise, "pass@4": 0.5 + rise}
-        store.add_evaluation(EvaluationRecord(done, found, [0.0, 0.5 + rise, 1.0]))
+        store.add_evaluation(EvaluationRecord(done, found, {"": [0.0, 0.5 + rise, 1.0]}))
     for number in (0, iterations - 1):
         store.add_rollouts(number, rollouts(), keep=4)
     before, after = {"mean@1": 0.3, "pass@1": 0.3, "pass@4": 0.5}, {"mean@1": 0.8, "pass@1": 0.8, "pass@4": 1.0}

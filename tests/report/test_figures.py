@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from made_run import write_run
 
-from ngrpo.report.figures import charts, pass_at_k, problems
+from ngrpo.report.figures import charts, learning, pass_at_k, problems
 from ngrpo.report.records import EvaluationRecord, IterationRecord, ProblemRate
 from ngrpo.report.store import RunStore
 
@@ -36,13 +36,25 @@ def test_a_run_of_one_iteration_has_what_there_is():
 
 def test_pass_at_k_of_first_and_last_evaluation():
     evaluations = [
-        EvaluationRecord(n, {"pass@2": 0.5 + n / 10, "pass@16": 1.0, "pass@1": n / 10}, []) for n in range(3)
+        EvaluationRecord(n, {"pass@2": 0.5 + n / 10, "pass@16": 1.0, "pass@1": n / 10}, {"": []}) for n in range(3)
     ]
     chart = pass_at_k([], evaluations)
     assert [(t.name, t.x, t.y) for t in chart.figure.data] == [
-        ("iteration 0", (1, 2, 16), (0.0, 0.5, 1.0)),
-        ("iteration 2", (1, 2, 16), (0.2, 0.7, 1.0)),
+        ("held out, iteration 0", (1, 2, 16), (0.0, 0.5, 1.0)),
+        ("held out, iteration 2", (1, 2, 16), (0.2, 0.7, 1.0)),
     ]
+
+
+def test_each_benchmark_has_its_own_curves_and_rows():
+    metrics = {"a/mean@1": 0.25, "a/pass@1": 0.25, "b/mean@1": 0.5, "b/pass@1": 0.5, "b/pass@2": 0.75}
+    rates = {"a/": [0.25], "b/": [0.0, 1.0]}
+    evaluations = [EvaluationRecord(n, metrics, rates) for n in (0, 3)]
+    assert [t.name for t in learning([], evaluations).figure.data] == ["Mean@1, a", "Mean@1, b"]
+    curves = {t.name: t.y for t in pass_at_k([], evaluations).figure.data}
+    assert list(curves) == ["a, iteration 0", "a, iteration 3", "b, iteration 0", "b, iteration 3"]
+    assert curves["b, iteration 3"] == (0.5, 0.75)
+    heat = problems([], evaluations).figure.data[0]
+    assert [row[0] for row in heat.text] == ["b/problem 1", "a/problem 0", "b/problem 0"]
 
 
 def test_pass_at_k_of_training_groups_without_evaluations():
@@ -64,7 +76,7 @@ def test_problems_met_once_make_no_heat_map():
 
 
 def test_many_problems_are_thinned_evenly():
-    many = [EvaluationRecord(n, {}, [i / 999 for i in range(1000)]) for n in (0, 9)]
+    many = [EvaluationRecord(n, {}, {"": [i / 999 for i in range(1000)]}) for n in (0, 9)]
     chart = problems([], many)
     ends = [row[-1] for row in chart.figure.data[0].z]
     assert len(ends) == 200

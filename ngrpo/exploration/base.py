@@ -64,6 +64,11 @@ class Exploration(ABC):
         """Whether x_t is sum_j w_j E[id_j] and nothing else, which engines compute inside their forward."""
         return not (self.dense or self.noisy) and type(self).inputs is Exploration.inputs
 
+    @property
+    def scores_tokens(self) -> bool:
+        """Whether every step is scored by its token's log-prob."""
+        return type(self).log_prob is Exploration.log_prob
+
     def prepare(self, embedding: Tensor, vocabulary: Vocabulary) -> dict[str, Tensor]:
         """Returns the tables that `step` needs, built from the served input embedding [V, d]."""
         return {}

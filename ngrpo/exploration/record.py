@@ -74,6 +74,10 @@ class Step(NamedTuple):
         """The channels that are kept of mixed positions."""
         return Record(self.ids, self.weights, self.scores, self.vector, self.noise)
 
+    def rows(self, at: slice) -> "Step":
+        """Returns some of the rows."""
+        return Step._make(None if channel is None else channel[at] for channel in self)
+
     @classmethod
     def plain(cls, token: Tensor) -> "Step":
         """Returns the step of ordinary decoding: x_t = E[token], K = 0."""

@@ -5,10 +5,12 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.attention import PackedAttention
+from ngrpo.modeling.fused_scores import fused_token_scores
 from ngrpo.modeling.packing import PackedBatch
 from ngrpo.modeling.replay import replay
 
@@ -34,24 +36,24 @@ class ScoringModel(nn.Module):
     Args:
         lm: a causal LM loaded with the ``ngrpo`` attention implementation.
         learned: initial values of the exploration strategy's parameters.
+        head_rows: most response tokens whose logits are held at a time.
     """
 
-    def __init__(self, lm: PreTrainedModel, learned: Mapping[str, Tensor] | None = None) -> None:
+    def __init__(self, lm: PreTrainedModel, learned: Mapping[str, Tensor] | None = None, head_rows: int = 2048) -> None:
         super().__init__()
         self.lm = lm
+        self.head_rows = head_rows
         self.learned = nn.ParameterDict({name: nn.Parameter(value) for name, value in (learned or {}).items()})
 
     def forward(
         self, batch: PackedBatch, temperature: float, exploration: Exploration, entropy_gradient: bool = False
     ) -> TokenScores:
-        """Scores the response tokens of a packed batch; logits exist for the scored rows only.
+        """Scores the response tokens of a packed batch; logits exist for a chunk of the scored rows at a time.
 
-        The entropy carries gradient only on request, since that keeps another tensor of the logits' size.
+        The entropy carries gradient only on request.
         """
-        logits = self.lm.lm_head(self.scored_states(batch, exploration)).float() / temperature
-        entropy = entropy_of(logits if entropy_gradient else logits.detach())
-        context = batch.context(batch.response_slots, self.lm.get_input_embeddings().weight)
-        return TokenScores(exploration.log_prob(logits, batch.steps(), context), entropy)
+        states = self.scored_states(batch, exploration)
+        return self._score(states, batch, temperature, exploration, entropy_gradient)
 
     def scored_states(self, batch: PackedBatch, exploration: Exploration) -> Tensor:
         """Returns the last hidden state before each response token, of the inputs that the rollout saw; [R, d]."""
@@ -63,6 +65,38 @@ class ScoringModel(nn.Module):
             plan=PackedAttention(batch.lengths),
         ).last_hidden_state[0]
         return hidden[batch.scored_rows]
+
+    def _score(
+        self,
+        hidden: Tensor,
+        batch: PackedBatch,
+        temperature: float,
+        exploration: Exploration,
+        entropy_gradient: bool,
+    ) -> TokenScores:
+        """Scores the response tokens from their hidden states [R, d]; tokens by the fused head, densities in chunks."""
+        head = self.lm.lm_head
+        if exploration.scores_tokens:
+            tokens = batch.tokens[batch.response_slots]
+            log_prob, entropy = fused_token_scores(hidden, head.weight, head.bias, tokens, temperature, self.head_rows)
+        else:
+            log_prob, entropy = self._densities(hidden, batch, temperature, exploration)
+        return TokenScores(log_prob, entropy if entropy_gradient else entropy.detach())
+
+    def _densities(
+        self, hidden: Tensor, batch: PackedBatch, temperature: float, exploration: Exploration
+    ) -> tuple[Tensor, Tensor]:
+        """A strategy's own scores, a chunk of rows at a time; the backward pass makes each chunk again."""
+        steps, context = batch.steps(), batch.context(batch.response_slots, self.lm.get_input_embeddings().weight)
+
+        def scores(rows: Tensor, at: slice) -> tuple[Tensor, Tensor]:
+            logits = self.lm.lm_head(rows).float() / temperature
+            return exploration.log_prob(logits, steps.rows(at), context.rows(at)), entropy_of(logits)
+
+        chunks = [slice(start, start + self.head_rows) for start in range(0, len(hidden), self.head_rows)]
+        made = [checkpoint(scores, hidden[at], at, use_reentrant=False) for at in chunks]
+        log_probs, entropies = zip(*made, strict=True)
+        return torch.cat(log_probs), torch.cat(entropies)
 
 
 def entropy_of(logits: Tensor) -> Tensor:

@@ -53,6 +53,7 @@ class TrainerConfig:
         precision: 32-true | bf16-mixed.
         threads: CPU threads of PyTorch in each process; null leaves it to PyTorch.
         microbatch_tokens: most tokens (prompts included) in one forward pass.
+        head_rows: most tokens whose logits over the vocabulary are held at a time.
         max_grad_norm: gradient norms above are scaled down to it.
         optimizer: a partial `_target_` node, called with the parameters.
         schedule: a partial `_target_` node, called with the optimiser steps made and those of the whole run; see
@@ -66,6 +67,7 @@ class TrainerConfig:
     precision: str = MISSING
     threads: int | None = None
     microbatch_tokens: int = MISSING
+    head_rows: int = MISSING
     max_grad_norm: float = MISSING
     optimizer: Any = MISSING
     schedule: Any = MISSING

@@ -63,7 +63,7 @@ class CriticUpdate:
 
     def values(self, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Returns V of the state before each response token; float32 [T] a rollout."""
-        return self.passes.by_rollout(self._forward, rollouts)
+        return self.passes.by_rollout(self.model, self._forward, rollouts)
 
     def _forward(self, batch: PackedBatch) -> Tensor:
         values: Tensor = self.model(batch, self.exploration)
@@ -89,12 +89,13 @@ class CriticUpdate:
         tokens = self.passes.reduce(torch.tensor(float(scored)), "sum")
         total = tokens.clamp(min=1)
         sums = torch.zeros(2, dtype=torch.float64, device=self.passes.device)
-        for indices in self.passes.microbatches([s.rollout for s in samples]):
-            chosen = [samples[i] for i in indices]
-            _, values = self.passes.run(self._forward, [s.rollout for s in chosen])
-            loss, clipped = self._sums(chosen, values)
-            backward(loss / total.to(loss.dtype) * self.ranks)
-            sums += torch.stack((loss.detach().double(), clipped.double()))
+        with self.passes.precision(self.model):
+            for indices in self.passes.microbatches([s.rollout for s in samples]):
+                chosen = [samples[i] for i in indices]
+                _, values = self.passes.run(self._forward, [s.rollout for s in chosen])
+                loss, clipped = self._sums(chosen, values)
+                backward(loss / total.to(loss.dtype) * self.ranks)
+                sums += torch.stack((loss.detach().double(), clipped.double()))
         loss, clipped = (self.passes.reduce(sums, "sum") / total).unbind()
         return {"critic/loss": loss, "critic/clip_fraction": clipped, "critic/tokens": tokens}
 

@@ -20,10 +20,12 @@ from ngrpo.data.types import PromptBatch
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.critic import ValueModel
+from ngrpo.modeling.layers import prepare_layers
 from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.packing import PackedBatch
-from ngrpo.modeling.policy import ScoringModel, TokenScores
+from ngrpo.modeling.policy import HEAD_ROWS, ScoringModel, TokenScores
+from ngrpo.modeling.precision import round_parameters
 from ngrpo.modeling.sharding import full, named_learned, named_weights, shard
 from ngrpo.passes import Passes
 from ngrpo.rollout.experience import Experience
@@ -47,8 +49,9 @@ class UpdateSettings:
         max_grad_norm: gradient norms above are scaled down to it.
         learning_rate: optimiser steps made so far -> factor on the policy's learning rate; see `ngrpo.schedule`.
         precision: "32-true" computes in the dtype of the parameters; "bf16-mixed" computes in bfloat16 and keeps
-            parameters, gradients and optimiser in theirs. At a learning rate of 1e-6 parameters must be float32:
-            bfloat16 ones round most updates away.
+            parameters, gradients and optimiser in theirs (`ngrpo.modeling.precision`). At a learning rate of 1e-6
+            parameters must be float32: bfloat16 ones round most updates away.
+        head_rows: most tokens whose logits over the vocabulary are held at a time.
     """
 
     temperature: float = 1.0
@@ -56,9 +59,15 @@ class UpdateSettings:
     max_grad_norm: float = 1.0
     precision: str = "32-true"
     learning_rate: Callable[[int], float] = unchanged
+    head_rows: int = HEAD_ROWS
+
+    @property
+    def mixed(self) -> bool:
+        """Whether computation is in another dtype than parameters."""
+        return self.precision == "bf16-mixed"
 
     def __post_init__(self) -> None:
-        for name in ("microbatch_tokens", "max_grad_norm"):
+        for name in ("microbatch_tokens", "max_grad_norm", "head_rows"):
             if not getattr(self, name) > 0:
                 raise SettingError(f"trainer.{name}={getattr(self, name)} must be positive; raise it.")
         if self.precision not in _PRECISIONS:
@@ -112,21 +121,25 @@ class PolicyOptimization(LightningModule):
         """Loads the policy, and reference and critic if they are needed; Lightning calls this more than once."""
         if self._configured:
             return
-        self.policy = self._load(ScoringModel).train()
-        self.critic = self._load(ValueModel).train() if self.critic_settings is not None else None
-        if self.source.gradient_checkpointing:
-            for model in filter(None, (self.policy, self.critic)):
-                model.lm.gradient_checkpointing_enable({"use_reentrant": False})
+        checkpointing = self.source.checkpointing
+        self.policy = self._load(ScoringModel, checkpointing).train()
+        self.critic = self._load(ValueModel, checkpointing).train() if self.critic_settings is not None else None
         # Not a submodule: the frozen reference stays out of checkpoints and of the optimiser.
-        reference = self._load(ScoringModel).requires_grad_(False).eval() if self.algorithm.needs_reference else None
-        object.__setattr__(self, "reference", reference)
+        object.__setattr__(self, "reference", self._load_reference() if self.algorithm.needs_reference else None)
         self._configured = True
 
-    def _load(self, kind: type[Model]) -> Model:
+    def _load_reference(self) -> ScoringModel:
+        return self._load(ScoringModel, "off", frozen=True).eval()
+
+    def _load(self, kind: type[Model], checkpointing: str, frozen: bool = False) -> Model:
         learned = load_learned(self.source, self.exploration)
-        model = kind(self.source.load(), learned).to(self.device)
+        model = kind(self.source.load(), learned).requires_grad_(not frozen).to(self.device)
+        model.head_rows = self.settings.head_rows
+        if frozen and self.settings.mixed:
+            round_parameters(model)
+        prepare_layers(model.lm.base_model.layers, checkpointing, self.source.compile)
         mesh = getattr(self, "device_mesh", None)
-        return model if mesh is None else shard(model, mesh["data_parallel"])
+        return model if mesh is None else shard(model, mesh["data_parallel"], self.settings.mixed)
 
     def configure_optimizers(self) -> tuple[list[Optimizer], list[LambdaLR]]:
         """Makes the optimisers over policy and critic, and the learning rate's course for the policy.
@@ -134,7 +147,8 @@ class PolicyOptimization(LightningModule):
         Learned exploration has learning rates of its own.
         """
         rates = self.exploration.learning_rates()
-        groups = [{"params": [parameter], "lr": rates[name]} for name, parameter in self.policy.learned.items()]
+        learned = self.policy.learned.named_parameters()
+        groups = [{"params": [parameter], "lr": rates[name]} for name, parameter in learned]
         model = list(self.policy.lm.parameters())
         policy = self.make_optimizer([{"params": model}, *groups] if groups else model)
         schedule = LambdaLR(policy, self.settings.learning_rate)
@@ -166,8 +180,7 @@ class PolicyOptimization(LightningModule):
     @property
     def passes(self) -> Passes:
         """How models are run on rollouts here."""
-        mixed = self.settings.precision == "bf16-mixed"
-        return Passes(self.device, self.settings.microbatch_tokens, mixed, self._reduce)
+        return Passes(self.device, self.settings.microbatch_tokens, self.settings.mixed, self._reduce)
 
     def training_step(self, batch: PromptBatch, batch_idx: int) -> None:
         """Makes the optimiser steps of one rollout batch and logs their metrics."""
@@ -198,7 +211,7 @@ class PolicyOptimization(LightningModule):
         return assigned(rollouts, credited, constants)
 
     def _log_probs(self, model: ScoringModel, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        return self.passes.by_rollout(lambda batch: self._score(model, batch).log_prob, rollouts)
+        return self.passes.by_rollout(model, lambda batch: self._score(model, batch).log_prob, rollouts)
 
     def _score(self, model: ScoringModel, batch: PackedBatch) -> TokenScores:
         scores: TokenScores = model(
@@ -246,11 +259,12 @@ class PolicyOptimization(LightningModule):
         kept = [s.rollout.length for s in samples if not s.left_out]
         totals = BatchTotals(sequences=int(self._reduce(len(kept), "sum")), tokens=int(self._reduce(sum(kept), "sum")))
         metrics = StepMetrics(self.device)
-        for indices in self.passes.microbatches([s.rollout for s in samples]):
-            chosen = [samples[i] for i in indices]
-            batch, scores = self.passes.run(lambda b: self._score(self.policy, b), [s.rollout for s in chosen])
-            output = self.algorithm.loss(loss_inputs(chosen, scores, batch.response_lengths), totals)
-            self.manual_backward(output.loss * self.trainer.world_size)
-            metrics.add(output)
-            self._ratios.append(output.ratios)
+        with self.passes.precision(self.policy):
+            for indices in self.passes.microbatches([s.rollout for s in samples]):
+                chosen = [samples[i] for i in indices]
+                batch, scores = self.passes.run(lambda b: self._score(self.policy, b), [s.rollout for s in chosen])
+                output = self.algorithm.loss(loss_inputs(chosen, scores, batch.response_lengths), totals)
+                self.manual_backward(output.loss * self.trainer.world_size)
+                metrics.add(output)
+                self._ratios.append(output.ratios)
         return metrics.finish(self._reduce) | {"policy/sequences": torch.tensor(float(totals.sequences))}

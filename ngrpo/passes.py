@@ -1,6 +1,7 @@
 """Forward passes over rollouts, the same for policy, reference and critic."""
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TypeVar
 
 import torch
@@ -9,6 +10,8 @@ from torch import Tensor
 from ngrpo.algo.moments import Reduce
 from ngrpo.batching import microbatches
 from ngrpo.modeling.packing import PackedBatch, pack
+from ngrpo.modeling.policy import ScoringModel
+from ngrpo.modeling.precision import half_precision
 from ngrpo.rollout.types import Rollout
 
 T = TypeVar("T")
@@ -35,18 +38,23 @@ class Passes:
         lengths = [len(r.prompt_ids) + r.length for r in rollouts]
         return microbatches(lengths, self.budget, lambda count: int(self.reduce(torch.tensor(count), "max")))
 
+    def precision(self, model: ScoringModel) -> AbstractContextManager[None]:
+        """Returns the context that forward and backward of a model belong into."""
+        return half_precision(model) if self.mixed else nullcontext()
+
     def run(self, forward: Callable[[PackedBatch], T], rollouts: Sequence[Rollout]) -> tuple[PackedBatch, T]:
         """Runs one microbatch; returns it as the model saw it, and what the model makes of it."""
         batch = pack(rollouts).to(self.device)
-        # Not Lightning's plugin: under ModelParallelStrategy it offers no mixed precision.
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed):
-            return batch, forward(batch)
+        return batch, forward(batch)
 
     @torch.no_grad()
-    def by_rollout(self, forward: Callable[[PackedBatch], Tensor], rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """Returns a model's number for each response token, float [T] a rollout, in their order."""
+    def by_rollout(
+        self, model: ScoringModel, forward: Callable[[PackedBatch], Tensor], rollouts: Sequence[Rollout]
+    ) -> list[Tensor]:
+        """Returns the number that ``forward`` gives each response token by ``model``, float [T] a rollout, in order."""
         out: dict[int, Tensor] = {}
-        for indices in self.microbatches(rollouts):
-            batch, values = self.run(forward, [rollouts[i] for i in indices])
-            out.update(zip(indices, torch.split(values, batch.response_lengths.tolist()), strict=True))
+        with self.precision(model):
+            for indices in self.microbatches(rollouts):
+                batch, values = self.run(forward, [rollouts[i] for i in indices])
+                out.update(zip(indices, torch.split(values, batch.response_lengths.tolist()), strict=True))
         return [out[i] for i in range(len(rollouts))]

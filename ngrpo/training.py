@@ -56,6 +56,7 @@ def train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: P
         config.trainer.max_grad_norm,
         config.trainer.precision,
         partial(build(config.trainer.schedule), steps=config.trainer.iterations * algorithm.optimizer_steps),
+        config.trainer.head_rows,
     )
     optimizer = build(config.trainer.optimizer)
     module = PolicyOptimization(source, algorithm, worker.exploration, optimizer, update, parts["critic"])

@@ -214,7 +214,7 @@ def test_gradient_checkpointing_recomputes_and_changes_nothing(case: Case, monke
     monkeypatch.setattr(Qwen2MLP, "forward", lambda self, x: calls.append(torch.is_grad_enabled()) or forward(self, x))
     plain, _ = fit(case, GSPO, lr=0.0)
     passes = len(calls)
-    recomputed, _ = fit(case, GSPO, lr=0.0, gradient_checkpointing=True)
+    recomputed, _ = fit(case, GSPO, lr=0.0, checkpointing="full")
     assert len(calls) - passes == 2 * passes
     for name, gradient in plain.steps[0][2].items():
         torch.testing.assert_close(recomputed.steps[0][2][name], gradient)

@@ -6,14 +6,15 @@ object that knows how this pass lays out its sequences. Packed training, packed 
 three plans. Masks and caches of transformers are not used.
 """
 
+from itertools import accumulate
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, PretrainedConfig
 
 from ngrpo.errors import SettingError
+from ngrpo.modeling.varlen import packed_attention
 
 IMPLEMENTATION = "ngrpo"
 
@@ -21,11 +22,11 @@ IMPLEMENTATION = "ngrpo"
 class AttentionPlan(Protocol):
     """How one forward pass attends."""
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+    def attend(self, module: Any, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         """Attends.
 
         Args:
-            layer: index of the decoder layer.
+            module: the attention of a decoder layer; a plan that reads its number is compiled for each layer anew.
             query: [B, H, T, D].
             key: [B, H_kv, T, D], H a multiple of H_kv.
             value: like ``key``.
@@ -39,29 +40,21 @@ class AttentionPlan(Protocol):
 class PackedAttention:
     """Causal attention inside each of the sequences packed into one row of N tokens.
 
+    Made once a pass: all layers use the same bounds.
+
     Args:
         lengths: tokens of each sequence, in order; their sum is N.
+        device: where the row is.
     """
 
-    def __init__(self, lengths: list[int]) -> None:
-        self.lengths = lengths
+    def __init__(self, lengths: list[int], device: torch.device) -> None:
+        starts = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32)
+        self.starts = starts.to(device, non_blocking=True)
+        self.longest = max(lengths)
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-        """Runs one causal kernel a sequence; no token sees another sequence."""
-        repeats = query.shape[1] // key.shape[1]
-        segments = zip(*(torch.split(part, self.lengths, dim=2) for part in (query, key, value)), strict=True)
-        outputs = [
-            scaled_dot_product_attention(
-                q, repeat_heads(k, repeats), repeat_heads(v, repeats), is_causal=True, scale=scale
-            )
-            for q, k, v in segments
-        ]
-        return torch.cat(outputs, dim=2)
-
-
-def repeat_heads(tensor: Tensor, repeats: int) -> Tensor:
-    """Repeats each key/value head for the query heads that share it; [B, H_kv, T, D] -> [B, H, T, D]."""
-    return tensor if repeats == 1 else tensor.repeat_interleave(repeats, dim=1)
+    def attend(self, module: Any, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+        """Attends; no token sees another sequence."""
+        return packed_attention(query, key, value, self.starts, self.longest, scale)
 
 
 def attention(
@@ -76,7 +69,7 @@ def attention(
     **_: Any,
 ) -> tuple[Tensor, None]:
     """The function that transformers calls; returns [B, T, H, D] and no weights."""
-    output = plan.attend(module.layer_idx, query, key, value, scaling)  # type: ignore[arg-type]
+    output = plan.attend(module, query, key, value, scaling)
     return output.transpose(1, 2), None
 
 

@@ -16,6 +16,7 @@ from transformers import (
 from ngrpo.demo import MODEL_PATH
 from ngrpo.errors import SettingError
 from ngrpo.modeling.attention import IMPLEMENTATION, check_attention
+from ngrpo.modeling.layers import CHECKPOINTING
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -27,16 +28,23 @@ class ModelSource:
     Attributes:
         path: folder or hub name; "demo" is the embedded model.
         dtype: dtype of the parameters, float32 | bfloat16.
-        gradient_checkpointing: recompute each layer's activations in the backward pass.
+        checkpointing: which activations of a layer are made again in the backward pass, off | selective | full; see
+            `ngrpo.modeling.layers`.
+        compile: run the decoder layers through torch.compile.
     """
 
     path: str = "demo"
     dtype: str = "float32"
-    gradient_checkpointing: bool = False
+    checkpointing: str = "off"
+    compile: bool = False
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
             raise SettingError(f"model.dtype={self.dtype} is not known; choose one of {', '.join(DTYPES)}.")
+        if self.checkpointing not in CHECKPOINTING:
+            raise SettingError(
+                f"model.checkpointing={self.checkpointing} is not known; choose one of {', '.join(CHECKPOINTING)}."
+            )
 
     @property
     def location(self) -> str:

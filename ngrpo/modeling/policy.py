@@ -14,6 +14,9 @@ from ngrpo.modeling.fused_scores import fused_token_scores
 from ngrpo.modeling.packing import PackedBatch
 from ngrpo.modeling.replay import replay
 
+HEAD_ROWS = 2048
+"""Logits of so many tokens and a vocabulary of 152k are 1.2 GiB in float32."""
+
 
 class TokenScores(NamedTuple):
     """Scores of R response tokens, in the order of the batch.
@@ -27,23 +30,42 @@ class TokenScores(NamedTuple):
     entropy: Tensor
 
 
+class LearnedParameters(nn.Module):
+    """What an exploration strategy learns; float32 whatever the model computes in.
+
+    A module that returns its parameters, so that FSDP2 gathers them apart from the model's.
+    """
+
+    def __init__(self, values: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        for name, value in values.items():
+            self.register_parameter(name, nn.Parameter(value))
+
+    def forward(self) -> dict[str, Tensor]:
+        """Returns them by name."""
+        return dict(self.named_parameters())
+
+
 class ScoringModel(nn.Module):
     """Wraps a transformers causal LM: packed, replayed inputs in, token scores out.
 
     Replay, body and head all run inside this module's forward, so that FSDP2 with this module as its root gathers
     the embedding table and the head for them.
 
+    Attributes:
+        head_rows: most response tokens whose logits are held at a time.
+
     Args:
         lm: a causal LM loaded with the ``ngrpo`` attention implementation.
         learned: initial values of the exploration strategy's parameters.
-        head_rows: most response tokens whose logits are held at a time.
     """
 
-    def __init__(self, lm: PreTrainedModel, learned: Mapping[str, Tensor] | None = None, head_rows: int = 2048) -> None:
+    head_rows = HEAD_ROWS
+
+    def __init__(self, lm: PreTrainedModel, learned: Mapping[str, Tensor] | None = None) -> None:
         super().__init__()
         self.lm = lm
-        self.head_rows = head_rows
-        self.learned = nn.ParameterDict({name: nn.Parameter(value) for name, value in (learned or {}).items()})
+        self.learned = LearnedParameters(learned or {})
 
     def forward(
         self, batch: PackedBatch, temperature: float, exploration: Exploration, entropy_gradient: bool = False
@@ -57,12 +79,12 @@ class ScoringModel(nn.Module):
 
     def scored_states(self, batch: PackedBatch, exploration: Exploration) -> Tensor:
         """Returns the last hidden state before each response token, of the inputs that the rollout saw; [R, d]."""
-        inputs = replay(self.lm.get_input_embeddings(), batch, exploration, dict(self.learned.items()))
+        inputs = replay(self.lm.get_input_embeddings(), batch, exploration, self.learned())
         hidden = self.lm.base_model(
             inputs_embeds=inputs[None],
             position_ids=batch.positions[None],
             use_cache=False,
-            plan=PackedAttention(batch.lengths),
+            plan=PackedAttention(batch.lengths, batch.tokens.device),
         ).last_hidden_state[0]
         return hidden[batch.scored_rows]
 

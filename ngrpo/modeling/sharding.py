@@ -3,26 +3,36 @@
 from collections.abc import Iterator
 from typing import TypeVar
 
+import torch
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from ngrpo.modeling.policy import ScoringModel
+from ngrpo.modeling.precision import COMPUTED_IN
 
 Model = TypeVar("Model", bound=ScoringModel)
 
 
-def shard(model: Model, mesh: DeviceMesh) -> Model:
-    """Shards each decoder layer, and the rest (embedding, final norm, head, learned exploration) with the root.
+def shard(model: Model, mesh: DeviceMesh, mixed: bool) -> Model:
+    """Shards each decoder layer, and the rest (embedding, final norm, head) with the root.
 
     Args:
         model: on every rank the same weights.
         mesh: one-dimensional, the data-parallel ranks.
+        mixed: gather and compute in bfloat16; shards, gradients and their sum over the ranks keep the parameters'
+            dtype, float32 as a rule.
     """
+    policy = MixedPrecisionPolicy()
+    if mixed:
+        policy = MixedPrecisionPolicy(COMPUTED_IN, torch.float32, cast_forward_inputs=False)
     for layer in model.lm.base_model.layers:
-        fully_shard(layer, mesh=mesh)
-    fully_shard(model, mesh=mesh)
+        fully_shard(layer, mesh=mesh, mp_policy=policy)
+    if any(True for _ in model.learned.parameters()):
+        # In a group of its own, for its dtype; its output are the parameters, which must outlast its forward.
+        fully_shard(model.learned, mesh=mesh, reshard_after_forward=False)
+    fully_shard(model, mesh=mesh, mp_policy=policy)
     return model
 
 
@@ -39,4 +49,4 @@ def named_weights(model: ScoringModel) -> Iterator[tuple[str, Tensor]]:
 
 def named_learned(model: ScoringModel) -> dict[str, Tensor]:
     """Returns the exploration strategy's learned parameters, whole (a collective when sharded)."""
-    return {name: full(parameter.detach()) for name, parameter in model.learned.items()}
+    return {name: full(parameter.detach()) for name, parameter in model.learned.named_parameters()}

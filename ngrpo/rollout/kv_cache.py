@@ -1,5 +1,7 @@
 """The torch engine's key/value cache: preallocated, one slot a running rollout, and the two passes that use it."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
@@ -36,19 +38,20 @@ class PrefillAttention(PackedAttention):
     """
 
     def __init__(self, cache: SlotCache, lengths: list[int], slots: list[Tensor]) -> None:
-        super().__init__(lengths)
+        super().__init__(lengths, cache.data.device)
+        self.lengths = lengths
         self.cache = cache
         self.slots = slots
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+    def attend(self, module: Any, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         """Attends inside each prompt."""
-        keys, values = self.cache.data[layer]
+        keys, values = self.cache.data[module.layer_idx]
         for k, v, slots in zip(
             torch.split(key[0], self.lengths, 1), torch.split(value[0], self.lengths, 1), self.slots, strict=True
         ):
             keys[slots, :, : k.shape[1]] = k
             values[slots, :, : v.shape[1]] = v
-        return super().attend(layer, query, key, value, scale)
+        return super().attend(module, query, key, value, scale)
 
 
 class DecodeAttention:
@@ -67,9 +70,9 @@ class DecodeAttention:
         visible = torch.arange(self.length, device=positions.device) <= positions[:, None]
         self.visible = visible[:, None, None, :]
 
-    def attend(self, layer: int, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
+    def attend(self, module: Any, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         """Attends; the query heads that share a key head are treated as its query positions."""
-        keys, values = self.cache.data[layer]
+        keys, values = self.cache.data[module.layer_idx]
         keys[self.rows, :, self.positions] = key[:, :, 0]
         values[self.rows, :, self.positions] = value[:, :, 0]
         rows, heads, _, size = query.shape

@@ -1,0 +1,58 @@
+"""Decoder layers made cheaper: compiled, and with activations made again in the backward pass."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
+
+Forward = Callable[..., Any]
+
+_MATRIX_PRODUCTS = {"aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm"}
+
+
+def keep_products(context: Any, operator: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+    """The policy of selective checkpointing: keeps what matrix products and attention made."""
+    name = operator.name().split(".")[0]
+    if name in _MATRIX_PRODUCTS or "attention" in name or "attn" in name:
+        return CheckpointPolicy.MUST_SAVE
+    return CheckpointPolicy.PREFER_RECOMPUTE
+
+
+def _full(forward: Forward) -> Forward:
+    return partial(checkpoint, forward, use_reentrant=False, preserve_rng_state=False)  # nothing is random
+
+
+def _selective(forward: Forward) -> Forward:
+    contexts = partial(create_selective_checkpoint_contexts, keep_products)
+    return partial(checkpoint, forward, use_reentrant=False, preserve_rng_state=False, context_fn=contexts)
+
+
+CHECKPOINTING: dict[str, Callable[[Forward], Forward]] = {
+    "off": lambda forward: forward,
+    "selective": _selective,
+    "full": _full,
+}
+"""How a layer's activations reach the backward pass: all kept; products and attention kept, the rest made again;
+only the layer's input kept."""
+
+
+def prepare_layers(layers: nn.ModuleList, checkpointing: str, compiled: bool) -> None:
+    """Changes how the layers run, not what they compute; parameters keep their names.
+
+    The forward of each layer is wrapped, not its call: the hooks of FSDP2 stay outside the compiled part and are not
+    run again by a recomputation. Layers have one code, and one graph each for training and for scoring: lengths are
+    dynamic and the attention reads no layer number.
+
+    Args:
+        layers: decoder layers of a transformers model.
+        checkpointing: a key of `CHECKPOINTING`.
+        compiled: with torch.compile.
+    """
+    for layer in layers:
+        forward = CHECKPOINTING[checkpointing](layer.forward)
+        if compiled:
+            forward = torch.compile(forward, dynamic=True)
+        layer.forward = forward

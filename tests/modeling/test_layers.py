@@ -1,0 +1,107 @@
+"""Compiled and checkpointed layers compute what plain ones compute."""
+
+from collections.abc import Sequence
+from functools import partial
+
+import pytest
+import torch
+from made_rollouts import rollout
+from torch import Tensor
+from torch._dynamo.utils import counters
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.modeling.layers import CHECKPOINTING, prepare_layers
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.modeling.packing import PackedBatch, pack
+from ngrpo.modeling.policy import ScoringModel
+
+LENGTHS = [[(3, 4), (5, 6)], [(2, 3)], [(3, 9), (4, 5), (6, 7)], [(2, 10), (2, 3)], [(7, 8)] * 5]
+"""Of prompt and response of each sequence, batch by batch."""
+
+
+def packed(lengths: Sequence[tuple[int, int]]) -> PackedBatch:
+    return pack([rollout(range(5, 5 + p), [7] * r, {p: {20: 0.75, 21: 0.25}}) for p, r in lengths])
+
+
+def model(source: ModelSource, checkpointing: str = "off", compiled: bool = False) -> ScoringModel:
+    made = ScoringModel(source.load()).train()
+    prepare_layers(made.lm.base_model.layers, checkpointing, compiled)
+    return made
+
+
+def scored(policy: ScoringModel, batch: PackedBatch) -> tuple[Tensor, dict[str, Tensor]]:
+    policy.zero_grad()
+    scores = policy(batch, 0.8, NeighborMixing())
+    (scores.log_prob * torch.linspace(-1, 1, len(scores.log_prob))).sum().backward()
+    return scores.log_prob.detach(), {name: p.grad.clone() for name, p in policy.named_parameters()}
+
+
+def assert_same(ours: tuple[Tensor, dict[str, Tensor]], theirs: tuple[Tensor, dict[str, Tensor]]) -> None:
+    torch.testing.assert_close(ours[0], theirs[0], atol=1e-5, rtol=0)
+    assert ours[1].keys() == theirs[1].keys()
+    difference = sum(float((ours[1][n] - theirs[1][n]).double().square().sum()) for n in ours[1])
+    assert difference < 1e-10 * sum(float(g.double().square().sum()) for g in theirs[1].values())
+
+
+@pytest.mark.parametrize("checkpointing", list(CHECKPOINTING))
+def test_checkpointing_changes_nothing(tiny_source: ModelSource, checkpointing: str):
+    batch = packed(LENGTHS[0])
+    assert_same(scored(model(tiny_source, checkpointing), batch), scored(model(tiny_source), batch))
+
+
+class CountProducts(TorchDispatchMode):
+    """Counts matrix products and attention calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.products = self.attentions = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        name = func.name().split(".")[0]
+        self.products += name in ("aten::mm", "aten::addmm")
+        self.attentions += "attention" in name and "backward" not in name
+        return func(*args, **(kwargs or {}))
+
+
+def counted(source: ModelSource, checkpointing: str) -> tuple[int, int]:
+    policy, batch = model(source, checkpointing), packed(LENGTHS[0])
+    with CountProducts() as count:
+        scored(policy, batch)
+    return count.products, count.attentions
+
+
+def test_what_each_mode_makes_again(tiny_source: ModelSource):
+    """Two layers of seven products; two sequences' attention each."""
+    products, attentions = counted(tiny_source, "off")
+    assert attentions == 2 * 2
+    assert counted(tiny_source, "selective") == (products, attentions)
+    again, attended = counted(tiny_source, "full")
+    assert 2 * 6 <= again - products <= 2 * 7  # the last product's output is needed by nothing
+    assert attended == 2 * attentions
+
+
+@pytest.mark.parametrize("checkpointing", list(CHECKPOINTING))
+def test_many_lengths_are_compiled_once(tiny_source: ModelSource, checkpointing: str, monkeypatch):
+    """The first layer's input is a view, which makes a graph of its own; scoring has no gradient: four graphs."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager", fullgraph=True))
+    torch._dynamo.reset()
+    counters.clear()
+    plain, compiled = model(tiny_source), model(tiny_source, checkpointing, compiled=True)
+    graphs = []
+    for lengths in LENGTHS:
+        batch = packed(lengths)
+        assert_same(scored(compiled, batch), scored(plain, batch))
+        with torch.no_grad():
+            compiled(batch, 0.8, NeighborMixing())
+        graphs.append(counters["stats"]["unique_graphs"])
+    assert graphs == [4] * len(LENGTHS)
+    torch._dynamo.reset()
+
+
+@pytest.mark.slow
+def test_code_of_the_compiler_changes_nothing(tiny_source: ModelSource):
+    torch._dynamo.reset()
+    plain, compiled = model(tiny_source), model(tiny_source, "selective", compiled=True)
+    for lengths in LENGTHS:
+        assert_same(scored(compiled, packed(lengths)), scored(plain, packed(lengths)))

@@ -19,6 +19,7 @@ from ngrpo.critic_update import CriticSettings, CriticUpdate
 from ngrpo.data.types import PromptBatch
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
+from ngrpo.modeling.cost import PassCost
 from ngrpo.modeling.critic import ValueModel
 from ngrpo.modeling.layers import prepare_layers
 from ngrpo.modeling.learned import load_learned
@@ -28,9 +29,10 @@ from ngrpo.modeling.policy import HEAD_ROWS, ScoringModel, TokenScores
 from ngrpo.modeling.precision import round_parameters
 from ngrpo.modeling.sharding import full, named_learned, named_weights, shard
 from ngrpo.passes import Passes
+from ngrpo.placement import Placement
 from ngrpo.rollout.experience import Experience
 from ngrpo.rollout.types import Rollout
-from ngrpo.samples import Constants, Sample, Update, assigned, loss_inputs, scored_batch
+from ngrpo.samples import Constants, Sample, Update, assigned, loss_inputs, scored_batch, shares
 from ngrpo.schedule import unchanged
 from ngrpo.step_metrics import StepMetrics, average
 
@@ -180,12 +182,13 @@ class PolicyOptimization(LightningModule):
     @property
     def passes(self) -> Passes:
         """How models are run on rollouts here."""
-        return Passes(self.device, self.settings.microbatch_tokens, self.settings.mixed, self._reduce)
+        cost = PassCost.of(self.policy.lm.config)
+        return Passes(self.device, self.settings.microbatch_tokens, self.settings.mixed, cost, self._reduce)
 
     def training_step(self, batch: PromptBatch, batch_idx: int) -> None:
         """Makes the optimiser steps of one rollout batch and logs their metrics."""
         start = time.perf_counter()
-        samples = self._samples(batch.experience)
+        samples, advantages = self._samples(batch.experience)
         scored = time.perf_counter()
         self._ratios = []
         before = self._critic_update().before(samples) if self.critic is not None else {}
@@ -195,20 +198,32 @@ class PolicyOptimization(LightningModule):
         ]
         seconds = {"time/score_s": scored - start, "time/update_s": time.perf_counter() - scored}
         self.log_dict(average(steps) | before | seconds, batch_size=1)
-        batch.update = Update([sample.advantage for sample in samples], self._ratios)
+        batch.update = Update(advantages, self._ratios)
 
-    def _samples(self, experience: Experience) -> list[Sample]:
-        """Scores what stays constant during the steps, and assigns the advantages."""
-        rollouts = experience.rollouts
+    def _samples(self, experience: Experience) -> tuple[list[Sample], list[Tensor]]:
+        """Shares the rollouts out, scores what stays constant during the steps, and assigns the advantages.
+
+        Advantages are made where the rollouts were, whose groups are whole there.
+
+        Returns:
+            What this rank trains on, and the advantages of its own rollouts.
+        """
+        costs = [self.passes.cost(rollout.tokens) for rollout in experience.rollouts]
+        placement = Placement.of(costs, self.algorithm.optimizer_steps, self.trainer.global_rank)
+        rollouts = placement.outward(experience.rollouts)
+        constants = self._constants(rollouts)
+        batch = scored_batch(experience, constants.map(placement.homeward), self._reduce)
+        parts = shares(experience.rollouts, self.algorithm.assign(batch))
+        return assigned(rollouts, placement.outward(parts), constants), [advantage for advantage, _ in parts]
+
+    def _constants(self, rollouts: Sequence[Rollout]) -> Constants:
         unknown: list[Tensor | None] = [None] * len(rollouts)
         seen = [r.plain() for r in rollouts] if self.exploration.plain_reference else rollouts
-        constants = Constants(
+        return Constants(
             old=self._log_probs(self.policy, rollouts) if self.algorithm.needs_old_log_prob else unknown,
             ref=self._log_probs(self.reference, seen) if self.reference is not None else unknown,
             values=self._critic_update().values(rollouts) if self.critic is not None else unknown,
         )
-        credited = self.algorithm.assign(scored_batch(experience, constants, self._reduce))
-        return assigned(rollouts, credited, constants)
 
     def _log_probs(self, model: ScoringModel, rollouts: Sequence[Rollout]) -> list[Tensor]:
         return self.passes.by_rollout(model, lambda batch: self._score(model, batch).log_prob, rollouts)

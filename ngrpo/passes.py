@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ngrpo.algo.moments import Reduce
 from ngrpo.batching import microbatches
+from ngrpo.modeling.cost import PassCost
 from ngrpo.modeling.packing import PackedBatch, pack
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.modeling.precision import half_precision
@@ -24,19 +25,22 @@ class Passes:
         device: where the models are.
         budget: most tokens (prompts included) in one pass.
         mixed: compute in bfloat16, whatever the dtype of the parameters.
+        cost: tokens of a sequence -> what a pass over it costs.
         reduce: over the ranks.
     """
 
-    def __init__(self, device: torch.device, budget: int, mixed: bool, reduce: Reduce) -> None:
+    def __init__(self, device: torch.device, budget: int, mixed: bool, cost: PassCost, reduce: Reduce) -> None:
         self.device = device
         self.budget = budget
         self.mixed = mixed
+        self.cost = cost
         self.reduce = reduce
 
     def microbatches(self, rollouts: Sequence[Rollout]) -> list[list[int]]:
         """Returns the indices of each microbatch's rollouts (a collective)."""
-        lengths = [len(r.prompt_ids) + r.length for r in rollouts]
-        return microbatches(lengths, self.budget, lambda count: int(self.reduce(torch.tensor(count), "max")))
+        lengths = [r.tokens for r in rollouts]
+        costs = [self.cost(n) for n in lengths]
+        return microbatches(lengths, costs, self.budget, lambda count: int(self.reduce(torch.tensor(count), "max")))
 
     def precision(self, model: ScoringModel) -> AbstractContextManager[None]:
         """Returns the context that forward and backward of a model belong into."""
@@ -51,10 +55,11 @@ class Passes:
     def by_rollout(
         self, model: ScoringModel, forward: Callable[[PackedBatch], Tensor], rollouts: Sequence[Rollout]
     ) -> list[Tensor]:
-        """Returns the number that ``forward`` gives each response token by ``model``, float [T] a rollout, in order."""
+        """Returns the number that ``forward`` gives each response token by ``model``, in order; [T] on the CPU."""
         out: dict[int, Tensor] = {}
         with self.precision(model):
             for indices in self.microbatches(rollouts):
-                batch, values = self.run(forward, [rollouts[i] for i in indices])
-                out.update(zip(indices, torch.split(values, batch.response_lengths.tolist()), strict=True))
+                _, values = self.run(forward, [rollouts[i] for i in indices])
+                lengths = [rollouts[i].length for i in indices]
+                out.update(zip(indices, torch.split(values.cpu(), lengths), strict=True))
         return [out[i] for i in range(len(rollouts))]

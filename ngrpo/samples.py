@@ -1,6 +1,6 @@
 """Between rollouts and loss: what is known of each response, packed and unpacked."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -42,6 +42,10 @@ class Sample:
         return bool(self.advantage.isnan().any())
 
 
+Share = tuple[Tensor, Tensor | None]
+"""Advantage and returns of one sequence."""
+
+
 @dataclass(frozen=True)
 class Update:
     """What the optimiser steps of an iteration leave behind for whoever draws them.
@@ -69,6 +73,10 @@ class Constants:
     ref: Sequence[Tensor | None]
     values: Sequence[Tensor | None]
 
+    def map(self, move: Callable[[Sequence[Tensor | None]], list[Tensor | None]]) -> "Constants":
+        """Returns each of the three moved."""
+        return Constants(move(self.old), move(self.ref), move(self.values))
+
 
 def scored_batch(experience: Experience, constants: Constants, reduce: Reduce) -> ScoredBatch:
     """Packs a rank's rollouts for the assignment of advantages."""
@@ -86,14 +94,18 @@ def scored_batch(experience: Experience, constants: Constants, reduce: Reduce) -
     )
 
 
-def assigned(rollouts: Sequence[Rollout], credited: Credited, constants: Constants) -> list[Sample]:
-    """Takes the advantages and returns of all tokens apart into samples."""
+def shares(rollouts: Sequence[Rollout], credited: Credited) -> list[Share]:
+    """Takes the advantages and returns of all tokens apart."""
     lengths = [rollout.length for rollout in rollouts]
     unknown: list[Tensor | None] = [None] * len(rollouts)
     returns = unknown if credited.returns is None else torch.split(credited.returns, lengths)
-    advantages = torch.split(credited.advantages, lengths, dim=-1)
-    parts = zip(rollouts, advantages, constants.old, constants.ref, constants.values, returns, strict=True)
-    return [Sample(*part) for part in parts]
+    return list(zip(torch.split(credited.advantages, lengths, dim=-1), returns, strict=True))
+
+
+def assigned(rollouts: Sequence[Rollout], parts: Sequence[Share], constants: Constants) -> list[Sample]:
+    """Puts samples together."""
+    rows = zip(rollouts, parts, constants.old, constants.ref, constants.values, strict=True)
+    return [Sample(rollout, part[0], old, ref, value, part[1]) for rollout, part, old, ref, value in rows]
 
 
 def loss_inputs(samples: Sequence[Sample], scores: TokenScores, lengths: Tensor) -> LossInputs:

@@ -30,22 +30,22 @@ def test_contiguous_cuts_into_equal_runs() -> None:
 
 def test_microbatches_are_a_partition_within_the_budget() -> None:
     for lengths, budget in cases():
-        parts = microbatches(lengths, budget, alone)
+        parts = microbatches(lengths, lengths, budget, alone)
         assert sorted(i for part in parts for i in part) == list(range(len(lengths)))
         assert all(parts)
         assert all(len(part) == 1 or tokens(part, lengths) <= budget for part in parts)
-        assert parts == microbatches(list(lengths), budget, alone)
+        assert parts == microbatches(list(lengths), list(lengths), budget, alone)
 
 
 def test_no_fewer_balanced_parts_would_do() -> None:
     for lengths, budget in cases():
-        for fewer in range(1, len(microbatches(lengths, budget, alone))):
+        for fewer in range(1, len(microbatches(lengths, lengths, budget, alone))):
             parts = balanced(lengths, fewer)
             assert any(len(part) > 1 and tokens(part, lengths) > budget for part in parts)
 
 
 def test_sequences_over_the_budget_stand_alone() -> None:
-    assert sorted(microbatches([500, 3, 800, 4], 10, alone), key=len) == [[2], [0], [3, 1]]
+    assert sorted(microbatches([500, 3, 800, 4], [500, 3, 800, 4], 10, alone), key=len) == [[2], [0], [3, 1]]
 
 
 def test_the_number_that_ranks_agree_on_is_made() -> None:
@@ -56,8 +56,8 @@ def test_the_number_that_ranks_agree_on_is_made() -> None:
         asked.append(needed)
         return 7
 
-    parts = microbatches(lengths, 100, agree)
-    assert asked == [len(microbatches(lengths, 100, alone))] == [2]
+    parts = microbatches(lengths, lengths, 100, agree)
+    assert asked == [len(microbatches(lengths, lengths, 100, alone))] == [2]
     assert len(parts) == 7
     assert all(parts)
     assert sorted(i for part in parts for i in part) == list(range(8))
@@ -78,4 +78,17 @@ def test_balance() -> None:
 
 
 def test_padding_rows_of_length_zero_fit_anywhere() -> None:
-    assert microbatches([0, 0, 0], 10, alone) == [[0, 1, 2]]
+    assert microbatches([0, 0, 0], [0, 0, 0], 10, alone) == [[0, 1, 2]]
+
+
+def test_costs_decide_the_balance_and_tokens_the_number() -> None:
+    """Three sequences of 10 tokens are as dear as one of 30; the budget is of tokens."""
+    lengths, costs = [30, 10, 10, 10, 10], [9.0, 3.0, 3.0, 3.0, 1.0]
+    assert microbatches(lengths, costs, 40, alone) == [[0, 4], [1, 2, 3]]
+
+
+def test_the_dearest_microbatch_is_first_on_every_rank() -> None:
+    for lengths, budget in cases():
+        costs = [n**2 for n in lengths]
+        sums = [tokens(part, costs) for part in microbatches(lengths, costs, budget, alone)]
+        assert sums == sorted(sums, reverse=True)

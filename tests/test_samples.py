@@ -11,7 +11,7 @@ from ngrpo.algo.credit import Credited
 from ngrpo.modeling.policy import TokenScores
 from ngrpo.rewards.verdict import Verdict
 from ngrpo.rollout.types import StopReason
-from ngrpo.samples import Constants, Sample, assigned, loss_inputs, scored_batch
+from ngrpo.samples import Constants, Sample, assigned, loss_inputs, scored_batch, shares
 
 ROLLOUTS = [replace(rollout([1], [2] * n), log_probs=torch.arange(n) - float(10 * n)) for n in (1, 3, 2, 1)]
 ROLLOUTS[2] = replace(ROLLOUTS[2], stop_reason=StopReason.LENGTH)
@@ -41,7 +41,7 @@ def test_a_batch_is_packed_in_the_order_of_the_rollouts() -> None:
 @pytest.mark.parametrize("returns", [None, torch.arange(7.0)])
 def test_what_was_assigned_goes_back_to_the_rollouts(returns: torch.Tensor | None) -> None:
     credited = Credited(torch.stack((torch.arange(7.0), -torch.arange(7.0))), returns)
-    samples = assigned(ROLLOUTS, credited, Constants(numbered(100.0), [None] * 4, numbered(50.0)))
+    samples = assigned(ROLLOUTS, shares(ROLLOUTS, credited), Constants(numbered(100.0), [None] * 4, numbered(50.0)))
     assert [s.rollout for s in samples] == ROLLOUTS
     assert [s.advantage.tolist() for s in samples][1] == [[1.0, 2.0, 3.0], [-1.0, -2.0, -3.0]]
     assert [s.old_log_prob.tolist() for s in samples] == [[100.0], [101.0, 102.0, 103.0], [104.0, 105.0], [106.0]]

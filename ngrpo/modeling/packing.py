@@ -70,7 +70,7 @@ def pack(rollouts: Sequence[Rollout]) -> PackedBatch:
 
     Token o_t of a sequence that starts at slot s stands at slot s + P + t - 1 and is scored by the row before it.
     """
-    lengths = [len(r.prompt_ids) + r.length for r in rollouts]
+    lengths = [r.tokens for r in rollouts]
     starts = torch.tensor([0, *lengths[:-1]]).cumsum(0).tolist()
     slots = [
         torch.arange(start + len(r.prompt_ids), start + total)

@@ -85,6 +85,11 @@ class Rollout:
         """T, the number of response tokens."""
         return len(self.response_ids)
 
+    @property
+    def tokens(self) -> int:
+        """P + T, prompt and response."""
+        return len(self.prompt_ids) + self.length
+
     def plain(self) -> "Rollout":
         """Returns the same text as if every position had been fed plainly."""
         none = slice(0, 0)

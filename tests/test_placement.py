@@ -1,0 +1,97 @@
+"""Which rank trains on which sequences, and the way there and back."""
+
+import random
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier, local
+from typing import Any
+
+import pytest
+import torch
+from torch import distributed, multiprocessing
+
+from ngrpo import placement
+from ngrpo.distributed import exchanged
+from ngrpo.placement import Placement, dealt
+
+
+def test_every_rank_gets_as_many_and_nearly_as_much():
+    pick = random.Random(0)
+    for _ in range(50):
+        ranks = pick.choice([1, 2, 4, 8])
+        costs = [pick.uniform(1, 100) ** 2 for _ in range(ranks * pick.randint(1, 20))]
+        holders = dealt(costs, ranks)
+        held = [[costs[i] for i, holder in enumerate(holders) if holder == rank] for rank in range(ranks)]
+        assert len({len(part) for part in held}) == 1
+        assert max(map(sum, held)) - min(map(sum, held)) <= max(costs)
+
+
+def test_dealing_by_hand():
+    """10 | 1, then 9 to the lighter: 10 + 2 against 9 + 3."""
+    assert dealt([2.0, 10.0, 3.0, 9.0], 2) == [0, 0, 1, 1]
+
+
+class Ranks:
+    """Threads in the place of ranks."""
+
+    def __init__(self, ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ranks, self.here, self.posted = ranks, local(), [None] * ranks
+        self.barrier = Barrier(ranks)
+        monkeypatch.setattr(placement, "gathered", self.gathered)
+        monkeypatch.setattr(placement, "exchanged", lambda parts: [p[self.here.rank] for p in self.gathered(parts)])
+
+    def gathered(self, own: Any) -> list[Any]:
+        self.posted[self.here.rank] = own
+        self.barrier.wait(10)
+        everyone = list(self.posted)
+        self.barrier.wait(10)
+        return everyone
+
+    def run(self, function: Any) -> list[Any]:
+        def on(rank: int) -> Any:
+            self.here.rank = rank
+            return function(rank)
+
+        with ThreadPoolExecutor(self.ranks) as pool:
+            return list(pool.map(on, range(self.ranks)))
+
+
+@pytest.mark.parametrize(("ranks", "count", "minibatches"), [(1, 6, 2), (2, 6, 1), (2, 6, 3), (4, 12, 3)])
+def test_things_go_out_and_come_back(ranks: int, count: int, minibatches: int, monkeypatch: pytest.MonkeyPatch):
+    pick = random.Random(1)
+    costs = [[pick.uniform(1, 100) for _ in range(count)] for _ in range(ranks)]
+    size = count // minibatches
+
+    def on(rank: int) -> list[tuple[int, int]]:
+        made = Placement.of(costs[rank], minibatches, rank)
+        out = made.outward([(rank, i) for i in range(count)])
+        assert made.homeward(out) == [(rank, i) for i in range(count)]
+        return out
+
+    held = Ranks(ranks, monkeypatch).run(on)
+    assert sorted(item for part in held for item in part) == [(r, i) for r in range(ranks) for i in range(count)]
+    for part in held:  # a sequence stays in its minibatch
+        assert [i // size for _, i in part] == [place // size for place in range(count)]
+    for minibatch in range(minibatches):
+        loads = [sum(costs[r][i] for r, i in part[minibatch * size : (minibatch + 1) * size]) for part in held]
+        assert max(loads) - min(loads) <= 100
+
+
+def _exchange(rank: int, path: str) -> None:
+    distributed.init_process_group("gloo", f"file://{path}/store", rank=rank, world_size=2)
+    view = torch.arange(1_000_000)[rank : rank + 3]
+    torch.save(exchanged([(rank, "to 0", view), (rank, "to 1", None)]), f"{path}/{rank}.pt")
+    distributed.destroy_process_group()
+
+
+def test_objects_between_processes(tmp_path):
+    multiprocessing.spawn(_exchange, (str(tmp_path),), nprocs=2)
+    at = [torch.load(tmp_path / f"{rank}.pt", weights_only=False) for rank in range(2)]
+    assert [(source, text) for source, text, _ in at[0]] == [(0, "to 0"), (1, "to 0")]
+    assert at[1] == [(0, "to 1", None), (1, "to 1", None)]
+    assert [view.tolist() for _, _, view in at[0]] == [[0, 1, 2], [1, 2, 3]]
+    assert all(view.untyped_storage().nbytes() == 24 for _, _, view in at[0])  # not what it was a view of
+
+
+def test_alone_nothing_travels():
+    thing = object()
+    assert exchanged([[thing]]) == [[thing]]

@@ -12,7 +12,6 @@ from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.critic_update import CriticSettings
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
-from ngrpo.modeling.loading import ModelSource
 from ngrpo.rewards.terms import WeightedTerm
 from ngrpo.rollout.engine import RolloutEngine
 from ngrpo.rollout.worker import RolloutSettings
@@ -102,15 +101,6 @@ def check_support(exploration: Exploration) -> None:
             f"exploration={exploration} draws from a truncated distribution, whose log-probs the trainer does not "
             "score; keep it for callbacks.evaluation.evaluator.exploration and train with exploration=token, "
             "top_k=0 and top_p=1.0, or a strategy that mixes."
-        )
-
-
-def check_learned(exploration: Exploration, source: ModelSource, ranks: int) -> None:
-    """FSDP shards parameters of one dtype together, and learned exploration is float32."""
-    if ranks > 1 and source.dtype != "float32" and exploration.initial_parameters(1):
-        raise SettingError(
-            f"model.dtype={source.dtype} cannot be sharded beside what exploration={type(exploration).__name__} learns "
-            "in float32; set model.dtype=float32 (and trainer.precision=bf16-mixed)."
         )
 
 

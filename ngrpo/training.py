@@ -17,7 +17,6 @@ from ngrpo.checks import (
     check_critic,
     check_engine,
     check_group,
-    check_learned,
     check_ranks,
     check_shaping,
     check_support,
@@ -83,7 +82,6 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
     check_critic(algorithm, critic)
     check_group(algorithm, rollout)
     check_support(exploration)
-    check_learned(exploration, source, ranks)
     warn_of_equal_groups(exploration)
     check_ranks(algorithm, ranks)
     check_engine(engine, ranks)

@@ -20,7 +20,6 @@ from ngrpo.checks import (
     check_critic,
     check_engine,
     check_group,
-    check_learned,
     check_ranks,
     check_shaping,
     check_support,
@@ -31,7 +30,6 @@ from ngrpo.critic_update import CriticSettings
 from ngrpo.errors import SettingError
 from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.gumbel import GumbelSoftThinking
-from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.soft import SoftThinking
 from ngrpo.exploration.token import TokenSampling
@@ -265,19 +263,6 @@ def test_an_engine_for_one_process_is_refused_in_several(several: bool, ranks: i
     with pytest.raises(SettingError) as caught:
         check_engine(engine, ranks)
     assert_refused(caught.value, "SimpleNamespace ", "trainer.num_nodes=2", "own_process=true", "rollout=torch")
-
-
-def test_learned_exploration_and_a_half_precision_model_are_not_sharded_together() -> None:
-    half = ModelSource(dtype="bfloat16")
-    for strategy, source, ranks in (
-        (HybridReasoning(), half, 1),
-        (HybridReasoning(), ModelSource(), 2),
-        (NeighborMixing(), half, 2),
-    ):
-        check_learned(strategy, source, ranks)
-    with pytest.raises(SettingError) as caught:
-        check_learned(HybridReasoning(), half, 2)
-    assert_refused(caught.value, "model.dtype=bfloat16 ", "exploration=HybridReasoning ", "model.dtype=float32")
 
 
 def test_a_truncated_strategy_that_scores_its_support_is_not_refused() -> None:

@@ -4,9 +4,10 @@ torchrun --nproc-per-node 2 tests/update_probe.py CASE.pt GRADIENT.pt
 """
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from lightning import Callback, Trainer
@@ -94,6 +95,8 @@ class Case:
     rewards: torch.Tensor
     keys: list[int] | None = None
     exploration: Exploration = NeighborMixing()
+    precision: str = "32-true"
+    source: dict[str, Any] = field(default_factory=dict)
 
 
 class GivenExperience:
@@ -146,11 +149,11 @@ def gradient(case: Case, *callbacks: Callback, ranks: int = 1) -> dict[str, torc
         use_distributed_sampler=False,
     )
     module = PolicyOptimization(
-        ModelSource(case.model_path),
+        ModelSource(case.model_path, **case.source),
         ALGORITHMS[case.algorithm],
         case.exploration,
         partial(torch.optim.SGD, lr=0.0),
-        UpdateSettings(case.temperature, case.microbatch_tokens, 1e9),
+        UpdateSettings(case.temperature, case.microbatch_tokens, 1e9, case.precision),
         CRITIC if ALGORITHMS[case.algorithm].credit.needs_values else None,
     )
     batch = PromptBatch([], 0, 0)

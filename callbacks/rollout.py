@@ -1,5 +1,6 @@
 """Rollouts before each update, weights to the engine after it."""
 
+import time
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from ngrpo.data.types import PassRate, Prompt, PromptBatch
 from ngrpo.distributed import gathered
 from ngrpo.module import PolicyOptimization
 from ngrpo.rewards.verdict import Verdict
+from ngrpo.rollout.ahead import NextBatch
 from ngrpo.rollout.experience import Experience
 from ngrpo.rollout.selection import DynamicSampling, Selection, own_share, select
 from ngrpo.rollout.worker import RolloutWorker
@@ -37,20 +39,29 @@ class RolloutCallback(Callback):
         self.unparsable_references = 0
         self._unparsable_here = 0
         self._tables: dict[str, torch.Tensor] | None = None
+        self._made_ahead: list[torch.Tensor] = []
+        self._age = 0
+        self.next_batch = NextBatch()
 
     def on_train_start(self, trainer: Trainer, pl_module: PolicyOptimization) -> None:
-        """Starts the engine with the policy's weights, and with the tables of an interrupted run."""
+        """Starts the engine with the policy's weights, and with the tables and rollouts of an interrupted run."""
+        pl_module.offload_optimizers()
         self.worker.start(pl_module.device)
         self._sync(pl_module, refresh=True)
         if self._tables is not None:
             self.worker.restore_tables(self._tables)
+        if self._made_ahead:
+            self.next_batch.load_state_dict(self._made_ahead, trainer.global_rank)
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: PromptBatch, batch_idx: int
     ) -> None:
-        """Generates, scores and selects, then gives the engine's memory to the update."""
+        """Generates, scores and selects; then gives the engine's memory to the update, or goes on to the next batch."""
         selected = self._select(trainer, batch)
-        self.worker.engine.sleep()
+        if self.worker.settings.ahead:
+            self._begin_next(pl_module, batch)
+        else:
+            self.worker.engine.sleep()
         batch.experience = self.worker.shaped(selected.experience)
         batch.prompts = batch.experience.prompts
         if self.selection.max_refills:
@@ -58,7 +69,9 @@ class RolloutCallback(Callback):
 
     def _select(self, trainer: Trainer, batch: PromptBatch) -> Selection:
         def roll_out(prompts: list[Prompt]) -> Experience:
-            made = self.worker.roll_out(prompts, batch.iteration)
+            made = self.next_batch.take(batch.iteration)
+            self._age = int(made is not None)
+            made = made or self.worker.roll_out(prompts, batch.iteration)
             self._unparsable_here += _unparsable(made)
             rates.extend(made.pass_rates)
             return made
@@ -73,6 +86,16 @@ class RolloutCallback(Callback):
         batch.report([rate for own in gathered(rates) for rate in own])
         return selected
 
+    def _begin_next(self, module: LightningModule, batch: PromptBatch) -> None:
+        """Makes the next batch beside the update, with the weights before it; logs the age of the present one."""
+        module.log("rollout/age", float(self._age), batch_size=1)
+        _ = self.worker.bound  # its tables are built here, not in the thread
+        if batch.iteration + 1 < self.iterations:
+            following = batch.following()
+            self.next_batch.begin(
+                following.iteration, lambda: self.worker.roll_out(following.prompts, following.iteration)
+            )
+
     def on_train_batch_end(
         self,
         trainer: Trainer,
@@ -85,9 +108,15 @@ class RolloutCallback(Callback):
         self.iterations_done = batch.iteration + 1
         self.tokens_generated += _total(trainer, batch.experience.tokens)
         self.unparsable_references += _total(trainer, self._unparsable_here)
+        start = time.perf_counter()
+        self.next_batch.wait()
+        waited = time.perf_counter()
+        pl_module.offload_optimizers()
         self.worker.engine.wake()
         every = self.worker.exploration.refresh_every
         self._sync(pl_module, refresh=every > 0 and self.iterations_done % every == 0)
+        seconds = {"time/wait_s": waited - start, "time/sync_s": time.perf_counter() - waited}
+        pl_module.log_dict(seconds, batch_size=1)
         if self.iterations_done >= self.iterations:
             trainer.should_stop = True
 
@@ -95,13 +124,17 @@ class RolloutCallback(Callback):
         self.worker.sync_weights(module.policy_weights(), refresh, module.learned_exploration())
 
     def state_dict(self) -> dict[str, Any]:
-        """Holds the counts, what reward terms remember, and the tables: they may be older than the weights."""
+        """Holds the counts, what reward terms remember, the tables, which may be older than the weights, and rollouts.
+
+        Those were made ahead with weights that no longer exist (a collective).
+        """
         return {
             "iterations_done": self.iterations_done,
             "tokens_generated": self.tokens_generated,
             "unparsable_references": self.unparsable_references,
             "reward_terms": self.worker.terms.state_dict(),
             "tables": {name: table.cpu() for name, table in self.worker.bound.tables.items()},
+            "made_ahead": self.next_batch.state_dict() if self.worker.settings.ahead else [],
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -111,6 +144,7 @@ class RolloutCallback(Callback):
         self.unparsable_references = state_dict["unparsable_references"]
         self.worker.terms.load_state_dict(state_dict["reward_terms"])
         self._tables = state_dict["tables"]
+        self._made_ahead = state_dict["made_ahead"]
 
 
 def _total(trainer: Trainer, value: int) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 from transformers import PretrainedConfig
 
+from ngrpo.algo.correction import NoCorrection
 from ngrpo.algo.kl import k1
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.critic_update import CriticSettings
@@ -14,6 +15,7 @@ from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.rewards.terms import WeightedTerm
 from ngrpo.rollout.engine import RolloutEngine
+from ngrpo.rollout.selection import DynamicSampling
 from ngrpo.rollout.worker import RolloutSettings
 
 log = logging.getLogger(__name__)
@@ -91,6 +93,29 @@ def check_engine(engine: RolloutEngine, ranks: int) -> None:
             f"rollout.engine={type(engine).__name__} as configured runs beside one training process, and "
             f"trainer.devices x trainer.num_nodes={ranks}; set rollout.engine.own_process=true with "
             "rollout.engine.tensor_parallel_size=1, or rollout=torch."
+        )
+
+
+def check_ahead(
+    rollout: RolloutSettings, engine: RolloutEngine, algorithm: Algorithm, selection: DynamicSampling
+) -> None:
+    """Making rollouts beside the update needs an engine beside it, and weights for rollouts of an older policy."""
+    if rollout.ahead == 0:
+        return
+    if not engine.concurrent:
+        raise SettingError(
+            f"rollout.ahead={rollout.ahead} makes rollouts during the update, and rollout.engine="
+            f"{type(engine).__name__} as configured takes turns with it; set rollout.engine.own_process=true."
+        )
+    if isinstance(algorithm.correction, NoCorrection):
+        raise SettingError(
+            f"rollout.ahead={rollout.ahead} trains on rollouts of an older policy, and algo.correction=NoCorrection "
+            "does not weigh them; set algo/correction=truncate."
+        )
+    if selection.max_refills:
+        raise SettingError(
+            f"rollout.ahead={rollout.ahead} makes a batch before its turn, and selection.max_refills="
+            f"{selection.max_refills} draws further prompts for it; set selection.max_refills=0."
         )
 
 

@@ -26,6 +26,7 @@ class RolloutConfig:
     group_size: int = MISSING
     max_new_tokens: int = MISSING
     temperature: float = MISSING
+    ahead: int = 0
 
 
 @dataclass
@@ -55,6 +56,8 @@ class TrainerConfig:
         microbatch_tokens: most tokens (prompts included) in one forward pass.
         head_rows: most tokens whose logits over the vocabulary are held at a time.
         max_grad_norm: gradient norms above are scaled down to it.
+        offload_reference: keep the reference in host memory outside its passes.
+        offload_optimizer: keep the optimiser's moments in host memory while rollouts are made.
         optimizer: a partial `_target_` node, called with the parameters.
         schedule: a partial `_target_` node, called with the optimiser steps made and those of the whole run; see
             `ngrpo.schedule`.
@@ -69,6 +72,8 @@ class TrainerConfig:
     microbatch_tokens: int = MISSING
     head_rows: int = MISSING
     max_grad_norm: float = MISSING
+    offload_reference: bool = False
+    offload_optimizer: bool = False
     optimizer: Any = MISSING
     schedule: Any = MISSING
 

@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
 from lightning import LightningModule
 from torch import Tensor
+from torch.distributed.fsdp import FSDPModule
 from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
@@ -28,6 +30,7 @@ from ngrpo.modeling.packing import PackedBatch
 from ngrpo.modeling.policy import HEAD_ROWS, ScoringModel, TokenScores
 from ngrpo.modeling.precision import round_parameters
 from ngrpo.modeling.sharding import full, named_learned, named_weights, shard
+from ngrpo.offload import HOST, move_state, visiting
 from ngrpo.passes import Passes
 from ngrpo.placement import Placement
 from ngrpo.rollout.experience import Experience
@@ -54,6 +57,9 @@ class UpdateSettings:
             parameters, gradients and optimiser in theirs (`ngrpo.modeling.precision`). At a learning rate of 1e-6
             parameters must be float32: bfloat16 ones round most updates away.
         head_rows: most tokens whose logits over the vocabulary are held at a time.
+        offload_reference: keep the reference in host memory outside its passes.
+        offload_optimizer: keep the optimisers' moments in host memory from the end of an update to the first step of
+            the next.
     """
 
     temperature: float = 1.0
@@ -62,6 +68,8 @@ class UpdateSettings:
     precision: str = "32-true"
     learning_rate: Callable[[int], float] = unchanged
     head_rows: int = HEAD_ROWS
+    offload_reference: bool = False
+    offload_optimizer: bool = False
 
     @property
     def mixed(self) -> bool:
@@ -141,7 +149,9 @@ class PolicyOptimization(LightningModule):
             round_parameters(model)
         prepare_layers(model.lm.base_model.layers, checkpointing, self.source.compile)
         mesh = getattr(self, "device_mesh", None)
-        return model if mesh is None else shard(model, mesh["data_parallel"], self.settings.mixed)
+        if mesh is None:
+            return model
+        return shard(model, mesh["data_parallel"], self.settings.mixed, frozen and self.settings.offload_reference)
 
     def configure_optimizers(self) -> tuple[list[Optimizer], list[LambdaLR]]:
         """Makes the optimisers over policy and critic, and the learning rate's course for the policy.
@@ -160,8 +170,18 @@ class PolicyOptimization(LightningModule):
 
     def on_fit_start(self) -> None:
         """Moves the reference, which Lightning does not know of."""
-        if self.reference is not None:
-            self.reference.to(self.device)
+        if self.reference is not None and not isinstance(self.reference, FSDPModule):
+            self.reference.to(HOST if self.settings.offload_reference else self.device)
+
+    def offload_optimizers(self) -> None:
+        """Gives the device memory of the optimisers' moments away until the next step, if that is asked for."""
+        if self.settings.offload_optimizer:
+            move_state(self._optimizers(), HOST)
+
+    def _optimizers(self) -> list[Optimizer]:
+        """Returns the policy's and, with a critic, the critic's."""
+        made = self.optimizers()
+        return made if isinstance(made, list) else [made]
 
     def transfer_batch_to_device(self, batch: PromptBatch, device: torch.device, dataloader_idx: int) -> PromptBatch:
         """Leaves the batch where it is; microbatches are moved one by one."""
@@ -221,9 +241,15 @@ class PolicyOptimization(LightningModule):
         seen = [r.plain() for r in rollouts] if self.exploration.plain_reference else rollouts
         return Constants(
             old=self._log_probs(self.policy, rollouts) if self.algorithm.needs_old_log_prob else unknown,
-            ref=self._log_probs(self.reference, seen) if self.reference is not None else unknown,
+            ref=self._reference_log_probs(seen) if self.reference is not None else unknown,
             values=self._critic_update().values(rollouts) if self.critic is not None else unknown,
         )
+
+    def _reference_log_probs(self, rollouts: Sequence[Rollout]) -> list[Tensor]:
+        assert self.reference is not None
+        waiting = self.settings.offload_reference
+        with visiting(self.reference, self.device) if waiting else nullcontext():
+            return self._log_probs(self.reference, rollouts)
 
     def _log_probs(self, model: ScoringModel, rollouts: Sequence[Rollout]) -> list[Tensor]:
         return self.passes.by_rollout(model, lambda batch: self._score(model, batch).log_prob, rollouts)
@@ -243,8 +269,7 @@ class PolicyOptimization(LightningModule):
 
     def _optimizer_steps(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
         """Makes one optimiser step of policy and critic on this rank's share of a minibatch; returns their metrics."""
-        made = self.optimizers()
-        policy, *critic = made if isinstance(made, list) else [made]
+        policy, *critic = self._optimizers()
         metrics = self._policy_step(samples, policy)
         for optimizer in critic:
             metrics |= self._critic_update().step(samples, optimizer, self.manual_backward)
@@ -253,7 +278,9 @@ class PolicyOptimization(LightningModule):
     def _policy_step(self, samples: Sequence[Sample], optimizer: Optimizer) -> dict[str, Tensor]:
         metrics = self.accumulate(samples)
         metrics["policy/grad_norm"] = full(clip_grad_norm_(self.policy.parameters(), self.settings.max_grad_norm))
-        metrics["policy/learning_rate"] = torch.tensor(optimizer.param_groups[0]["lr"])
+        metrics["policy/learning_rate"] = torch.as_tensor(optimizer.param_groups[0]["lr"]).cpu()
+        if self.settings.offload_optimizer:
+            move_state(self._optimizers(), self.device)
         if metrics["policy/sequences"] > 0:  # else all are left out, and momentum alone would move the policy
             optimizer.step()
             self.lr_schedulers().step()

@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 
 from ngrpo.checkpoints import STATE, iteration_of, resolve
 from ngrpo.checks import (
+    check_ahead,
     check_algorithm,
     check_context,
     check_critic,
@@ -56,6 +57,8 @@ def train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: P
         config.trainer.precision,
         partial(build(config.trainer.schedule), steps=config.trainer.iterations * algorithm.optimizer_steps),
         config.trainer.head_rows,
+        config.trainer.offload_reference,
+        config.trainer.offload_optimizer,
     )
     optimizer = build(config.trainer.optimizer)
     module = PolicyOptimization(source, algorithm, worker.exploration, optimizer, update, parts["critic"])
@@ -74,7 +77,9 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
     terms = [WeightedTerm(str(name), node.weight, build(node.term)) for name, node in config.reward_terms.items()]
     selection = build(config.selection)
     critic = None if config.critic is None else build(config.critic)
-    rollout = RolloutSettings(config.rollout.group_size, config.rollout.max_new_tokens, config.rollout.temperature)
+    rollout = RolloutSettings(
+        config.rollout.group_size, config.rollout.max_new_tokens, config.rollout.temperature, config.rollout.ahead
+    )
     engine = build(config.rollout.engine, model=source, exploration=exploration)
     ranks = process_count(config.trainer)
     check_algorithm(algorithm)
@@ -85,6 +90,7 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
     warn_of_equal_groups(exploration)
     check_ranks(algorithm, ranks)
     check_engine(engine, ranks)
+    check_ahead(rollout, engine, algorithm, selection)
     check_context(source.config(), config.data.max_prompt_tokens, rollout.max_new_tokens)
     tokenizer = source.tokenizer()
     batch = algorithm.prompts_per_batch

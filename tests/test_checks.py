@@ -12,9 +12,11 @@ from omegaconf import DictConfig, OmegaConf
 from transformers import PretrainedConfig, Qwen2Config
 
 from ngrpo.algo import advantage, aggregate, clip, kl, ratio
+from ngrpo.algo.correction import Truncate
 from ngrpo.algo.credit import DiscountedReturns, GeneralisedAdvantage
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.checks import (
+    check_ahead,
     check_algorithm,
     check_context,
     check_critic,
@@ -36,6 +38,7 @@ from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rewards.overlong import OverlongPunishment
 from ngrpo.rewards.terms import WeightedTerm
+from ngrpo.rollout.selection import DynamicSampling, every_group
 from ngrpo.rollout.torch_engine import TorchEngine
 from ngrpo.rollout.worker import RolloutSettings
 from ngrpo.training import train
@@ -295,3 +298,24 @@ def test_training_asks_the_engine_whether_the_records_of_a_batch_fit(
         train(config, tmp_path / "run", {}, tmp_path)
     rollouts = config.algo.prompts_per_batch * config.rollout.group_size
     assert asked == [(TokenSampling(), rollouts, config.rollout.max_new_tokens)]
+
+
+def test_rollouts_made_ahead_need_an_engine_beside_the_trainer_and_weights() -> None:
+    ahead, engine = RolloutSettings(ahead=1), SimpleNamespace(concurrent=True)
+    selection = DynamicSampling(every_group)
+    plain, weighed = algorithm(), algorithm(correction=Truncate())
+    check_ahead(ahead, engine, weighed, selection)
+    check_ahead(RolloutSettings(), SimpleNamespace(concurrent=False), plain, selection)
+    for arguments, words in (
+        ((SimpleNamespace(concurrent=False), weighed, selection), ("rollout.engine=", "own_process=true")),
+        ((engine, plain, selection), ("algo.correction=NoCorrection ", "algo/correction=truncate")),
+        ((engine, weighed, DynamicSampling(every_group, 2)), ("selection.max_refills=2 ", "max_refills=0")),
+    ):
+        with pytest.raises(SettingError) as caught:
+            check_ahead(ahead, *arguments)
+        assert_refused(caught.value, "rollout.ahead=1 ", *words)
+
+
+def test_more_than_one_batch_ahead_is_refused() -> None:
+    with pytest.raises(SettingError, match=r"^rollout\.ahead=2 .*0 or 1\.$"):
+        RolloutSettings(ahead=2)

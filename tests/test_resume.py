@@ -50,6 +50,8 @@ CASES = {
     "grpo": ["algo=grpo"],
     # Prompts drawn beside the batches, and counts that rewards depend on.
     "dapo": ["algo=dapo", "reward_terms=[overlong,count_bonus]"],
+    # Rollouts that were made before their turn, with weights that no longer exist.
+    "ahead": ["algo=grpo", "algo/correction=truncate", "rollout.ahead=1"],
     # A second model with an optimiser of its own, and a learning rate that changes.
     "ppo": ["algo=ppo", "trainer.schedule._target_=ngrpo.schedule.cosine", "trainer.schedule.warmup=3"],
     # Two sources, one of them from the start again, and problems that come by the pass rates of the run itself.

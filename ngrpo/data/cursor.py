@@ -81,6 +81,10 @@ class Cursor:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on where `state` was taken."""
+        self.show(state)
+        self._items = None
+
+    def show(self, state: dict[str, Any]) -> None:
+        """Have `state_dict` return `state`; before the next draw it must be the true one again."""
         self.epoch, self.position, self.drawn = state["epoch"], state["position"], state["drawn"]
         self.left_out = Counter(state["left_out"])
-        self._items = None

@@ -95,13 +95,36 @@ class PromptStream:
         return UNBOUNDED
 
     def __iter__(self) -> Iterator[PromptBatch]:
-        while True:
+        ahead: list[tuple[PromptBatch, dict[str, Any]]] = []
+
+        def make() -> PromptBatch:
             epoch, iteration = self.epoch, self.iteration
             # What is drawn besides is of the same iteration.
             draw = partial(self._draw, iteration)
             batch = draw(self.prompts_per_batch)
             self.iteration += 1
-            yield PromptBatch(batch[self._share], epoch, iteration, draw, self.curriculum.report)
+            return PromptBatch(batch[self._share], epoch, iteration, draw, self.curriculum.report, following)
+
+        def following() -> PromptBatch:
+            if not ahead:
+                before = self.state_dict()
+                ahead.append((make(), self.state_dict()))
+                self._show(before)
+            return ahead[0][0]
+
+        while True:
+            if ahead:
+                batch, after = ahead.pop()
+                self._show(after)
+                yield batch
+            else:
+                yield make()
+
+    def _show(self, state: dict[str, Any]) -> None:
+        """Has `state_dict` tell a place before or behind the batch that was looked at; the walk itself goes on."""
+        self.iteration = state["iteration"]
+        for cursor, saved in zip(self._cursors, state["sources"], strict=True):
+            cursor.show(saved)
 
     def _draw(self, iteration: int, count: int) -> list[Prompt]:
         return [self._next(self._furthest_behind(), iteration) for _ in range(count)]

@@ -75,6 +75,10 @@ def _no_curriculum(rates: Sequence[PassRate]) -> None:
     pass
 
 
+def _no_following() -> "PromptBatch":
+    raise RuntimeError("the next batch is wanted of one that comes from no stream")
+
+
 class PromptBatch:
     """One rank's prompts of one training iteration.
 
@@ -88,6 +92,8 @@ class PromptBatch:
         draw: takes as many further prompts as asked for from the stream and returns them all on every rank; every
             rank must ask for the same number. A checkpoint's position is behind them.
         report: tells the curriculum how the policy did, on every rank the same.
+        following: returns the batch that comes next, without moving the stream's state; its prompts are those that the
+            stream hands out then.
         experience: what the rollout attaches; None until then.
         update: what the training step attaches (`ngrpo.samples.Update`); None until then.
     """
@@ -99,11 +105,13 @@ class PromptBatch:
         iteration: int,
         draw: Callable[[int], list[Prompt]] = _no_stream,
         report: Callable[[Sequence[PassRate]], None] = _no_curriculum,
+        following: Callable[[], "PromptBatch"] = _no_following,
     ) -> None:
         self.prompts = prompts
         self.epoch = epoch
         self.iteration = iteration
         self.draw = draw
         self.report = report
+        self.following = following
         self.experience: Any = None
         self.update: Any = None

@@ -6,7 +6,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from ngrpo.modeling.policy import ScoringModel
@@ -15,7 +15,7 @@ from ngrpo.modeling.precision import COMPUTED_IN
 Model = TypeVar("Model", bound=ScoringModel)
 
 
-def shard(model: Model, mesh: DeviceMesh, mixed: bool) -> Model:
+def shard(model: Model, mesh: DeviceMesh, mixed: bool, offload: bool = False) -> Model:
     """Shards each decoder layer, and the rest (embedding, final norm, head) with the root.
 
     Args:
@@ -23,16 +23,18 @@ def shard(model: Model, mesh: DeviceMesh, mixed: bool) -> Model:
         mesh: one-dimensional, the data-parallel ranks.
         mixed: gather and compute in bfloat16; shards, gradients and their sum over the ranks keep the parameters'
             dtype, float32 as a rule.
+        offload: keep the shards in host memory; FSDP2 fetches a layer's when it is due. Of no use on a CPU.
     """
     policy = MixedPrecisionPolicy()
     if mixed:
         policy = MixedPrecisionPolicy(COMPUTED_IN, torch.float32, cast_forward_inputs=False)
+    home = CPUOffloadPolicy() if offload and mesh.device_type != "cpu" else OffloadPolicy()
     for layer in model.lm.base_model.layers:
-        fully_shard(layer, mesh=mesh, mp_policy=policy)
+        fully_shard(layer, mesh=mesh, mp_policy=policy, offload_policy=home)
     if any(True for _ in model.learned.parameters()):
         # In a group of its own, for its dtype; its output are the parameters, which must outlast its forward.
-        fully_shard(model.learned, mesh=mesh, reshard_after_forward=False)
-    fully_shard(model, mesh=mesh, mp_policy=policy)
+        fully_shard(model.learned, mesh=mesh, reshard_after_forward=False, offload_policy=home)
+    fully_shard(model, mesh=mesh, mp_policy=policy, offload_policy=home)
     return model
 
 

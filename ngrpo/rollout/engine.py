@@ -19,9 +19,11 @@ class RolloutEngine(Protocol):
 
     Attributes:
         several_ranks: whether each of several training processes can run one of its own.
+        concurrent: whether `generate` may run in a thread of its own while this process trains.
     """
 
     several_ranks: bool
+    concurrent: bool
 
     def start(self, device: torch.device) -> None:
         """Loads the model onto ``device``; called once, before everything else."""

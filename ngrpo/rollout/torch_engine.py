@@ -32,6 +32,7 @@ class TorchEngine:
     """
 
     several_ranks = True
+    concurrent = True
 
     def __init__(self, model: ModelSource, max_batch_size: int = 128) -> None:
         if max_batch_size < 1:

@@ -56,11 +56,13 @@ class RolloutSettings:
         group_size: G, rollouts a prompt.
         max_new_tokens: most response tokens.
         temperature: tau of rollouts and of the trainer's log-probs.
+        ahead: batches that are made before their turn, 0 or 1, with weights as many updates old.
     """
 
     group_size: int = 8
     max_new_tokens: int = 64
     temperature: float = 1.0
+    ahead: int = 0
 
     def __post_init__(self) -> None:
         for name in ("group_size", "max_new_tokens"):
@@ -71,6 +73,8 @@ class RolloutSettings:
                 f"rollout.temperature={self.temperature} cannot divide logits; choose a positive value "
                 "(exploration.top_k=1 is greedy decoding)."
             )
+        if self.ahead not in (0, 1):
+            raise SettingError(f"rollout.ahead={self.ahead} is not supported; choose 0 or 1.")
 
 
 class RolloutWorker:
@@ -153,7 +157,7 @@ class RolloutWorker:
         self._bound = BoundExploration(self.exploration, moved, end_ids, self._learned or {})
 
     def roll_out(self, prompts: list[Prompt], iteration: int) -> Experience:
-        """Makes ``group_size`` training rollouts a prompt, scored for correctness."""
+        """Makes ``group_size`` training rollouts a prompt, scored for correctness; talks to no other rank."""
         return self._make(prompts, self.settings.group_size, iteration, self.sampling, self.bound)
 
     def shaped(self, experience: Experience) -> Experience:

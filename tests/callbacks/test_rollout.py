@@ -69,11 +69,14 @@ class Engine:
         return self.table
 
 
-class Policy:
+class Policy(Module):
     """A module whose only weight counts the updates."""
 
-    device = torch.device("cpu")
     updates = 0.0
+    offloads = 0
+
+    def offload_optimizers(self) -> None:
+        self.offloads += 1
 
     def policy_weights(self):
         yield "embed", torch.tensor([[self.updates]])
@@ -82,16 +85,12 @@ class Policy:
         return {}
 
 
-class Logging(Policy, Module):
-    """And keeps what is logged."""
-
-
 @pytest.fixture
 def make(tiny_source: ModelSource):
-    def callback(iterations: int = 4, refresh_every: int = 0) -> RolloutCallback:
+    def callback(iterations: int = 4, refresh_every: int = 0, ahead: int = 0) -> RolloutCallback:
         worker = RolloutWorker(
             Engine(), tiny_source.tokenizer(), lambda texts, references: MADE.scores, Remembering(refresh_every),
-            RolloutSettings(group_size=2), (3,), seed=0,
+            RolloutSettings(group_size=2, ahead=ahead), (3,), seed=0,
         )  # fmt: skip
         return RolloutCallback(worker, iterations, DynamicSampling(every_group))
 
@@ -104,6 +103,7 @@ def train(callback: RolloutCallback, policy: Policy, iterations: range, run) -> 
     for iteration in iterations:
         one = batch(iteration)
         one.prompts = MADE.prompts
+        one.following = lambda following=iteration + 1: PromptBatch(MADE.prompts, 0, following)
         callback.on_train_batch_start(run, policy, one, 0)
         used.append(float(callback.worker.bound.tables["seen"]))
         policy.updates += 1
@@ -149,7 +149,7 @@ def test_counts_are_those_of_all_ranks(make):
 
 def test_groups_that_are_not_worth_it_are_replaced(make, tiny_source: ModelSource):
     """The second group is kept (one of two is right), the first (none) is replaced once by the same outcome."""
-    callback, module = make(), Logging()
+    callback, module = make(), Policy()
     callback.selection = DynamicSampling(mixed_outcomes, max_refills=2)
     run, drawn = start(callback, module), []
     engine = callback.worker.engine
@@ -213,3 +213,39 @@ def test_a_resumed_run_uses_the_tables_of_the_interrupted_one(make, refresh_ever
     used += train(second, policy, range(interrupted, 6), start(second, policy))
     assert used == expected
     assert second.state_dict() == straight.state_dict()
+
+
+def test_the_next_batch_is_made_during_the_update_with_the_weights_before_it(make):
+    """Tables are rebuilt after every update: they tell which weights a batch was made with."""
+    callback, policy = make(iterations=3, refresh_every=1, ahead=1), Policy()
+    run = start(callback, policy)
+    ages = []
+    policy.log = lambda tag, value, batch_size: ages.append(value)
+    train(callback, policy, range(3), run)
+    generated = [call for call in callback.worker.engine.calls if call.startswith("generate")]
+    assert generated == ["generate with 0.0", "generate with 0.0", "generate with 1.0"]
+    assert ages == [0.0, 1.0, 1.0]
+    assert "sleep" not in callback.worker.engine.calls
+
+
+def test_what_was_made_ahead_is_not_made_again_after_a_resume(make):
+    straight, policy = make(refresh_every=1, ahead=1), Policy()
+    run = start(straight, policy)
+    train(straight, policy, range(2), run)
+    saved = straight.state_dict()
+    assert saved["made_ahead"][0].dtype == torch.uint8
+    resumed = make(refresh_every=1, ahead=1)
+    resumed.load_state_dict(saved)
+    run = start(resumed, policy)
+    train(resumed, policy, range(2, 4), run)
+    assert [c for c in resumed.worker.engine.calls if c.startswith("generate")] == ["generate with 2.0"]
+
+
+def test_the_optimiser_leaves_before_the_engine_wakes(make):
+    callback, policy = make(), Policy()
+    run = start(callback, policy)
+    at_wake = []
+    callback.worker.engine.wake = lambda: at_wake.append(policy.offloads)
+    train(callback, policy, range(2), run)
+    assert at_wake == [2, 3]
+    assert {"time/wait_s", "time/sync_s"} <= policy.logged.keys()

@@ -190,3 +190,27 @@ def test_one_usable_row_is_enough(tmp_path: Path) -> None:
 def test_the_batch_must_divide_by_the_ranks() -> None:
     with pytest.raises(SettingError, match=r"data\.prompts_per_batch=4 .* 3 processes; make it a multiple of 3"):
         stream(DemoSource(), world=3)
+
+
+def test_a_look_at_the_next_batch_moves_nothing(tmp_path: Path) -> None:
+    """Over the ends of epochs, whose rows have another order."""
+    source = file_source(tmp_path, records())
+    expected, states, looked = keys(stream(source), 8), [], []
+    plain = stream(source)
+    for _ in islice(plain, 7):
+        states.append(plain.state_dict())
+    prompts, seen = stream(source), []
+    for batch, state in zip(prompts, states, strict=False):
+        seen.append([prompt.problem.key for prompt in batch.prompts])
+        assert prompts.state_dict() == state
+        following = batch.following()
+        assert batch.following() is following
+        assert prompts.state_dict() == state
+        looked.append((following.iteration, [prompt.problem.key for prompt in following.prompts]))
+    assert seen == expected[:7]
+    assert looked == [(i + 1, expected[i + 1]) for i in range(7)]
+
+
+def test_a_batch_of_no_stream_has_no_next_one() -> None:
+    with pytest.raises(RuntimeError, match="no stream"):
+        PromptBatch([], 0, 0).following()

@@ -85,6 +85,7 @@ class VllmEngine:
         self._in_process = tensor_parallel_size == 1 and not own_process
         # Inside a training process vLLM would take that process's group of ranks for its own.
         self.several_ranks = own_process and tensor_parallel_size == 1
+        self.concurrent = not self._in_process
         self._arguments: dict[str, Any] = {
             "model": model.location,
             "dtype": _served_dtype(dtype, model),

@@ -1,0 +1,32 @@
+"""Device memory given away while it is not needed."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
+from torch.optim import Optimizer
+
+HOST = torch.device("cpu")
+
+
+def move_state(optimizers: Iterable[Optimizer], device: torch.device) -> None:
+    """Moves the optimisers' moments; counts of steps, which are scalars, stay where the optimiser keeps them."""
+    for optimizer in optimizers:
+        for state in optimizer.state.values():
+            moved = {n: v.to(device) for n, v in state.items() if isinstance(v, Tensor) and v.dim() > 0}
+            state.update(moved)
+
+
+@contextmanager
+def visiting(model: nn.Module, device: torch.device) -> Iterator[None]:
+    """Has a model that waits in host memory on ``device`` for the time being; FSDP2 fetches its shards itself."""
+    if isinstance(model, FSDPModule):
+        yield
+        return
+    model.to(device)
+    try:
+        yield
+    finally:
+        model.to(HOST)

@@ -1,0 +1,51 @@
+"""The next batch's rollouts, made in a thread while the present batch trains."""
+
+import pickle
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import torch
+from torch import Tensor
+
+from ngrpo.distributed import gathered
+from ngrpo.rollout.experience import Experience
+
+
+class NextBatch:
+    """At most one batch is being made, and one is ready; both by the number of their iteration.
+
+    The engine is called from the thread only between `begin` and `wait`, and by nobody else then. What runs there must
+    not talk to other ranks: their main threads are in collectives of their own.
+    """
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1, "next-batch")
+        self._making: tuple[int, Future[Experience]] | None = None
+        self._ready: tuple[int, Experience] | None = None
+
+    def begin(self, iteration: int, make: Callable[[], Experience]) -> None:
+        """Starts to make a batch."""
+        self._making = iteration, self._pool.submit(make)
+
+    def wait(self) -> None:
+        """Waits until the batch is ready, and raises what its thread raised."""
+        if self._making is not None:
+            iteration, future = self._making
+            self._making = None
+            self._ready = iteration, future.result()
+
+    def take(self, iteration: int) -> Experience | None:
+        """Returns the batch of this iteration, None if it was not made ahead."""
+        if self._ready is None or self._ready[0] != iteration:
+            return None
+        (_, experience), self._ready = self._ready, None
+        return experience
+
+    def state_dict(self) -> list[Tensor]:
+        """Returns the ready batches of all ranks as bytes (a collective); call it between `wait` and `begin`."""
+        everyone = gathered(pickle.dumps(self._ready))
+        return [torch.frombuffer(bytearray(own), dtype=torch.uint8) for own in everyone]
+
+    def load_state_dict(self, everyone: Sequence[Tensor], rank: int) -> None:
+        """Takes this rank's batch back."""
+        self._ready = pickle.loads(everyone[rank].numpy().tobytes())

@@ -13,6 +13,7 @@ from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.critic_update import CriticSettings
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
+from ngrpo.modeling.loading import ModelSource
 from ngrpo.rewards.terms import WeightedTerm
 from ngrpo.rollout.engine import RolloutEngine
 from ngrpo.rollout.selection import DynamicSampling
@@ -116,6 +117,15 @@ def check_ahead(
         raise SettingError(
             f"rollout.ahead={rollout.ahead} makes a batch before its turn, and selection.max_refills="
             f"{selection.max_refills} draws further prompts for it; set selection.max_refills=0."
+        )
+
+
+def check_lora(source: ModelSource, ranks: int) -> None:
+    """FSDP shards the parameters of a layer together, and adapters are float32."""
+    if ranks > 1 and source.lora is not None and source.dtype != "float32":
+        raise SettingError(
+            f"model.dtype={source.dtype} cannot be sharded with the float32 adapters of model.lora; set "
+            "model.dtype=float32 (and trainer.precision=bf16-mixed)."
         )
 
 

@@ -26,6 +26,7 @@ from ngrpo.modeling.critic import ValueModel
 from ngrpo.modeling.layers import prepare_layers
 from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.modeling.lora import adapter_off, add_adapter
 from ngrpo.modeling.packing import PackedBatch
 from ngrpo.modeling.policy import HEAD_ROWS, ScoringModel, TokenScores
 from ngrpo.modeling.precision import round_parameters
@@ -135,15 +136,22 @@ class PolicyOptimization(LightningModule):
         self.policy = self._load(ScoringModel, checkpointing).train()
         self.critic = self._load(ValueModel, checkpointing).train() if self.critic_settings is not None else None
         # Not a submodule: the frozen reference stays out of checkpoints and of the optimiser.
-        object.__setattr__(self, "reference", self._load_reference() if self.algorithm.needs_reference else None)
+        wanted = self.algorithm.needs_reference and not self._adapter_is_the_difference
+        reference = self._load(ScoringModel, "off", frozen=True).eval() if wanted else None
+        object.__setattr__(self, "reference", reference)
         self._configured = True
 
-    def _load_reference(self) -> ScoringModel:
-        return self._load(ScoringModel, "off", frozen=True).eval()
+    @property
+    def _adapter_is_the_difference(self) -> bool:
+        """Whether the policy without its adapter is the reference: both start from the same weights."""
+        return self.source.lora is not None and not self.exploration.learning_rates()
 
     def _load(self, kind: type[Model], checkpointing: str, frozen: bool = False) -> Model:
         learned = load_learned(self.source, self.exploration)
-        model = kind(self.source.load(), learned).requires_grad_(not frozen).to(self.device)
+        model = kind(self.source.load(), learned).requires_grad_(not frozen)
+        if self.source.lora is not None and kind is ScoringModel and not frozen:
+            add_adapter(model.lm, self.source.lora)
+        model = model.to(self.device)
         model.head_rows = self.settings.head_rows
         if frozen and self.settings.mixed:
             round_parameters(model)
@@ -161,7 +169,7 @@ class PolicyOptimization(LightningModule):
         rates = self.exploration.learning_rates()
         learned = self.policy.learned.named_parameters()
         groups = [{"params": [parameter], "lr": rates[name]} for name, parameter in learned]
-        model = list(self.policy.lm.parameters())
+        model = [parameter for parameter in self.policy.lm.parameters() if parameter.requires_grad]
         policy = self.make_optimizer([{"params": model}, *groups] if groups else model)
         schedule = LambdaLR(policy, self.settings.learning_rate)
         if self.critic is None or self.critic_settings is None:
@@ -189,7 +197,7 @@ class PolicyOptimization(LightningModule):
 
     def policy_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yields the policy's whole weights by transformers name (a collective when sharded)."""
-        return named_weights(self.policy)
+        return named_weights(self.policy, self.source.lora)
 
     def policy_embedding(self) -> Tensor:
         """Returns the policy's whole input embedding table, [V, d] (a collective when sharded)."""
@@ -241,12 +249,14 @@ class PolicyOptimization(LightningModule):
         seen = [r.plain() for r in rollouts] if self.exploration.plain_reference else rollouts
         return Constants(
             old=self._log_probs(self.policy, rollouts) if self.algorithm.needs_old_log_prob else unknown,
-            ref=self._reference_log_probs(seen) if self.reference is not None else unknown,
+            ref=self._reference_log_probs(seen) if self.algorithm.needs_reference else unknown,
             values=self._critic_update().values(rollouts) if self.critic is not None else unknown,
         )
 
     def _reference_log_probs(self, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        assert self.reference is not None
+        if self.reference is None:
+            with adapter_off(self.policy):
+                return self._log_probs(self.policy, rollouts)
         waiting = self.settings.offload_reference
         with visiting(self.reference, self.device) if waiting else nullcontext():
             return self._log_probs(self.reference, rollouts)

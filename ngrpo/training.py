@@ -18,6 +18,7 @@ from ngrpo.checks import (
     check_critic,
     check_engine,
     check_group,
+    check_lora,
     check_ranks,
     check_shaping,
     check_support,
@@ -86,6 +87,7 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
     check_shaping(algorithm, terms)
     check_critic(algorithm, critic)
     check_group(algorithm, rollout)
+    check_lora(source, ranks)
     check_support(exploration)
     warn_of_equal_groups(exploration)
     check_ranks(algorithm, ranks)

@@ -23,7 +23,7 @@ def main() -> None:
         folder = resolve(arguments.checkpoint, Path(arguments.checkpoint), Path("outputs"))
         config = OmegaConf.load(folder.parents[1] / ".hydra" / "config.yaml")
         source = build(config.model)
-        export(source, source.tokenizer(), checkpoint_weights(folder), arguments.target)
+        export(source, source.tokenizer(), checkpoint_weights(folder, source.lora), arguments.target)
     except SettingError as error:
         sys.exit(f"error: {error}")
     print(f"wrote {arguments.target} from {folder}")

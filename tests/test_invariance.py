@@ -15,6 +15,7 @@ from ngrpo.algo.advantage import group_standardised
 from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.modeling.lora import LoraSettings
 from ngrpo.rollout.types import Rollout
 
 TOLERANCE = 1e-5
@@ -148,6 +149,7 @@ def dense_case(make_engine, bound, requests, sampling, tiny_model_path) -> Case:
 def in_two_processes(case: Case, folder: Path) -> dict[str, torch.Tensor]:
     """The gradient of a case, sharded over two processes."""
     here = Path(__file__).parent
+    path = os.pathsep.join([str(here.parent), str(here), *sys.path])
     torch.save(case, folder / "case.pt")
     subprocess.run(
         [
@@ -163,7 +165,7 @@ def in_two_processes(case: Case, folder: Path) -> dict[str, torch.Tensor]:
         ],
         check=True,
         timeout=240,
-        env=os.environ | {"PYTHONPATH": f"{here.parent}:{here}", "OMP_NUM_THREADS": "1"},
+        env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
     )
     made: dict[str, torch.Tensor] = torch.load(folder / "gradient.pt")
     return made
@@ -207,6 +209,18 @@ def test_a_bfloat16_model_is_sharded_beside_float32_learned_exploration(learned_
     two = in_two_processes(case, tmp_path)
     assert {part.dtype for part in two.values()} == {torch.bfloat16, torch.float32}
     assert distance(gradient(case), two) < 0.02
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_adapters_are_sharded(case: Case, tmp_path: Path, precision: str):
+    """The first step of B alone, whose A it goes through."""
+    pytest.importorskip("peft")
+    adapted = replace(case, algorithm="grpo", source={"lora": LoraSettings(rank=4)}, precision=precision)
+    one, two = gradient(adapted), in_two_processes(adapted, tmp_path)
+    assert one.keys() == two.keys()
+    assert all(".lora_" in name for name in one)
+    assert norm(one) > 1e-3
+    assert distance(one, two) < (TOLERANCE if precision == "32-true" else 0.02)
 
 
 @pytest.mark.slow

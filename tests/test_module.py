@@ -21,6 +21,7 @@ from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.data.types import PromptBatch
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.modeling.lora import LoraSettings
 from ngrpo.module import PolicyOptimization, UpdateSettings
 from ngrpo.rollout.types import Rollout
 from ngrpo.samples import Sample, Update
@@ -33,7 +34,7 @@ class Recording(PolicyOptimization):
 
     def accumulate(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
         metrics = super().accumulate(samples)
-        gradient = {name: p.grad.clone() for name, p in self.policy.lm.named_parameters()}
+        gradient = {n: p.grad.clone() for n, p in self.policy.lm.named_parameters() if p.requires_grad}
         self.__dict__.setdefault("steps", []).append((list(samples), dict(metrics), gradient))
         return metrics
 
@@ -156,6 +157,20 @@ def test_the_reference_exists_only_with_a_kl_and_is_not_saved(case: Case):
     without, (logged,) = fit(case, replace(GRPO, kl_coef=0.0), lr=0.0)
     assert without.reference is None
     assert logged["policy/kl"] == 0.0
+
+
+def test_the_reference_of_an_adapter_is_the_policy_without_it(case: Case):
+    pytest.importorskip("peft")
+    module, (first, second) = fit(case, GRPO, lr=0.5, iterations=2, lora=LoraSettings(rank=4))
+    assert module.reference is None
+    assert first["policy/kl"] < 1e-6
+    assert second["policy/kl"] > 1e-4
+    handed_over = dict(module.policy_weights())
+    start = dict(AutoModelForCausalLM.from_pretrained(case.model_path).named_parameters())
+    assert handed_over.keys() == start.keys()
+    ref = module._reference_log_probs(case.rollouts)
+    for rollout, log_prob in zip(case.rollouts, ref, strict=True):
+        torch.testing.assert_close(log_prob.double(), stock_scores(case, rollout)[0], atol=1e-4, rtol=0)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM
 from ngrpo.checkpoints import STATE
 from ngrpo.modeling.learned import save_learned
 from ngrpo.modeling.loading import DTYPES, ModelSource
+from ngrpo.modeling.lora import LoraSettings, merged
 
 _MODEL, _LEARNED = "policy.lm.", "policy.learned."
 
@@ -58,11 +59,12 @@ def export(source: ModelSource, tokenizer: Any, weights: Weights, folder: Path) 
     save_learned(weights.learned, folder)
 
 
-def checkpoint_weights(folder: Path) -> Weights:
-    """Returns the policy's whole weights from a checkpoint of one process or, sharded, of several.
+def checkpoint_weights(folder: Path, lora: LoraSettings | None = None) -> Weights:
+    """Returns the policy's whole weights, adapters merged, from a checkpoint of one process or, sharded, of several.
 
     Args:
         folder: a complete checkpoint (`ngrpo.checkpoints`).
+        lora: of the run that wrote it.
     """
     state = folder / STATE
     with tempfile.TemporaryDirectory() as scratch:
@@ -71,7 +73,8 @@ def checkpoint_weights(folder: Path) -> Weights:
             dcp_to_torch_save(state, whole)
             state = whole
         tensors = torch.load(state, map_location="cpu", weights_only=True)["state_dict"]
-    return Weights(_below(_MODEL, tensors), _below(_LEARNED, tensors))
+    model = dict(merged(_below(_MODEL, tensors), lora, lambda tensor: tensor))
+    return Weights(model, _below(_LEARNED, tensors))
 
 
 def _below(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -1,6 +1,7 @@
 """Loading a policy and its tokenizer from a Hugging Face folder or hub name."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from ngrpo.demo import MODEL_PATH
 from ngrpo.errors import SettingError
 from ngrpo.modeling.attention import IMPLEMENTATION, check_attention
 from ngrpo.modeling.layers import CHECKPOINTING
+from ngrpo.modeling.lora import LoraSettings
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -31,12 +33,14 @@ class ModelSource:
         checkpointing: which activations of a layer are made again in the backward pass, off | selective | full; see
             `ngrpo.modeling.layers`.
         compile: run the decoder layers through torch.compile.
+        lora: train low-rank adapters only; None trains everything.
     """
 
     path: str = "demo"
     dtype: str = "float32"
     checkpointing: str = "off"
     compile: bool = False
+    lora: LoraSettings | None = None
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
@@ -75,6 +79,11 @@ class ModelSource:
                 f"model.path={self.path} holds no model that transformers can load ({_first_line(error)}); "
                 "give a folder with config.json or a hub name."
             ) from error
+        if (Path(self.location) / "adapter_config.json").exists():
+            raise SettingError(
+                f"model.path={self.path} holds an adapter, without which the policy would not be the KL's reference; "
+                "merge it into its base model first."
+            )
         check_attention(config)
         return config
 

@@ -9,6 +9,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
+from ngrpo.modeling.lora import LoraSettings, merged
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.modeling.precision import COMPUTED_IN
 
@@ -43,10 +44,9 @@ def full(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def named_weights(model: ScoringModel) -> Iterator[tuple[str, Tensor]]:
-    """Yields (transformers name, whole tensor), tied weights once; every rank must walk it to the end."""
-    for name, parameter in model.lm.named_parameters():
-        yield name, full(parameter.detach())
+def named_weights(model: ScoringModel, lora: LoraSettings | None) -> Iterator[tuple[str, Tensor]]:
+    """Yields (transformers name, whole tensor), adapters merged, tied weights once; every rank walks it to the end."""
+    return merged({name: parameter.detach() for name, parameter in model.lm.named_parameters()}, lora, full)
 
 
 def named_learned(model: ScoringModel) -> dict[str, Tensor]:

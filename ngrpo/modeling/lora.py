@@ -1,0 +1,107 @@
+"""Low-rank adapters by peft: trained beside frozen weights, and handed over merged."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from ngrpo.errors import SettingError
+from ngrpo.extras import require
+
+_TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+_BASE = ".base_layer"
+
+
+@dataclass(frozen=True)
+class LoraSettings:
+    """``W + alpha / rank B A`` in place of a frozen W (Hu et al., arXiv 2106.09685); B starts at zero.
+
+    Attributes:
+        rank: columns of B and rows of A.
+        alpha: scale.
+        targets: names of the linear layers that get an adapter.
+
+    Raises:
+        SettingError: a setting is out of range, or peft is not installed.
+    """
+
+    rank: int = 16
+    alpha: int = 32
+    targets: Sequence[str] = _TARGETS
+
+    def __post_init__(self) -> None:
+        for name in ("rank", "alpha"):
+            if getattr(self, name) < 1:
+                raise SettingError(f"model.lora.{name}={getattr(self, name)} is too small; choose 1 or more.")
+        require("peft", f"model.lora.rank={self.rank}")
+
+    @property
+    def scaling(self) -> float:
+        """Factor on B A."""
+        return self.alpha / self.rank
+
+
+def add_adapter(lm: PreTrainedModel, settings: LoraSettings) -> None:
+    """Puts adapters into a model and freezes everything else.
+
+    Adapters are float32 whatever the model's dtype, and the same on every rank.
+
+    Raises:
+        SettingError: the model has no layer of a target's name.
+    """
+    from peft import LoraConfig, inject_adapter_in_model
+
+    targets = list(settings.targets)
+    missing = [t for t in targets if not any(name.rpartition(".")[2] == t for name, _ in lm.named_modules())]
+    if missing:
+        raise SettingError(
+            f"model.lora.targets={targets} names {', '.join(missing)}, which the model does not have; remove what it "
+            "has not."
+        )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        inject_adapter_in_model(LoraConfig(r=settings.rank, lora_alpha=settings.alpha, target_modules=targets), lm)
+    for name, parameter in lm.named_parameters():
+        adapter = ".lora_" in name
+        parameter.requires_grad_(adapter)
+        if adapter:
+            parameter.data = parameter.data.float()
+
+
+@contextmanager
+def adapter_off(model: nn.Module) -> Iterator[None]:
+    """Computes what the frozen weights alone compute."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+
+    layers = [module for module in model.modules() if isinstance(module, BaseTunerLayer)]
+    # Not enable_adapters, which also changes who requires a gradient.
+    try:
+        for layer in layers:
+            layer._disable_adapters = True
+        yield
+    finally:
+        for layer in layers:
+            layer._disable_adapters = False
+
+
+def merged(
+    weights: Mapping[str, Tensor], settings: LoraSettings | None, whole: Callable[[Tensor], Tensor]
+) -> Iterator[tuple[str, Tensor]]:
+    """Yields weights by the names of a model without adapters, adapters added in float32.
+
+    Args:
+        weights: by name, as a model holds them.
+        settings: None for a model without adapters.
+        whole: gathers a tensor (a collective when sharded); called in the same order on every rank.
+    """
+    for name, tensor in weights.items():
+        if settings is None or ".lora_" not in name:
+            weight = whole(tensor)
+            layer = name.removesuffix(f"{_BASE}.weight")
+            if settings is not None and layer != name:
+                down, up = (whole(weights[f"{layer}.lora_{part}.default.weight"]).float() for part in "AB")
+                weight = (weight.float() + settings.scaling * (up @ down)).to(weight.dtype)
+            yield name.replace(f"{_BASE}.", "."), weight

@@ -11,6 +11,7 @@ from ngrpo.algo.correction import NoCorrection
 from ngrpo.algo.kl import k1
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.critic_update import CriticSettings
+from ngrpo.data.curriculum import Curriculum, SampledByPassRate
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.loading import ModelSource
@@ -98,7 +99,11 @@ def check_engine(engine: RolloutEngine, ranks: int) -> None:
 
 
 def check_ahead(
-    rollout: RolloutSettings, engine: RolloutEngine, algorithm: Algorithm, selection: DynamicSampling
+    rollout: RolloutSettings,
+    engine: RolloutEngine,
+    algorithm: Algorithm,
+    selection: DynamicSampling,
+    curriculum: Curriculum,
 ) -> None:
     """Making rollouts beside the update needs an engine beside it, and weights for rollouts of an older policy."""
     if rollout.ahead == 0:
@@ -117,6 +122,11 @@ def check_ahead(
         raise SettingError(
             f"rollout.ahead={rollout.ahead} makes a batch before its turn, and selection.max_refills="
             f"{selection.max_refills} draws further prompts for it; set selection.max_refills=0."
+        )
+    if isinstance(curriculum, SampledByPassRate):
+        raise SettingError(
+            f"rollout.ahead={rollout.ahead} draws prompts before the pass rates of the batch before are known, and "
+            "data.curriculum=SampledByPassRate draws by them; set data/curriculum=every_problem."
         )
 
 

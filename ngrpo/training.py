@@ -92,7 +92,6 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
     warn_of_equal_groups(exploration)
     check_ranks(algorithm, ranks)
     check_engine(engine, ranks)
-    check_ahead(rollout, engine, algorithm, selection)
     check_context(source.config(), config.data.max_prompt_tokens, rollout.max_new_tokens)
     tokenizer = source.tokenizer()
     batch = algorithm.prompts_per_batch
@@ -106,6 +105,7 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
     datamodule = build(
         config.data, tokenizer=tokenizer, prompts_per_batch=batch, seed=config.seed, benchmarks=benchmarks
     )
+    check_ahead(rollout, engine, algorithm, selection, datamodule.curriculum)
     reward = build(config.reward)
     stop_ids = source.stop_ids(tokenizer)
     worker = RolloutWorker(engine, tokenizer, reward, exploration, rollout, stop_ids, config.seed, terms=terms)

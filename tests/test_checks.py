@@ -29,6 +29,7 @@ from ngrpo.checks import (
 )
 from ngrpo.config import register
 from ngrpo.critic_update import CriticSettings
+from ngrpo.data.curriculum import EveryProblem, SampledByPassRate
 from ngrpo.errors import SettingError
 from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.gumbel import GumbelSoftThinking
@@ -304,12 +305,16 @@ def test_rollouts_made_ahead_need_an_engine_beside_the_trainer_and_weights() -> 
     ahead, engine = RolloutSettings(ahead=1), SimpleNamespace(concurrent=True)
     selection = DynamicSampling(every_group)
     plain, weighed = algorithm(), algorithm(correction=Truncate())
-    check_ahead(ahead, engine, weighed, selection)
-    check_ahead(RolloutSettings(), SimpleNamespace(concurrent=False), plain, selection)
+    check_ahead(ahead, engine, weighed, selection, EveryProblem())
+    check_ahead(RolloutSettings(), SimpleNamespace(concurrent=False), plain, selection, EveryProblem())
     for arguments, words in (
-        ((SimpleNamespace(concurrent=False), weighed, selection), ("rollout.engine=", "own_process=true")),
-        ((engine, plain, selection), ("algo.correction=NoCorrection ", "algo/correction=truncate")),
-        ((engine, weighed, DynamicSampling(every_group, 2)), ("selection.max_refills=2 ", "max_refills=0")),
+        (
+            (SimpleNamespace(concurrent=False), weighed, selection, EveryProblem()),
+            ("rollout.engine=", "own_process=true"),
+        ),
+        ((engine, plain, selection, EveryProblem()), ("algo.correction=NoCorrection ", "algo/correction=truncate")),
+        ((engine, weighed, DynamicSampling(every_group, 2), EveryProblem()), ("selection.max_refills=2 ", "=0")),
+        ((engine, weighed, selection, SampledByPassRate()), ("data.curriculum=", "data/curriculum=every_problem")),
     ):
         with pytest.raises(SettingError) as caught:
             check_ahead(ahead, *arguments)

@@ -1,0 +1,304 @@
+"""A whole training iteration, generation to weight hand-over, beside TRL's GRPOTrainer on the same work.
+
+    python scripts/bench_step.py --work /tmp/bench_step --json step.json
+
+Random weights of the Qwen2 1.5B shape (1.78 B parameters), 16 prompts x 8 completions of 1024 tokens, KL on, one
+optimiser step. ``ours`` is ``scripts/train.py exploration=neighbor algo=grpo rollout=vllm`` with the settings below,
+``trl`` TRL's trainer with vLLM in its process, ``trl liger`` the same with its Liger loss. Each runs in a process of
+its own, one after the other on the same card; the first iterations are warm-ups, medians of the rest are given. A mode
+whose packages are missing is left out. ``--shape tiny --engine torch --modes ours`` tries our side on a CPU.
+"""
+
+import argparse
+import json
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning import Callback, LightningModule, Trainer
+from rich.console import Console
+from rich.table import Table
+
+from ngrpo.rewards.math import Score
+from ngrpo.rewards.verdict import Verdict
+from ngrpo.rollout.worker import RolloutWorker
+
+ROOT = Path(__file__).parents[1]
+PROMPTS, GROUP, PROMPT_WORDS = 16, 8, 60
+GIB = 2**30
+
+
+class AlternateReward:
+    """Right and wrong in turn, so that every group has a signal."""
+
+    def __call__(self, responses: Sequence[str], references: Sequence[str]) -> list[Score]:
+        """Returns a score a response."""
+        return [Score(float(n % 2), bool(n % 2), None, Verdict.CORRECT if n % 2 else Verdict.WRONG)
+                for n in range(len(responses))]  # fmt: skip
+
+    def close(self) -> None:
+        """Holds nothing."""
+
+
+class StepTimes(Callback):
+    """Writes the seconds and phases of each iteration, and the peak of memory after the warm-ups.
+
+    Args:
+        worker: made to go on past every stop token, so that all completions are equally long.
+        path: file to write.
+        warm_up: iterations left out.
+    """
+
+    def __init__(self, worker: RolloutWorker, path: str, warm_up: int) -> None:
+        worker.sampling = replace(worker.sampling, stop_ids=())
+        self.path = Path(path)
+        self.warm_up = warm_up
+        self.steps: list[dict[str, float]] = []
+        self._last = 0.0
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Starts the clock; the engine has started."""
+        self._last = now()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Notes an iteration; the last callback's."""
+        moment = now()
+        phases = {n.removeprefix("time/"): float(v) for n, v in trainer.callback_metrics.items() if n[:5] == "time/"}
+        self.steps.append({"step_s": moment - self._last, **phases})
+        if batch_idx + 1 == self.warm_up:
+            reset_peak()
+        write(self.path, self.steps[self.warm_up :])
+        self._last = now()
+
+
+def now() -> float:
+    """Returns the time at which everything that was launched is done."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def reset_peak() -> None:
+    """Forgets the peak of the warm-ups."""
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+
+
+def write(path: Path, steps: list[dict[str, float]]) -> None:
+    """Writes the medians of the steps, and the peak of PyTorch's allocator, vLLM's share in this process included."""
+    if not steps:
+        return
+    medians = {name: statistics.median(step[name] for step in steps) for name in steps[0]}
+    peak = torch.cuda.max_memory_allocated() / GIB if torch.cuda.is_available() else 0.0
+    path.write_text(json.dumps({**medians, "peak_gib": peak, "steps": steps}))
+
+
+def prompts() -> list[str]:
+    """Returns the prompts, all different."""
+    draw = random.Random(0)
+    return [" ".join(f"w{draw.randrange(1000)}" for _ in range(PROMPT_WORDS)) for _ in range(512)]
+
+
+def make_work(arguments: argparse.Namespace) -> None:
+    """Writes the model, a tokenizer with a word for every row, and the prompts."""
+    from bench_update import SHAPES
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+
+    folder = arguments.work / "model"
+    folder.mkdir(parents=True, exist_ok=True)
+    shape = SHAPES[arguments.shape]
+    special = ["<|pad|>", "<|unk|>", "<|end|>"]
+    words = [*special, *(f"w{n}" for n in range(shape["vocab_size"] - len(special)))]
+    tokenizer = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words)}, unk_token="<|unk|>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="<|pad|>", unk_token="<|unk|>", eos_token="<|end|>",
+        chat_template="{% for m in messages %}{{ m['content'] }}{% endfor %}",
+    ).save_pretrained(folder)  # fmt: skip
+    config = Qwen2Config(
+        max_position_embeddings=16384, tie_word_embeddings=False, eos_token_id=2, pad_token_id=0, **shape
+    )
+    torch.manual_seed(0)
+    with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
+        Qwen2ForCausalLM._from_config(config, dtype=torch.bfloat16).save_pretrained(folder)
+    rows = [{"problem": text, "answer": "1"} for text in prompts()]
+    (arguments.work / "prompts.json").write_text(json.dumps(rows))
+
+
+def run_ours(arguments: argparse.Namespace, result: Path) -> None:
+    """Runs our training."""
+    on_gpu = torch.cuda.is_available()
+    engine = ["rollout=vllm", "rollout.engine.gpu_memory_utilization=0.35"] if arguments.engine == "vllm" else []
+    overrides = [
+        "exploration=neighbor", "algo=grpo", "algo.kl_coef=0.001", "algo.optimizer_steps=1",
+        f"algo.prompts_per_batch={PROMPTS}", f"rollout.group_size={GROUP}", f"rollout.max_new_tokens={arguments.tokens}",
+        "rollout.temperature=1.0", *engine, f"model.path={arguments.work / 'model'}",
+        f"data.path={arguments.work / 'prompts.json'}", "data.instruction=''", "data.eval_path=null",
+        "data.max_prompt_tokens=512", "trainer=gpu" if on_gpu else "trainer=cpu", "trainer.devices=1",
+        f"trainer.iterations={arguments.warm_up + arguments.steps}",
+        f"trainer.microbatch_tokens={arguments.microbatch_tokens}", f"model.checkpointing={arguments.checkpointing}",
+        f"model.compile={str(arguments.compile).lower()}", "reward._target_=bench_step.AlternateReward",
+        "~reward.timeout_s", "~reward.workers", "~reward.reasoning_end", "~reward.correct", "~reward.wrong",
+        *(f"callbacks.{name}=null" for name in ("evaluation", "rollout_report", "progress", "export", "summary", "checkpoint")),
+        "+callbacks.times._target_=bench_step.StepTimes", f"+callbacks.times.path={result}",
+        f"+callbacks.times.warm_up={arguments.warm_up}", f"hydra.run.dir={arguments.work / 'run'}", *arguments.overrides,
+    ]  # fmt: skip
+    from hydra import compose, initialize_config_dir
+
+    from ngrpo.config import register
+    from ngrpo.training import train
+
+    register()
+    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
+        config = compose("train", [text for text in overrides if not text.startswith("hydra.")])
+    train(config, arguments.work / "run", {})
+
+
+def run_trl(arguments: argparse.Namespace, result: Path, liger: bool) -> None:
+    """Runs TRL's trainer with vLLM in its process."""
+    from datasets import Dataset
+    from transformers import AutoTokenizer, TrainerCallback
+    from trl import GRPOConfig, GRPOTrainer
+
+    folder = str(arguments.work / "model")
+    rows = Dataset.from_list([{"prompt": text} for text in prompts()])
+    micro = 8
+    config = GRPOConfig(
+        output_dir=str(arguments.work / "trl"), per_device_train_batch_size=micro,
+        gradient_accumulation_steps=GROUP * PROMPTS // micro, num_generations=GROUP, max_completion_length=arguments.tokens,
+        use_vllm=True, vllm_mode="colocate", vllm_gpu_memory_utilization=0.35, vllm_max_model_length=arguments.tokens + 512,
+        beta=0.001, bf16=True, gradient_checkpointing=True, learning_rate=1e-6,
+        max_steps=arguments.warm_up + arguments.steps, logging_steps=1, report_to="none", save_strategy="no",
+        temperature=1.0, generation_kwargs={"ignore_eos": True}, use_liger_kernel=liger,
+        model_init_kwargs={"dtype": "bfloat16"},
+    )  # fmt: skip
+
+    def reward(completions: list[str], **_: Any) -> list[float]:
+        return [float(number % 2) for number in range(len(completions))]
+
+    trainer = GRPOTrainer(
+        model=folder, args=config, train_dataset=rows, reward_funcs=reward,
+        processing_class=AutoTokenizer.from_pretrained(folder),
+    )  # fmt: skip
+    spent: dict[str, list[float]] = {"generate": [], "generate_and_score": []}
+    for method, name in (("_generate", "generate"), ("_generate_and_score_completions", "generate_and_score")):
+        setattr(trainer, method, timed(getattr(trainer, method), spent[name]))
+    steps: list[dict[str, float]] = []
+
+    class Clock(TrainerCallback):  # type: ignore[misc]
+        def on_step_begin(self, *_: Any, **__: Any) -> None:
+            self.start = now()
+
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            whole, generate, both = now() - self.start, spent["generate"][-1], spent["generate_and_score"][-1]
+            step = {"step_s": whole, "generate_s": generate, "score_s": both - generate, "update_s": whole - both}
+            steps.append(step)
+            if len(steps) == arguments.warm_up:
+                reset_peak()
+            write(result, steps[arguments.warm_up :])
+
+    trainer.add_callback(Clock())
+    trainer.train()
+
+
+def timed(function: Callable[..., Any], seconds: list[float]) -> Callable[..., Any]:
+    """Returns a function that notes how long it took."""
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        start = now()
+        made = function(*args, **kwargs)
+        seconds.append(now() - start)
+        return made
+
+    return run
+
+
+MODES: dict[str, tuple[Callable[[argparse.Namespace, Path], None], tuple[str, ...]]] = {
+    "ours": (run_ours, ()),
+    "trl": (lambda arguments, result: run_trl(arguments, result, liger=False), ("trl", "vllm")),
+    "trl liger": (lambda arguments, result: run_trl(arguments, result, liger=True), ("trl", "vllm", "liger_kernel")),
+}
+"""What each mode runs, and the packages that it needs."""
+
+
+def parse() -> argparse.Namespace:
+    """Reads the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, required=True, help="folder for model, prompts and runs")
+    parser.add_argument("--shape", choices=["1.5b", "tiny"], default="1.5b")
+    parser.add_argument("--engine", choices=["vllm", "torch"], default="vllm", help="of our side")
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
+    parser.add_argument("--tokens", type=int, default=1024, help="of each completion")
+    parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--warm-up", type=int, default=2)
+    parser.add_argument("--microbatch-tokens", type=int, default=16384)
+    parser.add_argument("--checkpointing", default="selective")
+    parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--overrides", nargs="*", default=[], help="further settings of our side")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--only", choices=MODES, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def main() -> None:
+    """Runs one mode in this process, or all of them in processes of their own."""
+    arguments = parse()
+    arguments.work = arguments.work.resolve()
+    if arguments.only:
+        MODES[arguments.only][0](arguments, result_of(arguments, arguments.only))
+        return
+    make_work(arguments)
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    results = {}
+    for mode in arguments.modes:
+        missing = [package for package in MODES[mode][1] if find_spec(package) is None]
+        if missing:
+            print(f"{mode} is left out: {', '.join(missing)} not installed")
+            continue
+        path = result_of(arguments, mode)
+        path.unlink(missing_ok=True)
+        subprocess.run([sys.executable, __file__, *sys.argv[1:], "--only", mode], check=False)
+        if path.exists():
+            results[mode] = json.loads(path.read_text())
+    report(arguments, results)
+
+
+def result_of(arguments: argparse.Namespace, mode: str) -> Path:
+    """Returns the file that a mode writes."""
+    path: Path = arguments.work / f"{mode.replace(' ', '_')}.json"
+    return path
+
+
+def report(arguments: argparse.Namespace, results: dict[str, dict[str, Any]]) -> None:
+    """Prints the table and writes the JSON."""
+    card = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
+    columns = ("step_s", "generate_s", "reward_s", "score_s", "update_s", "sync_s", "peak_gib")
+    table = Table("mode", *columns, title=f"{card}: {PROMPTS} x {GROUP} completions of {arguments.tokens} tokens")
+    for mode, result in results.items():
+        table.add_row(mode, *(f"{result[name]:.2f}" if name in result else "" for name in columns))
+    console = Console(width=120)
+    console.print(table)
+    others = [result["step_s"] for mode, result in results.items() if mode != "ours"]
+    ratio = min(others) / results["ours"]["step_s"] if others and "ours" in results else None
+    if ratio is not None:
+        console.print(f"ours is {ratio:.2f} times as fast as the faster of the others")
+    if arguments.json:
+        made = {"card": card, "torch": torch.__version__, "date": time.strftime("%Y-%m-%d"), "speed_up": ratio}
+        settings = {name: str(value) for name, value in vars(arguments).items()}
+        arguments.json.write_text(json.dumps({**made, "settings": settings, "results": results}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -32,8 +32,10 @@ from ngrpo.rewards.verdict import Verdict
 from ngrpo.rollout.worker import RolloutWorker
 
 ROOT = Path(__file__).parents[1]
-PROMPTS, GROUP, PROMPT_WORDS = 16, 8, 60
+PROMPTS, GROUP, PROMPT_WORDS = 16, 8, 40
 GIB = 2**30
+UNUSED = ("evaluation", "rollout_report", "progress", "export", "summary", "checkpoint")
+"""Callbacks that are no part of an iteration."""
 
 
 class AlternateReward:
@@ -106,29 +108,25 @@ def write(path: Path, steps: list[dict[str, float]]) -> None:
 def prompts() -> list[str]:
     """Returns the prompts, all different."""
     draw = random.Random(0)
-    return [" ".join(f"w{draw.randrange(1000)}" for _ in range(PROMPT_WORDS)) for _ in range(512)]
+    return [" ".join(str(draw.randrange(1000)) for _ in range(PROMPT_WORDS)) for _ in range(512)]
 
 
 def make_work(arguments: argparse.Namespace) -> None:
-    """Writes the model, a tokenizer with a word for every row, and the prompts."""
+    """Writes a random model with the demo's small tokenizer, and the prompts."""
     from bench_update import SHAPES
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+    from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
+
+    from ngrpo.demo import MODEL_PATH
 
     folder = arguments.work / "model"
-    folder.mkdir(parents=True, exist_ok=True)
-    shape = SHAPES[arguments.shape]
-    special = ["<|pad|>", "<|unk|>", "<|end|>"]
-    words = [*special, *(f"w{n}" for n in range(shape["vocab_size"] - len(special)))]
-    tokenizer = Tokenizer(models.WordLevel({word: n for n, word in enumerate(words)}, unk_token="<|unk|>"))
-    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="<|pad|>", unk_token="<|unk|>", eos_token="<|end|>",
-        chat_template="{% for m in messages %}{{ m['content'] }}{% endfor %}",
-    ).save_pretrained(folder)  # fmt: skip
+    tokenizer = AutoTokenizer.from_pretrained(MODEL_PATH)
+    tokenizer.save_pretrained(folder)
+    shape = dict(SHAPES[arguments.shape])
+    shape["vocab_size"] = max(shape["vocab_size"], len(tokenizer))
     config = Qwen2Config(
-        max_position_embeddings=16384, tie_word_embeddings=False, eos_token_id=2, pad_token_id=0, **shape
-    )
+        max_position_embeddings=16384, tie_word_embeddings=False, eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id, bos_token_id=None, **shape,
+    )  # fmt: skip
     torch.manual_seed(0)
     with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
         Qwen2ForCausalLM._from_config(config, dtype=torch.bfloat16).save_pretrained(folder)
@@ -142,17 +140,18 @@ def run_ours(arguments: argparse.Namespace, result: Path) -> None:
     engine = ["rollout=vllm", "rollout.engine.gpu_memory_utilization=0.35"] if arguments.engine == "vllm" else []
     overrides = [
         "exploration=neighbor", "algo=grpo", "algo.kl_coef=0.001", "algo.optimizer_steps=1",
-        f"algo.prompts_per_batch={PROMPTS}", f"rollout.group_size={GROUP}", f"rollout.max_new_tokens={arguments.tokens}",
-        "rollout.temperature=1.0", *engine, f"model.path={arguments.work / 'model'}",
+        f"algo.prompts_per_batch={PROMPTS}", f"rollout.group_size={GROUP}",
+        f"rollout.max_new_tokens={arguments.tokens}", "rollout.temperature=1.0", *engine,
+        f"model.path={arguments.work / 'model'}",
         f"data.path={arguments.work / 'prompts.json'}", "data.instruction=''", "data.eval_path=null",
         "data.max_prompt_tokens=512", "trainer=gpu" if on_gpu else "trainer=cpu", "trainer.devices=1",
         f"trainer.iterations={arguments.warm_up + arguments.steps}",
         f"trainer.microbatch_tokens={arguments.microbatch_tokens}", f"model.checkpointing={arguments.checkpointing}",
         f"model.compile={str(arguments.compile).lower()}", "reward._target_=bench_step.AlternateReward",
         "~reward.timeout_s", "~reward.workers", "~reward.reasoning_end", "~reward.correct", "~reward.wrong",
-        *(f"callbacks.{name}=null" for name in ("evaluation", "rollout_report", "progress", "export", "summary", "checkpoint")),
+        *(f"callbacks.{name}=null" for name in UNUSED),
         "+callbacks.times._target_=bench_step.StepTimes", f"+callbacks.times.path={result}",
-        f"+callbacks.times.warm_up={arguments.warm_up}", f"hydra.run.dir={arguments.work / 'run'}", *arguments.overrides,
+        f"+callbacks.times.warm_up={arguments.warm_up}", *arguments.overrides,
     ]  # fmt: skip
     from hydra import compose, initialize_config_dir
 
@@ -161,7 +160,7 @@ def run_ours(arguments: argparse.Namespace, result: Path) -> None:
 
     register()
     with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
-        config = compose("train", [text for text in overrides if not text.startswith("hydra.")])
+        config = compose("train", overrides)
     train(config, arguments.work / "run", {})
 
 
@@ -176,8 +175,9 @@ def run_trl(arguments: argparse.Namespace, result: Path, liger: bool) -> None:
     micro = 8
     config = GRPOConfig(
         output_dir=str(arguments.work / "trl"), per_device_train_batch_size=micro,
-        gradient_accumulation_steps=GROUP * PROMPTS // micro, num_generations=GROUP, max_completion_length=arguments.tokens,
-        use_vllm=True, vllm_mode="colocate", vllm_gpu_memory_utilization=0.35, vllm_max_model_length=arguments.tokens + 512,
+        gradient_accumulation_steps=GROUP * PROMPTS // micro, num_generations=GROUP,
+        max_completion_length=arguments.tokens, use_vllm=True, vllm_mode="colocate",
+        vllm_gpu_memory_utilization=0.35, vllm_max_model_length=arguments.tokens + 512,
         beta=0.001, bf16=True, gradient_checkpointing=True, learning_rate=1e-6,
         max_steps=arguments.warm_up + arguments.steps, logging_steps=1, report_to="none", save_strategy="no",
         temperature=1.0, generation_kwargs={"ignore_eos": True}, use_liger_kernel=liger,

@@ -152,7 +152,12 @@ def test_command(command: str, run_folder: Path, tmp_path: Path) -> None:
         "bash scripts/setup_vllm_cpu.sh": "continuous integration runs it",
         '.venv-vllm/bin/python -m pytest -m "vllm and not slow"': "continuous integration runs it",
         "python scripts/bench_rollout.py --model /tmp/random --random 1.5b": "needs a GPU",
+        "python scripts/bench_update.py --json update.json": "needs a GPU; tests/test_benchmarks.py runs it smaller",
+        "python scripts/bench_update.py --memory --checkpointing selective full --compile off": "needs a GPU",
+        "python scripts/bench_step.py --work /tmp/bench_step --json step.json": "needs a GPU; see test_benchmarks.py",
     }
+    if words[0] in ("torchrun", "srun"):
+        pytest.skip("needs two machines; tests/test_two_nodes.py starts two launchers on one")
     if command in elsewhere:
         pytest.skip(elsewhere[command])
     handlers: dict[str, Callable[[], object]] = {

@@ -1,0 +1,56 @@
+"""The benchmarks run, smaller, on a CPU."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(script: str, *words: str) -> str:
+    path = os.pathsep.join([str(ROOT), *sys.path])
+    done = subprocess.run(
+        [sys.executable, f"scripts/{script}", "--shape", "tiny", *words],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def update(tmp_path: Path, *words: str) -> dict[str, Any]:
+    run("bench_update.py", "--compile", "off", "--iterations", "1", "--json", str(tmp_path / "update.json"), *words)
+    return json.loads((tmp_path / "update.json").read_text())
+
+
+def test_update(tmp_path: Path):
+    made = update(tmp_path, "--sequences", "8", "--shortest", "20", "--longest", "60", "--padded")
+    assert [result["name"] for result in made["results"]] == [
+        "checkpointing selective", "checkpointing full", "stock transformers, padded, no reference",
+    ]  # fmt: skip
+    for result in made["results"]:
+        assert result["tokens"] == sum(made["runs"][0]["lengths"])
+        assert result["tokens_per_s"] == pytest.approx(result["tokens"] / result["update_s"])
+        assert 0 < result["update_s"] <= result["seconds"]
+
+
+def test_memory_of_one_microbatch(tmp_path: Path):
+    made = update(tmp_path, "--shortest", "20", "--longest", "50", "--checkpointing", "full", "--memory", "200", "400")
+    assert [result["tokens"] for result in made["results"]] == [200, 400]
+    assert [run["microbatch_tokens"] for run in made["runs"]] == [200, 400]
+
+
+def test_a_whole_step(tmp_path: Path):
+    words = ["--work", str(tmp_path), "--engine", "torch", "--tokens", "8", "--steps", "1", "--warm-up", "1"]
+    run("bench_step.py", *words, "--no-compile", "--modes", "ours", "--json", str(tmp_path / "step.json"))
+    (ours,) = json.loads((tmp_path / "step.json").read_text())["results"].values()
+    phases = ("generate_s", "reward_s", "score_s", "update_s", "sync_s")
+    assert 0 < sum(ours[name] for name in phases) <= ours["step_s"]

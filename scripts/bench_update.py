@@ -46,6 +46,7 @@ from ngrpo.modeling.attention import IMPLEMENTATION
 from ngrpo.modeling.cost import PassCost
 from ngrpo.modeling.layers import CHECKPOINTING
 from ngrpo.modeling.loading import DTYPES, ModelSource
+from ngrpo.modeling.policy import HEAD_ROWS
 from ngrpo.module import PolicyOptimization, UpdateSettings
 from ngrpo.rollout.types import Mixture, Rollout, StopReason
 
@@ -196,7 +197,7 @@ class Run:
     precision: str
     kl: bool
     iterations: int
-    head_rows: int = 2048
+    head_rows: int = HEAD_ROWS
 
     @property
     def name(self) -> str:
@@ -352,7 +353,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--shortest", type=int, default=300)
     parser.add_argument("--longest", type=int, default=4096)
     parser.add_argument("--microbatch-tokens", type=int, default=16384)
-    parser.add_argument("--head-rows", type=int, default=2048)
+    parser.add_argument("--head-rows", type=int, default=HEAD_ROWS)
     parser.add_argument("--checkpointing", nargs="+", choices=CHECKPOINTING, default=["selective", "full"])
     parser.add_argument("--compile", nargs="+", choices=["off", "on"], default=["off", "on"])
     parser.add_argument("--precision", default="bf16-mixed")

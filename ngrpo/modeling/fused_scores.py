@@ -1,9 +1,13 @@
 """Log-probs and entropies from hidden states and the head, a chunk of rows at a time: never [rows, vocabulary]."""
 
-from typing import Any
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+
+T = TypeVar("T")
 
 
 def fused_token_scores(
@@ -52,8 +56,8 @@ class _FusedTokenScores(torch.autograd.Function):
         served = weight.to(dtype)
         log_probs, entropies, normalisers = (hidden.new_empty(len(hidden), dtype=torch.float32) for _ in range(3))
         for at in _chunks(len(hidden), rows):
-            logits = _logits(hidden[at].to(dtype), served, bias, temperature)
-            log_probs[at], entropies[at], normalisers[at] = _scores(logits, tokens[at])
+            logits = _logits(hidden[at].to(dtype), served, bias)
+            log_probs[at], entropies[at], normalisers[at] = _on(logits, _scores)(logits, tokens[at], temperature)
         ctx.save_for_backward(hidden, weight, bias, tokens, normalisers, entropies)
         ctx.settings = temperature, rows, dtype
         return log_probs, entropies
@@ -69,13 +73,12 @@ class _FusedTokenScores(torch.autograd.Function):
         to_bias = None if bias is None else torch.zeros_like(bias, dtype=torch.float32)
         for at in _chunks(len(hidden), rows):
             inputs = hidden[at].to(dtype)
-            logits = _logits(inputs, served, bias, temperature)
-            to_logits = _to_logits(
+            logits = _logits(inputs, served, bias)
+            to_logits = _on(logits, _to_logits)(
                 logits, tokens[at], normalisers[at], entropies[at], for_log_prob[at], for_entropy[at], temperature
             )
             if to_bias is not None:
-                to_bias += to_logits.sum(0)
-            to_logits = to_logits.to(dtype)
+                to_bias += to_logits.sum(0, dtype=torch.float32)
             to_hidden[at] = (to_logits @ served).to(hidden.dtype)
             if to_weight is not None:
                 to_weight += to_logits.T @ inputs
@@ -91,20 +94,30 @@ def _chunks(rows: int, size: int) -> list[slice]:
     return [slice(start, start + size) for start in range(0, rows, size)]
 
 
-def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None, temperature: float) -> Tensor:
+def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     logits = hidden @ weight.T
-    if bias is not None:
-        logits = logits + bias.to(logits.dtype)
-    return logits.float() / temperature
+    return logits if bias is None else logits + bias.to(logits.dtype)
 
 
-def _scores(logits: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns log-prob, entropy and normaliser of each row; float32 [R, V] -> [R] each."""
-    normaliser = logits.logsumexp(-1)
-    log_probs = logits - normaliser[:, None]
+def _on(logits: Tensor, function: Callable[..., T]) -> Callable[..., T]:
+    """Returns the function, on a GPU compiled: what is as large as the logits is then read and written once."""
+    return _compiled(function) if logits.is_cuda else function
+
+
+@cache
+def _compiled(function: Callable[..., T]) -> Callable[..., T]:
+    return torch.compile(function, dynamic=True)
+
+
+def _scores(logits: Tensor, tokens: Tensor, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns log-prob, entropy and normaliser of each row; [R, V] -> float32 [R] each."""
+    scaled = logits.float() / temperature
+    normaliser = scaled.logsumexp(-1)
+    log_probs = scaled - normaliser[:, None]
     # A logit of -inf has probability 0 and adds nothing.
     entropy = -(log_probs.exp() * log_probs.clamp_min(torch.finfo(log_probs.dtype).min)).sum(-1)
-    return log_probs.gather(-1, tokens[:, None])[:, 0], entropy, normaliser
+    chosen = scaled.gather(-1, tokens[:, None])[:, 0] - normaliser
+    return chosen, entropy, normaliser
 
 
 def _to_logits(
@@ -116,15 +129,16 @@ def _to_logits(
     for_entropy: Tensor,
     temperature: float,
 ) -> Tensor:
-    """Returns the gradient with respect to the undivided logits.
+    """Returns the gradient with respect to the undivided logits, in their dtype.
 
     d log p_o / d z_v = ([v = o] - p_v) / tau
     d H / d z_v = -p_v (log p_v + H) / tau
     """
-    log_probs = logits - normaliser[:, None]
+    log_probs = logits.float() / temperature - normaliser[:, None]
     slope = for_log_prob[:, None] + for_entropy[:, None] * (
         log_probs.clamp_min(torch.finfo(log_probs.dtype).min) + entropy[:, None]
     )
-    gradient = -log_probs.exp() * slope
-    gradient.scatter_add_(-1, tokens[:, None], for_log_prob[:, None])
-    return gradient / temperature
+    # Not a scatter, which would write the whole gradient before its dtype is that of the logits.
+    chosen = torch.arange(logits.shape[-1], device=logits.device) == tokens[:, None]
+    gradient = torch.where(chosen, for_log_prob[:, None], 0.0) - log_probs.exp() * slope
+    return (gradient / temperature).to(logits.dtype)

@@ -14,8 +14,8 @@ from ngrpo.modeling.fused_scores import fused_token_scores
 from ngrpo.modeling.packing import PackedBatch
 from ngrpo.modeling.replay import replay
 
-HEAD_ROWS = 2048
-"""Logits of so many tokens and a vocabulary of 152k are 1.2 GiB in float32."""
+HEAD_ROWS = 4096
+"""Logits of so many tokens and a vocabulary of 152k are 1.2 GiB in bfloat16."""
 
 
 class TokenScores(NamedTuple):

@@ -99,3 +99,17 @@ def test_all_logits_are_never_held(monkeypatch):
     hidden, weight, _, tokens = leaves(torch.float32, False)
     fused_token_scores(hidden, weight, None, tokens, 1.0, 4)[0].sum().backward()
     assert largest == [4, 4, 3] * 2
+
+
+@pytest.mark.slow
+def test_compiled_for_a_gpu_it_computes_the_same(monkeypatch):
+    """Compiled for this CPU here, once for all numbers of rows."""
+    from ngrpo.modeling import fused_scores
+
+    hidden, weight, offset, tokens = leaves(torch.float32, True)
+    expected = fused_token_scores(hidden, weight, offset, tokens, 0.7, 4)
+    wanted = gradients(expected, [hidden, weight, offset])
+    monkeypatch.setattr(fused_scores, "_on", lambda logits, function: fused_scores._compiled(function))
+    scores = fused_token_scores(hidden, weight, offset, tokens, 0.7, 4)
+    torch.testing.assert_close(scores, expected, atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(gradients(scores, [hidden, weight, offset]), wanted, atol=1e-6, rtol=1e-5)

@@ -15,6 +15,7 @@ from ngrpo.modeling.layers import CHECKPOINTING, prepare_layers
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.packing import PackedBatch, pack
 from ngrpo.modeling.policy import ScoringModel
+from ngrpo.modeling.precision import half_precision
 
 LENGTHS = [[(3, 4), (5, 6)], [(2, 3)], [(3, 9), (4, 5), (6, 7)], [(2, 10), (2, 3)], [(7, 8)] * 5]
 """Of prompt and response of each sequence, batch by batch."""
@@ -105,3 +106,28 @@ def test_code_of_the_compiler_changes_nothing(tiny_source: ModelSource):
     plain, compiled = model(tiny_source), model(tiny_source, "selective", compiled=True)
     for lengths in LENGTHS:
         assert_same(scored(compiled, packed(lengths)), scored(plain, packed(lengths)))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("checkpointing", list(CHECKPOINTING))
+def test_on_a_gpu_bfloat16_is_near_float32_and_many_lengths_are_compiled_once(
+    tiny_source: ModelSource, checkpointing: str
+):
+    """One kernel over the packed row, whose head size must be a multiple of 8."""
+    torch._dynamo.reset()
+    counters.clear()
+    exact, half = model(tiny_source), model(tiny_source, checkpointing, compiled=True).cuda()
+    graphs = []
+    for lengths in LENGTHS:
+        batch = packed(lengths)
+        expected, gradient = scored(exact, batch)
+        half.zero_grad()
+        with half_precision(half):
+            scores = half(batch.to(torch.device("cuda")), 0.8, NeighborMixing())
+            (scores.log_prob * torch.linspace(-1, 1, len(scores.log_prob), device="cuda")).sum().backward()
+        torch.testing.assert_close(scores.log_prob.detach().cpu(), expected, atol=0.2, rtol=0.02)
+        made = {name: p.grad.cpu() for name, p in half.named_parameters()}
+        difference = sum(float((made[n] - gradient[n]).square().sum()) for n in made)
+        assert difference < 0.1**2 * sum(float(g.square().sum()) for g in gradient.values())
+        graphs.append(counters["stats"]["unique_graphs"])
+    assert graphs[1:] == [graphs[1]] * (len(LENGTHS) - 1)

@@ -159,6 +159,9 @@ def gradient(case: Case, *callbacks: Callback, ranks: int = 1) -> dict[str, torc
     batch = PromptBatch([], 0, 0)
     batch.experience = GivenExperience(case, trainer.global_rank, ranks)
     trainer.fit(module, DataLoader([batch], batch_size=None))
+    # Whatever was trained on where, what was assigned is told of the rank's own rollouts.
+    own = [rollout.length for rollout in batch.experience.rollouts]
+    assert [advantage.shape[-1] for advantage in batch.update.advantages] == own
     return keep.gradient
 
 

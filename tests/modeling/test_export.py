@@ -29,7 +29,7 @@ def test_round_trip(kind: str, tmp_path: Path, request: pytest.FixtureRequest):
     with torch.no_grad():
         for parameter in policy.parameters():
             parameter.add_(torch.randn_like(parameter))
-    weights = dict(named_weights(policy))
+    weights = dict(named_weights(policy, None))
     assert ("lm_head.weight" in weights) == (kind == "tiny_source")
     export(source, source.tokenizer(), Weights(weights, {}), tmp_path / "out")
 
@@ -47,7 +47,7 @@ def test_round_trip(kind: str, tmp_path: Path, request: pytest.FixtureRequest):
 
 def test_bfloat16_is_kept(tiny_model_path: Path, tmp_path: Path):
     source = ModelSource(path=str(tiny_model_path), dtype="bfloat16")
-    export(source, source.tokenizer(), Weights(dict(named_weights(ScoringModel(source.load()))), {}), tmp_path)
+    export(source, source.tokenizer(), Weights(dict(named_weights(ScoringModel(source.load()), None)), {}), tmp_path)
     assert AutoModelForCausalLM.from_pretrained(tmp_path, dtype="auto").dtype == torch.bfloat16
 
 

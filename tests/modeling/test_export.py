@@ -52,7 +52,7 @@ def test_bfloat16_is_kept(tiny_model_path: Path, tmp_path: Path):
 
 
 def test_weights_must_fit(tiny_source: ModelSource, tmp_path: Path):
-    weights = dict(named_weights(ScoringModel(tiny_source.load())))
+    weights = dict(named_weights(ScoringModel(tiny_source.load()), None))
     missing = {name: tensor for name, tensor in weights.items() if name != "lm_head.weight"}
     with pytest.raises(ValueError, match=r"weights do not fit .*lm_head\.weight"):
         export(tiny_source, None, Weights(missing, {}), tmp_path)

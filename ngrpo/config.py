@@ -10,10 +10,11 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 from hydra.core.config_store import ConfigStore
 from hydra.errors import InstantiationException
 from hydra.utils import get_object, instantiate
-from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf import MISSING, DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ngrpo.errors import SettingError
+from ngrpo.targets import check_allowed
 
 _HYDRA_KEYS = {"_target_", "_partial_", "_args_", "_recursive_", "_convert_"}
 
@@ -54,6 +55,8 @@ class TrainerConfig:
         threads: CPU threads of PyTorch in each process; null leaves it to PyTorch.
         microbatch_tokens: most tokens (prompts included) in one forward pass.
         max_grad_norm: gradient norms above are scaled down to it.
+        max_bad_steps: optimiser steps in a row without a finite loss and gradient after which the run stops.
+        max_time: span after which this process finishes its iteration, saves and stops: "45m", "11h30m"; null for none.
         optimizer: a partial `_target_` node, called with the parameters.
         schedule: a partial `_target_` node, called with the optimiser steps made and those of the whole run; see
             `ngrpo.schedule`.
@@ -67,6 +70,8 @@ class TrainerConfig:
     threads: int | None = None
     microbatch_tokens: int = MISSING
     max_grad_norm: float = MISSING
+    max_bad_steps: int = MISSING
+    max_time: str | None = None
     optimizer: Any = MISSING
     schedule: Any = MISSING
 
@@ -91,6 +96,8 @@ class Config:
         callbacks: Lightning callbacks by name; null leaves one out.
         seed: of everything random.
         ckpt: null, "latest", or a run's or checkpoint's folder to go on from.
+        allow_targets: modules beside `ngrpo.targets.ALLOWED` that `_target_` may name; those named on the command line
+            are added.
     """
 
     model: Any = MISSING
@@ -108,6 +115,7 @@ class Config:
     callbacks: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
     ckpt: str | None = None
+    allow_targets: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -141,6 +149,7 @@ class EvaluateConfig:
         threads: CPU threads of PyTorch; null leaves it to PyTorch.
         seed: of the samples.
         out: folder of answers and figures.
+        allow_targets: see `Config`.
     """
 
     model: Any = MISSING
@@ -156,6 +165,7 @@ class EvaluateConfig:
     threads: int | None = None
     seed: int = 0
     out: str = MISSING
+    allow_targets: list[str] = field(default_factory=list)
 
 
 def register() -> None:
@@ -173,7 +183,7 @@ def checked(config: DictConfig, schema: type = Config) -> DictConfig:
     nodes are compared with the signature of their target.
 
     Raises:
-        SettingError: a key is unknown or a value is missing.
+        SettingError: a key is unknown, a value is missing, or a target is not allowed.
     """
     try:
         merged = OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.to_container(config, resolve=True))
@@ -181,6 +191,7 @@ def checked(config: DictConfig, schema: type = Config) -> DictConfig:
     except OmegaConfBaseException as error:
         raise SettingError(f"{error.full_key or 'the configuration'}: {str(error).splitlines()[0]}.") from error
     assert isinstance(merged, DictConfig)
+    check_allowed(merged, merged.allow_targets)
     _check_targets(merged, "")
     return merged
 
@@ -231,6 +242,9 @@ def _target(node: DictConfig) -> Callable[..., Any]:
 
 
 def _check_targets(node: Any, path: str) -> None:
+    if isinstance(node, ListConfig):
+        for index, child in enumerate(node):
+            _check_targets(child, f"{path}.{index}")
     if not isinstance(node, DictConfig):
         return
     if "_target_" in node:

@@ -29,7 +29,7 @@ from ngrpo.passes import Passes
 from ngrpo.rollout.experience import Experience
 from ngrpo.rollout.types import Rollout
 from ngrpo.samples import Constants, Sample, assigned, loss_inputs, scored_batch
-from ngrpo.schedule import unchanged
+from ngrpo.schedule import ConfiguredRates, unchanged
 from ngrpo.step_metrics import StepMetrics, average
 
 Model = TypeVar("Model", bound=ScoringModel)
@@ -137,9 +137,16 @@ class PolicyOptimization(LightningModule):
         model = list(self.policy.lm.parameters())
         policy = self.make_optimizer([{"params": model}, *groups] if groups else model)
         schedule = LambdaLR(policy, self.settings.learning_rate)
-        if self.critic is None or self.critic_settings is None:
-            return [policy], [schedule]
-        return [policy, self.critic_settings.optimizer(self.critic.parameters())], [schedule]
+        made = [policy]
+        if self.critic is not None and self.critic_settings is not None:
+            made.append(self.critic_settings.optimizer(self.critic.parameters()))
+        self._rates = ConfiguredRates(made)
+        return made, [schedule]
+
+    def on_train_start(self) -> None:
+        """Lets this run's learning rates win over those of the checkpoint that it goes on from."""
+        made = self.optimizers(use_pl_optimizer=False)
+        self._rates.put_back(made if isinstance(made, list) else [made], [self.lr_schedulers()])
 
     def on_fit_start(self) -> None:
         """Moves the reference, which Lightning does not know of."""

@@ -1,6 +1,7 @@
 """Puts a run together from its configuration, and runs it."""
 
 import logging
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,10 @@ from typing import Any
 import torch
 from lightning import Callback, Trainer, seed_everything
 from lightning.pytorch.strategies import ModelParallelStrategy
+from lightning.pytorch.utilities import rank_zero_only
 from omegaconf import DictConfig
 
-from ngrpo.checkpoints import STATE, iteration_of, resolve
+from ngrpo.checkpoints import STATE, iteration_of, opened, resolve
 from ngrpo.checks import (
     check_algorithm,
     check_context,
@@ -24,12 +26,17 @@ from ngrpo.checks import (
     warn_of_equal_groups,
 )
 from ngrpo.config import TrainerConfig, build, checked
+from ngrpo.duration import seconds
 from ngrpo.errors import SettingError
+from ngrpo.lock import lock
 from ngrpo.module import PolicyOptimization, UpdateSettings
+from ngrpo.resuming import check_resumable, identity
 from ngrpo.rewards.terms import WeightedTerm
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 
 log = logging.getLogger(__name__)
+
+_MAX_TIME = "trainer.max_time"
 
 
 def train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: Path = Path("outputs")) -> None:
@@ -43,8 +50,16 @@ def train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: P
 
     Raises:
         SettingError: a setting cannot work; raised before any model is loaded.
+        RunError: the run cannot go on.
+        Stopped: it was asked to stop, and has saved itself.
     """
     config = checked(config)
+    locked = lock(run_dir) if rank_zero_only.rank == 0 else nullcontext()
+    with locked:
+        _train(config, run_dir, methods, outputs)
+
+
+def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: Path) -> None:
     checkpoint = _checkpoint(config, run_dir, outputs)
     use_threads(config.trainer.threads)
     seed_everything(config.seed, verbose=False)
@@ -60,12 +75,18 @@ def train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: P
     optimizer = build(config.trainer.optimizer)
     module = PolicyOptimization(source, algorithm, worker.exploration, optimizer, update, parts["critic"])
     parts |= {"iterations": config.trainer.iterations, "run_dir": run_dir, "methods": methods, "seed": config.seed}
+    parts |= {"max_time_s": None if config.trainer.max_time is None else seconds(config.trainer.max_time, _MAX_TIME)}
+    if checkpoint is not None:
+        check_resumable(checkpoint, opened(checkpoint).run, parts["identity"])
     callbacks = [build(node, **parts) for node in config.callbacks.values() if node is not None]
     logger = build(config.logger, save_dir=str(run_dir))
     trainer = make_trainer(config.trainer, process_count(config.trainer), callbacks, logger)
     log.info("run folder %s", run_dir)
-    trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint)
-    worker.reward.close()
+    state = None if checkpoint is None else checkpoint / STATE
+    try:
+        trainer.fit(module, datamodule=datamodule, ckpt_path=state, weights_only=True)
+    finally:
+        worker.reward.close()
 
 
 def _build_parts(config: DictConfig) -> dict[str, Any]:
@@ -103,6 +124,7 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
     stop_ids = source.stop_ids(tokenizer)
     worker = RolloutWorker(engine, tokenizer, reward, exploration, rollout, stop_ids, config.seed, terms=terms)
     return {
+        "identity": identity(config, source, tokenizer, datamodule.source.identity, ranks),
         "critic": critic,
         "source": source,
         "algorithm": algorithm,
@@ -181,4 +203,4 @@ def _checkpoint(config: DictConfig, run_dir: Path, outputs: Path) -> Path | None
             "iterations); raise it."
         )
     log.info("resuming from %s", folder)
-    return folder / STATE
+    return folder

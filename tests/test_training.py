@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ngrpo.config import register
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.targets import typed
 from ngrpo.training import train
 
 CONF = Path(__file__).parents[1] / "conf"
@@ -24,7 +25,7 @@ PLAIN = ("exploration=token", "algo=grpo")
 SMALL = ("trainer.iterations=1", "data.eval_problems=2", "callbacks.evaluation.evaluator.samples=1")
 OPTIONAL = (
     "rollout_metrics", "exploration_monitor", "memory", "evaluation", "rollout_report", "progress", "export",
-    "summary", "checkpoint",
+    "summary", "checkpoint", "random_state", "stopping",
 )  # fmt: skip
 
 ALWAYS = {
@@ -51,7 +52,9 @@ def composed(*overrides: str) -> DictConfig:
 def run(folder: Path, *overrides: str) -> Path:
     """Trains in ``folder`` and returns it."""
     folder.mkdir(parents=True, exist_ok=True)
-    train(composed(*overrides), folder, {"algo": overrides[1].removeprefix("algo=")}, folder.parent)
+    config = composed(*overrides).copy()
+    config.allow_targets = typed(overrides)
+    train(config, folder, {"algo": overrides[1].removeprefix("algo=")}, folder.parent)
     return folder
 
 
@@ -158,7 +161,7 @@ def test_each_optional_callback_can_be_left_out(tmp_path: Path, name: str):
     folder = run(tmp_path / "run", *MIXING, *(s for s in SMALL if name not in s), f"callbacks.{name}=null")
     left = {path.name for path in folder.iterdir()}
     files = {"summary": "summary.json", "export": "model", "checkpoint": "checkpoints"}
-    assert left == {"summary.json", "model", "checkpoints", "tensorboard"} - {files.get(name)}
+    assert left == {".lock", "summary.json", "model", "checkpoints", "tensorboard"} - {files.get(name)}
     tags = {tag.partition("/")[0] for tag in events(folder).Tags()["scalars"]} - {"epoch", "time"}
     written_by = {
         "rollout_metrics": {"train", "reward"}, "exploration_monitor": {"exploration"}, "memory": {"memory"},

@@ -31,6 +31,11 @@ def full(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
+def local(tensor: Tensor) -> Tensor:
+    """Returns this rank's share of a sharded tensor, any other as it is."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
 def named_weights(model: ScoringModel) -> Iterator[tuple[str, Tensor]]:
     """Yields (transformers name, whole tensor), tied weights once; every rank must walk it to the end."""
     for name, parameter in model.lm.named_parameters():

@@ -1,0 +1,107 @@
+"""What a checkpoint belongs to, and which settings a resumed run may change."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from ngrpo.errors import SettingError
+from ngrpo.modeling.loading import ModelSource
+
+CHANGEABLE = (
+    "allow_targets",
+    "callbacks",
+    "ckpt",
+    "critic.optimizer.lr",
+    "data.eval_path",
+    "data.eval_problems",
+    "logger",
+    "model.gradient_checkpointing",
+    "reward.timeout_s",
+    "reward.workers",
+    "rollout.engine",
+    "trainer.accelerator",
+    "trainer.iterations",
+    "trainer.max_bad_steps",
+    "trainer.max_grad_norm",
+    "trainer.max_time",
+    "trainer.microbatch_tokens",
+    "trainer.optimizer.lr",
+    "trainer.optimizer.weight_decay",
+    "trainer.schedule",
+    "trainer.threads",
+)
+"""Settings, or groups of them, that a resumed run may have other values of; every other one must be as it was."""
+
+_BY_CONTENT = ("data.path", "model.path", "trainer.devices", "trainer.num_nodes")
+"""Settings of which what they lead to is compared: files may have moved, and processes may be counted otherwise."""
+
+_WEIGHTS = ("config.json", "*.safetensors", "*.bin")
+
+
+def identity(config: DictConfig, source: ModelSource, tokenizer: Any, data: str, processes: int) -> dict[str, str]:
+    """Returns what a resumed run must have in common with the checkpoint, by a name that a user knows.
+
+    Args:
+        config: resolved.
+        source: where the starting weights come from.
+        tokenizer: of the run.
+        data: names the training problems, see `ngrpo.data.sources.base.ProblemSource`.
+        processes: number of ranks.
+    """
+    settings = OmegaConf.to_container(config)
+    kept = {name: value for name, value in _flat(settings, "") if not _below(name, CHANGEABLE + _BY_CONTENT)}
+    return kept | {
+        "data.path": data,
+        "model.path": _model_identity(source),
+        "tokenizer": _tokenizer_identity(tokenizer),
+        "processes": str(processes),
+    }
+
+
+def check_resumable(checkpoint: Path, saved: Mapping[str, str], present: Mapping[str, str]) -> None:
+    """Compares a run with the one that a checkpoint was made by.
+
+    Raises:
+        SettingError: they differ in something that a resume may not change.
+    """
+    names = [name for name in sorted(saved.keys() | present.keys()) if saved.get(name) != present.get(name)]
+    if names:
+        differences = ", ".join(
+            f"{name}={present.get(name, 'nothing')} instead of {saved.get(name, 'nothing')}" for name in names
+        )
+        raise SettingError(
+            f"ckpt={checkpoint} is of a run with other settings ({differences}); set them back, or start a new run"
+            f" from its exported model: a resume may change {', '.join(CHANGEABLE)} only."
+        )
+
+
+def _flat(node: Any, name: str) -> Iterator[tuple[str, str]]:
+    if isinstance(node, dict) and node:
+        for key, value in node.items():
+            yield from _flat(value, f"{name}.{key}".lstrip("."))
+    else:
+        yield name, str(node)
+
+
+def _below(name: str, groups: tuple[str, ...]) -> bool:
+    return any(name == group or name.startswith(f"{group}.") for group in groups)
+
+
+def _model_identity(source: ModelSource) -> str:
+    """Hashes the files of a folder; a hub name has the commit that it was resolved to."""
+    folder = Path(source.location)
+    if not folder.is_dir():
+        return f"{source.path}@{source.config()._commit_hash}"
+    digest = hashlib.sha256()
+    for file in sorted(file for pattern in _WEIGHTS for file in folder.glob(pattern)):
+        with file.open("rb") as opened:
+            digest.update(hashlib.file_digest(opened, "sha256").digest())
+    return f"{folder.name}@sha256:{digest.hexdigest()[:16]}"
+
+
+def _tokenizer_identity(tokenizer: Any) -> str:
+    described = f"{sorted(tokenizer.get_vocab().items())}{tokenizer.chat_template}{tokenizer.eos_token_id}"
+    return f"sha256:{hashlib.sha256(described.encode()).hexdigest()[:16]}"

@@ -12,6 +12,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from omegaconf.errors import OmegaConfBaseException
 
 from ngrpo.errors import RunError, SettingError, StopNow, Stopped
+from ngrpo.memory_budget import out_of_memory
 
 _FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is used up", errno.EFBIG: "the file grew too large"}
 _TRACEBACK = "HYDRA_FULL_ERROR"
@@ -51,6 +52,11 @@ def sentence(error: BaseException) -> str | None:
         return composition_sentence(error)
     if isinstance(error, OSError) and error.errno in _FULL:
         return full_sentence(error)
+    if out_of_memory(error):
+        return (
+            "out of memory; lower trainer.microbatch_tokens, or rollout.engine.max_batch_size if it was generating, and"
+            " go on with ckpt=latest."
+        )
     return None
 
 

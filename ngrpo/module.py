@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -19,6 +20,8 @@ from ngrpo.critic_update import CriticSettings, CriticUpdate
 from ngrpo.data.types import PromptBatch
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
+from ngrpo.guard import StepGuard
+from ngrpo.memory_budget import MemoryBudget
 from ngrpo.modeling.critic import ValueModel
 from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.loading import ModelSource
@@ -34,6 +37,9 @@ from ngrpo.step_metrics import StepMetrics, average
 
 Model = TypeVar("Model", bound=ScoringModel)
 
+Result = TypeVar("Result")
+
+_MUST_BE_FINITE = ("policy/loss", "policy/grad_norm")
 _PRECISIONS = ("32-true", "bf16-mixed")
 
 
@@ -82,6 +88,7 @@ class PolicyOptimization(LightningModule):
         optimizer: makes the optimiser from the policy's parameters, or from groups of them.
         settings: temperature, microbatches, clipping.
         critic: how to train a critic, where the algorithm's credit needs one.
+        guard: decides which steps are finite enough to be made.
     """
 
     policy: ScoringModel
@@ -96,6 +103,7 @@ class PolicyOptimization(LightningModule):
         optimizer: Callable[[Iterable[Any]], Optimizer],
         settings: UpdateSettings,
         critic: CriticSettings | None = None,
+        guard: StepGuard | None = None,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
@@ -105,6 +113,8 @@ class PolicyOptimization(LightningModule):
         self.make_optimizer = optimizer
         self.settings = settings
         self.critic_settings = critic
+        self.guard = guard or StepGuard()
+        self.budget = MemoryBudget(settings.microbatch_tokens)
         self._configured = False
 
     def configure_model(self) -> None:
@@ -173,20 +183,35 @@ class PolicyOptimization(LightningModule):
     def passes(self) -> Passes:
         """How models are run on rollouts here."""
         mixed = self.settings.precision == "bf16-mixed"
-        return Passes(self.device, self.settings.microbatch_tokens, mixed, self._reduce)
+        return Passes(self.device, self.budget.tokens, mixed, self._reduce)
 
     def training_step(self, batch: PromptBatch, batch_idx: int) -> None:
         """Makes the optimiser steps of one rollout batch and logs their metrics."""
         start = time.perf_counter()
-        samples = self._samples(batch.experience)
+        experience = batch.experience
+        self.guard.begin(batch.iteration, experience.rollouts, experience.keys)
+        samples = self._within_memory(lambda: self._samples(experience), experience.rollouts)
         scored = time.perf_counter()
         before = self._critic_update().before(samples) if self.critic is not None else {}
+        parts = contiguous(len(samples), self.algorithm.optimizer_steps)
+        spoiled = [self._anywhere(experience.infinite[part.start : part.stop]) for part in parts]
         steps = [
-            self._optimizer_steps([samples[i] for i in part])
-            for part in contiguous(len(samples), self.algorithm.optimizer_steps)
+            self._optimizer_steps([samples[i] for i in part], bad) for part, bad in zip(parts, spoiled, strict=True)
         ]
         seconds = {"time/score_s": scored - start, "time/update_s": time.perf_counter() - scored}
-        self.log_dict(average(steps) | before | seconds, batch_size=1)
+        skipped = {"policy/skipped_steps": float(self.guard.skipped)}
+        self.log_dict(average(steps) | before | seconds | skipped, batch_size=1)
+
+    def _anywhere(self, flags: Tensor) -> bool:
+        """Says whether any flag is set on any rank (a collective)."""
+        return bool(self._reduce(float(flags.any()), "max"))
+
+    def _within_memory(
+        self, work: Callable[[], Result], rollouts: Sequence[Rollout], clear: Callable[[], None] = lambda: None
+    ) -> Result:
+        """Makes passes over rollouts, in smaller microbatches if memory runs out."""
+        longest = max(len(rollout.prompt_ids) + rollout.length for rollout in rollouts)
+        return self.budget.fit(work, clear, longest, self.trainer.world_size)
 
     def _samples(self, experience: Experience) -> list[Sample]:
         """Scores what stays constant during the steps, and assigns the advantages."""
@@ -217,22 +242,34 @@ class PolicyOptimization(LightningModule):
             return tensor
         return self.trainer.strategy.reduce(tensor.clone(), reduce_op=op)
 
-    def _optimizer_steps(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
+    def _optimizer_steps(self, samples: Sequence[Sample], spoiled: bool) -> dict[str, Tensor]:
         """Makes one optimiser step of policy and critic on this rank's share of a minibatch; returns their metrics."""
         made = self.optimizers()
         policy, *critic = made if isinstance(made, list) else [made]
-        metrics = self._policy_step(samples, policy)
+        metrics = self._policy_step(samples, policy, spoiled)
         for optimizer in critic:
-            metrics |= self._critic_update().step(samples, optimizer, self.manual_backward)
+            metrics |= self._within_memory(
+                partial(self._critic_step, samples, optimizer, spoiled),
+                [sample.rollout for sample in samples],
+                optimizer.zero_grad,
+            )
         return metrics
 
-    def _policy_step(self, samples: Sequence[Sample], optimizer: Optimizer) -> dict[str, Tensor]:
-        metrics = self.accumulate(samples)
+    def _critic_step(self, samples: Sequence[Sample], optimizer: Optimizer, spoiled: bool) -> dict[str, Tensor]:
+        admits = partial(self.guard.admits, samples, spoiled=spoiled)
+        return self._critic_update().step(samples, optimizer, self.manual_backward, admits)
+
+    def _policy_step(self, samples: Sequence[Sample], optimizer: Optimizer, spoiled: bool) -> dict[str, Tensor]:
+        rollouts = [sample.rollout for sample in samples]
+        metrics = self._within_memory(lambda: self.accumulate(samples), rollouts, optimizer.zero_grad)
         metrics["policy/grad_norm"] = full(clip_grad_norm_(self.policy.parameters(), self.settings.max_grad_norm))
         metrics["policy/learning_rate"] = torch.tensor(optimizer.param_groups[0]["lr"])
-        if metrics["policy/sequences"] > 0:  # else all are left out, and momentum alone would move the policy
+        finite = self.guard.admits(samples, {name: metrics[name] for name in _MUST_BE_FINITE}, spoiled)
+        if finite and metrics["policy/sequences"] > 0:  # all left out: momentum alone would move the policy
             optimizer.step()
             self.lr_schedulers().step()
+        if not finite:
+            metrics["policy/sequences"] = torch.tensor(0.0)  # nothing was learned, and NaN must stay out of averages
         optimizer.zero_grad()
         return metrics
 

@@ -1,6 +1,7 @@
 """What a checkpoint belongs to, and which settings a resumed run may change."""
 
 import hashlib
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ CHANGEABLE = (
     "callbacks",
     "ckpt",
     "critic.optimizer.lr",
-    "data.eval_path",
     "data.eval_problems",
     "logger",
     "model.gradient_checkpointing",
@@ -35,7 +35,7 @@ CHANGEABLE = (
 )
 """Settings, or groups of them, that a resumed run may have other values of; every other one must be as it was."""
 
-_BY_CONTENT = ("data.path", "model.path", "trainer.devices", "trainer.num_nodes")
+_BY_CONTENT = re.compile(r"data\.(sources\.[^.]+\.)?path(\..*)?|model\.path|trainer\.(devices|num_nodes)")
 """Settings of which what they lead to is compared: files may have moved, and processes may be counted otherwise."""
 
 _WEIGHTS = ("config.json", "*.safetensors", "*.bin")
@@ -52,7 +52,8 @@ def identity(config: DictConfig, source: ModelSource, tokenizer: Any, data: str,
         processes: number of ranks.
     """
     settings = OmegaConf.to_container(config)
-    kept = {name: value for name, value in _flat(settings, "") if not _below(name, CHANGEABLE + _BY_CONTENT)}
+    compared = ((name, value) for name, value in _flat(settings, "") if not _below(name, CHANGEABLE))
+    kept = {name: value for name, value in compared if not _BY_CONTENT.fullmatch(name)}
     return kept | {
         "data.path": data,
         "model.path": _model_identity(source),

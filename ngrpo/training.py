@@ -10,7 +10,7 @@ import torch
 from lightning import Callback, Trainer, seed_everything
 from lightning.pytorch.strategies import ModelParallelStrategy
 from lightning.pytorch.utilities import rank_zero_only
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from ngrpo.checkpoints import STATE, iteration_of, opened, resolve
 from ngrpo.checks import (
@@ -28,6 +28,7 @@ from ngrpo.checks import (
 from ngrpo.config import TrainerConfig, build, checked
 from ngrpo.duration import seconds
 from ngrpo.errors import SettingError
+from ngrpo.guard import StepGuard
 from ngrpo.lock import lock
 from ngrpo.module import PolicyOptimization, UpdateSettings
 from ngrpo.resuming import check_resumable, identity
@@ -73,7 +74,10 @@ def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: 
         partial(build(config.trainer.schedule), steps=config.trainer.iterations * algorithm.optimizer_steps),
     )
     optimizer = build(config.trainer.optimizer)
-    module = PolicyOptimization(source, algorithm, worker.exploration, optimizer, update, parts["critic"])
+    settings = OmegaConf.to_container(config)
+    assert isinstance(settings, dict)
+    guard = StepGuard(config.trainer.max_bad_steps, run_dir, {str(name): value for name, value in settings.items()})
+    module = PolicyOptimization(source, algorithm, worker.exploration, optimizer, update, parts["critic"], guard)
     parts |= {"iterations": config.trainer.iterations, "run_dir": run_dir, "methods": methods, "seed": config.seed}
     parts |= {"max_time_s": None if config.trainer.max_time is None else seconds(config.trainer.max_time, _MAX_TIME)}
     if checkpoint is not None:
@@ -124,7 +128,7 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
     stop_ids = source.stop_ids(tokenizer)
     worker = RolloutWorker(engine, tokenizer, reward, exploration, rollout, stop_ids, config.seed, terms=terms)
     return {
-        "identity": identity(config, source, tokenizer, datamodule.source.identity, ranks),
+        "identity": identity(config, source, tokenizer, datamodule.identity, ranks),
         "critic": critic,
         "source": source,
         "algorithm": algorithm,

@@ -131,6 +131,11 @@ class PromptDataModule(LightningDataModule):
         )
         return PreparedSource(source, self._builder(source), screen, seen, setting)
 
+    @property
+    def identity(self) -> str:
+        """Names the training problems, wherever they lie."""
+        return ", ".join(source.identity for source in self.sources.values())
+
     def train_dataloader(self) -> PromptStream:
         """Return this rank's stream."""
         self._stream = PromptStream(

@@ -1,5 +1,6 @@
 """The reward of a response as a weighted sum: correctness, and whatever terms the run adds to it."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -12,6 +13,8 @@ from ngrpo.errors import SettingError
 from ngrpo.rewards.math import Score
 from ngrpo.rewards.verdict import Verdict
 from ngrpo.rollout.types import Rollout
+
+log = logging.getLogger(__name__)
 
 CORRECTNESS = "correctness"
 """Name of the first term, the verifier's; see `ngrpo.rewards.math.MathReward` for its values."""
@@ -48,7 +51,7 @@ class Responses:
 
 
 Term = Callable[[Responses], Tensor]
-"""Returns float32 [N]; NaN leaves a response out of the loss."""
+"""Returns float32 [N]; NaN leaves a response out of the loss, an infinite value spoils its optimiser step."""
 
 
 @runtime_checkable
@@ -88,7 +91,7 @@ class WeightedTerm:
 
         Raises:
             RuntimeError: the term raised; the message names the first response that it also fails on alone.
-            ValueError: its values are not one finite number or NaN a response.
+            ValueError: its values are not one number a response.
         """
         try:
             values = torch.as_tensor(self.function(responses))
@@ -101,7 +104,7 @@ class WeightedTerm:
             )
         if values.isinf().any():
             index = int(values.isinf().nonzero()[0])
-            raise ValueError(f"reward_terms.{self.name} returned {float(values[index])}{_at(responses, index)}")
+            log.warning("reward_terms.%s returned %s%s", self.name, float(values[index]), _at(responses, index))
         return self.weight * values.to("cpu", torch.float32)
 
     def _on(self, responses: Responses) -> str:

@@ -47,7 +47,8 @@ def _watches(entropy: float, mismatch: float) -> list[Watch]:
             "policy/entropy",
             lambda first, now: now < entropy * first,
             f"the policy's entropy has fallen below {entropy:g} of what it was (policy/entropy {{value:.3g}}): "
-            "rollouts become alike; raise algo.entropy_coef or algo.clip.high, lower trainer.optimizer.lr, or explore more",
+            "rollouts become alike; raise algo.entropy_coef or algo.clip.high, lower trainer.optimizer.lr, or explore"
+            " more",
         ),
         Watch(
             "rollout/mismatch_mean",

@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from lightning import Callback, LightningModule, Trainer
+from lightning import Callback, Trainer
 
 from callbacks.over_ranks import over_ranks
 from ngrpo.data.types import PassRate, Prompt, PromptBatch
@@ -11,6 +11,7 @@ from ngrpo.distributed import gathered
 from ngrpo.module import PolicyOptimization
 from ngrpo.rewards.verdict import Verdict
 from ngrpo.rollout.experience import Experience
+from ngrpo.rollout.recovery import recovered
 from ngrpo.rollout.selection import DynamicSampling, Selection, own_share, select
 from ngrpo.rollout.worker import RolloutWorker
 
@@ -46,21 +47,25 @@ class RolloutCallback(Callback):
             self.worker.restore_tables(self._tables)
 
     def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: PromptBatch, batch_idx: int
+        self, trainer: Trainer, pl_module: PolicyOptimization, batch: PromptBatch, batch_idx: int
     ) -> None:
         """Generates, scores and selects, then gives the engine's memory to the update."""
-        selected = self._select(trainer, batch)
+        selected = self._select(trainer, pl_module, batch)
         self.worker.engine.sleep()
         batch.experience = self.worker.shaped(selected.experience)
         batch.prompts = batch.experience.prompts
         if self.selection.max_refills:
             pl_module.log_dict(_sampling_figures(trainer, selected, batch.experience.group_size), batch_size=1)
 
-    def _select(self, trainer: Trainer, batch: PromptBatch) -> Selection:
-        def roll_out(prompts: list[Prompt]) -> Experience:
-            made = self.worker.roll_out(prompts, batch.iteration)
-            self._unparsable_here += _unparsable(made)
-            rates.extend(made.pass_rates)
+    def _select(self, trainer: Trainer, module: PolicyOptimization, batch: PromptBatch) -> Selection:
+        def rebuild(failed: bool) -> None:
+            self.worker.rebuild(module.policy_weights(), module.learned_exploration(), failed)
+
+        def roll_out(prompts: list[Prompt]) -> Experience | None:
+            made = recovered(lambda: self.worker.roll_out(prompts, batch.iteration) if prompts else None, rebuild)
+            if made is not None:
+                self._unparsable_here += _unparsable(made)
+                rates.extend(made.pass_rates)
             return made
 
         def share(missing: int) -> list[Prompt] | None:

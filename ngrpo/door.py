@@ -13,8 +13,12 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ngrpo.errors import RunError, SettingError, StopNow, Stopped
 from ngrpo.memory_budget import out_of_memory
+from ngrpo.rollout.recovery import EngineFailure
 
 _FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is used up", errno.EFBIG: "the file grew too large"}
+_LOST = ("Connection closed by peer", "Connection reset by peer")
+"""What gloo says in the other ranks when one has ended."""
+
 _TRACEBACK = "HYDRA_FULL_ERROR"
 """Hydra's own switch: set to 1 by a user who wants to see where an error comes from."""
 
@@ -52,6 +56,10 @@ def sentence(error: BaseException) -> str | None:
         return composition_sentence(error)
     if isinstance(error, OSError) and error.errno in _FULL:
         return full_sentence(error)
+    if isinstance(error, EngineFailure):
+        return f"the rollout engine failed while evaluating ({error}); go on with ckpt=latest."
+    if any(words in str(error) for words in _LOST):
+        return "the connection to another process of this run broke; that process has said why."
     if out_of_memory(error):
         return (
             "out of memory; lower trainer.microbatch_tokens, or rollout.engine.max_batch_size if it was generating, and"

@@ -90,7 +90,7 @@ def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: 
     try:
         trainer.fit(module, datamodule=datamodule, ckpt_path=state, weights_only=True)
     finally:
-        worker.reward.close()
+        worker.close()
 
 
 def _build_parts(config: DictConfig) -> dict[str, Any]:

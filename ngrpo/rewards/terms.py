@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from ngrpo.data.types import Problem
-from ngrpo.errors import SettingError
+from ngrpo.errors import RunError, SettingError
 from ngrpo.rewards.math import Score
+from ngrpo.rewards.scoring import NONE_ALONE, at, origin
 from ngrpo.rewards.verdict import Verdict
 from ngrpo.rollout.types import Rollout
 
@@ -20,8 +21,6 @@ CORRECTNESS = "correctness"
 """Name of the first term, the verifier's; see `ngrpo.rewards.math.MathReward` for its values."""
 
 _TAKEN = {CORRECTNESS, *Verdict}
-_SHOWN = 80
-"""Characters of a response that an error message quotes."""
 
 
 @dataclass(frozen=True)
@@ -90,17 +89,20 @@ class WeightedTerm:
         """Returns ``weight`` times the term's values; float32 [N].
 
         Raises:
-            RuntimeError: the term raised; the message names the first response that it also fails on alone.
-            ValueError: its values are not one number a response.
+            RunError: the term raised, in which case the message names the first response that it also fails on alone;
+                or its values are not one number a response.
         """
         try:
             values = torch.as_tensor(self.function(responses))
         except Exception as error:
-            raise RuntimeError(f"reward_terms.{self.name} raised {error!r}{self._on(responses)}") from error
+            raise RunError(
+                f"reward_terms.{self.name} raised {error!r}{origin(error)}{self._on(responses)}; mend it and go on with"
+                " ckpt=latest."
+            ) from error
         if values.shape != (len(responses),):
-            raise ValueError(
+            raise RunError(
                 f"reward_terms.{self.name} returned shape {tuple(values.shape)}, not one value for each of "
-                f"{len(responses)} responses"
+                f"{len(responses)} responses; let it return one for each."
             )
         if values.isinf().any():
             index = int(values.isinf().nonzero()[0])
@@ -113,13 +115,11 @@ class WeightedTerm:
                 self.function(responses.only(index))
             except Exception:
                 return _at(responses, index)
-        return " on all responses together, on none alone"
+        return NONE_ALONE
 
 
 def _at(responses: Responses, index: int) -> str:
-    text = responses.texts[index]
-    shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
-    return f" on response {index}, to problem {responses.problems[index].key}: {shown!r}"
+    return at(index, responses.problems[index].key, responses.texts[index])
 
 
 class RewardTerms:

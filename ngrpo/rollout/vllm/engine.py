@@ -1,5 +1,6 @@
 """The vLLM rollout engine."""
 
+import gc
 import logging
 import os
 import pickle
@@ -23,6 +24,8 @@ from ngrpo.rollout.vllm.progress import following
 from ngrpo.rollout.vllm.session import Collected, SessionSpec
 from ngrpo.rollout.vllm.split import split_rollouts
 from ngrpo.rollout.vllm.versions import check_version
+
+log = logging.getLogger(__name__)
 
 _REFUSED = {
     "speculative_config": "speculative decoding accepts tokens whose mixtures were never made",
@@ -245,6 +248,21 @@ class VllmEngine:
         if self._asleep:
             self.llm.wake_up(tags=["weights"])
             self._call("ngrpo_reset")
+
+    def close(self) -> None:
+        """Ends vLLM, its processes included."""
+        llm = self.__dict__.pop("llm", None)
+        self._asleep = False
+        if llm is None:
+            return
+        try:
+            llm.llm_engine.engine_core.shutdown()
+        except Exception as error:  # of an engine that is dead already
+            log.debug("vLLM did not end in order: %s", error)
+        del llm
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
 
     def _call(self, method: str, *args: Any) -> list[Any]:
         return self.llm.collective_rpc(method, args=args)

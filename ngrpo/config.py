@@ -4,8 +4,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
 from hydra.core.config_store import ConfigStore
 from hydra.errors import InstantiationException
@@ -13,6 +12,8 @@ from hydra.utils import get_object, instantiate
 from omegaconf import MISSING, DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from ngrpo.annotations import fits, name
+from ngrpo.composition import composition_sentence
 from ngrpo.errors import SettingError
 from ngrpo.targets import check_allowed
 
@@ -125,10 +126,12 @@ class PromptConfig:
     Attributes:
         max_prompt_tokens: longer prompts are left out.
         system_prompt: system message; null for none.
+        plain_prompts: the bare question is a prompt where the tokenizer has no chat template.
     """
 
     max_prompt_tokens: int = MISSING
     system_prompt: str | None = None
+    plain_prompts: bool = False
 
 
 @dataclass
@@ -189,7 +192,7 @@ def checked(config: DictConfig, schema: type = Config) -> DictConfig:
         merged = OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.to_container(config, resolve=True))
         OmegaConf.to_container(merged, throw_on_missing=True)
     except OmegaConfBaseException as error:
-        raise SettingError(f"{error.full_key or 'the configuration'}: {str(error).splitlines()[0]}.") from error
+        raise SettingError(composition_sentence(error)) from error
     assert isinstance(merged, DictConfig)
     check_allowed(merged, merged.allow_targets)
     _check_targets(merged, "")
@@ -262,20 +265,8 @@ def _check_signature(node: DictConfig, path: str) -> None:
         if key not in parameters and not free:
             known = ", ".join(parameters)
             raise SettingError(f"{path}.{key}={node[key]} is not a setting of {node['_target_']}; it has {known}.")
-        if not _fits(node[key], hints.get(key, Any)):
+        if not fits(node[key], hints.get(key, Any)):
             raise SettingError(
                 f"{path}.{key}={node[key]} is of type {type(node[key]).__name__}, and {node['_target_']} "
-                f"takes {_name(hints[key])}; change the value."
+                f"takes {name(hints[key])}; change the value."
             )
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    """Compares a scalar with an annotation made of scalar types; anything else is left to the target."""
-    options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    if not all(option in (bool, int, float, str, NoneType) for option in options):
-        return True
-    return type(value) in options or (type(value) is int and float in options)
-
-
-def _name(hint: Any) -> str:
-    return hint.__name__ if isinstance(hint, type) else str(hint)

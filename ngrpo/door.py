@@ -11,6 +11,7 @@ from hydra.errors import HydraException
 from lightning.pytorch.utilities import rank_zero_only
 from omegaconf.errors import OmegaConfBaseException
 
+from ngrpo.composition import composition_sentence, from_composing
 from ngrpo.errors import RunError, SettingError, StopNow, Stopped
 from ngrpo.memory_budget import out_of_memory
 from ngrpo.rollout.recovery import EngineFailure
@@ -52,7 +53,7 @@ def sentence(error: BaseException) -> str | None:
     """Returns the one sentence that a user is shown for an error, None for a fault of the program."""
     if isinstance(error, SettingError | RunError):
         return str(error)
-    if isinstance(error, HydraException | OmegaConfBaseException):
+    if isinstance(error, HydraException | OmegaConfBaseException) or from_composing(error):
         return composition_sentence(error)
     if isinstance(error, OSError) and error.errno in _FULL:
         return full_sentence(error)
@@ -72,16 +73,6 @@ def full_sentence(error: OSError) -> str:
     """Returns why nothing more could be written."""
     where = f" at {error.filename}" if error.filename else ""
     return f"{_FULL.get(error.errno or 0, str(error))}{where}; free some space and go on with ckpt=latest."
-
-
-def composition_sentence(error: Exception) -> str:
-    """Puts what Hydra says about an override in several lines into one sentence."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    cause = error.__cause__
-    if isinstance(cause, OmegaConfBaseException):
-        lines += str(cause).splitlines()[:1]
-    said = [line.rstrip(".") for line in lines if not line.startswith(("full_key:", "object_type=", "Set the env"))]
-    return "; ".join(dict.fromkeys(said)) + "."
 
 
 def _leave(message: str, status: int, agreed: bool) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from ngrpo.errors import SettingError
+from ngrpo.evaluation.identity import weights_digest
 from ngrpo.modeling.loading import ModelSource
 
 CHANGEABLE = (
@@ -38,8 +39,6 @@ CHANGEABLE = (
 _BY_CONTENT = re.compile(r"data\.(sources\.[^.]+\.)?path(\..*)?|model\.path|trainer\.(devices|num_nodes)")
 """Settings of which what they lead to is compared: files may have moved, and processes may be counted otherwise."""
 
-_WEIGHTS = ("config.json", "*.safetensors", "*.bin")
-
 
 def identity(config: DictConfig, source: ModelSource, tokenizer: Any, data: str, processes: int) -> dict[str, str]:
     """Returns what a resumed run must have in common with the checkpoint, by a name that a user knows.
@@ -56,7 +55,7 @@ def identity(config: DictConfig, source: ModelSource, tokenizer: Any, data: str,
     kept = {name: value for name, value in compared if not _BY_CONTENT.fullmatch(name)}
     return kept | {
         "data.path": data,
-        "model.path": _model_identity(source),
+        "model.path": weights_digest(source),
         "tokenizer": _tokenizer_identity(tokenizer),
         "processes": str(processes),
     }
@@ -89,18 +88,6 @@ def _flat(node: Any, name: str) -> Iterator[tuple[str, str]]:
 
 def _below(name: str, groups: tuple[str, ...]) -> bool:
     return any(name == group or name.startswith(f"{group}.") for group in groups)
-
-
-def _model_identity(source: ModelSource) -> str:
-    """Hashes the files of a folder; a hub name has the commit that it was resolved to."""
-    folder = Path(source.location)
-    if not folder.is_dir():
-        return f"{source.path}@{source.config()._commit_hash}"
-    digest = hashlib.sha256()
-    for file in sorted(file for pattern in _WEIGHTS for file in folder.glob(pattern)):
-        with file.open("rb") as opened:
-            digest.update(hashlib.file_digest(opened, "sha256").digest())
-    return f"{folder.name}@sha256:{digest.hexdigest()[:16]}"
 
 
 def _tokenizer_identity(tokenizer: Any) -> str:

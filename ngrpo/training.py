@@ -29,6 +29,16 @@ from ngrpo.config import TrainerConfig, build, checked
 from ngrpo.duration import seconds
 from ngrpo.errors import SettingError
 from ngrpo.guard import StepGuard
+from ngrpo.input_checks import (
+    check_clip,
+    check_hardware,
+    check_mixtures,
+    check_optimizer,
+    check_schedule,
+    check_seed,
+    check_template,
+    check_tokens,
+)
 from ngrpo.lock import lock
 from ngrpo.module import PolicyOptimization, UpdateSettings
 from ngrpo.resuming import check_resumable, identity
@@ -63,6 +73,8 @@ def train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: P
 def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: Path) -> None:
     checkpoint = _checkpoint(config, run_dir, outputs)
     use_threads(config.trainer.threads)
+    check_seed(config.seed)
+    check_hardware(config.trainer)
     seed_everything(config.seed, verbose=False)
     parts = _build_parts(config)
     source, algorithm, datamodule, worker = (parts[name] for name in ("source", "algorithm", "datamodule", "worker"))
@@ -73,7 +85,9 @@ def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: 
         config.trainer.precision,
         partial(build(config.trainer.schedule), steps=config.trainer.iterations * algorithm.optimizer_steps),
     )
+    check_schedule(update.learning_rate)
     optimizer = build(config.trainer.optimizer)
+    check_optimizer(optimizer, "trainer.optimizer", config.trainer.optimizer)
     settings = OmegaConf.to_container(config)
     assert isinstance(settings, dict)
     guard = StepGuard(config.trainer.max_bad_steps, run_dir, {str(name): value for name, value in settings.items()})
@@ -99,6 +113,8 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
     terms = [WeightedTerm(str(name), node.weight, build(node.term)) for name, node in config.reward_terms.items()]
     selection = build(config.selection)
     critic = None if config.critic is None else build(config.critic)
+    if critic is not None:
+        check_optimizer(critic.optimizer, "critic.optimizer", config.critic.optimizer)
     rollout = RolloutSettings(config.rollout.group_size, config.rollout.max_new_tokens, config.rollout.temperature)
     engine = build(config.rollout.engine, model=source, exploration=exploration)
     ranks = process_count(config.trainer)
@@ -109,10 +125,14 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
     check_support(exploration)
     check_learned(exploration, source, ranks)
     warn_of_equal_groups(exploration)
+    check_clip(algorithm)
     check_ranks(algorithm, ranks)
     check_engine(engine, ranks)
+    check_mixtures(exploration, source.config())
     check_context(source.config(), config.data.max_prompt_tokens, rollout.max_new_tokens)
     tokenizer = source.tokenizer()
+    check_tokens(source, tokenizer, source.config())
+    check_template(source, tokenizer, config.data.get("plain_prompts", False))
     batch = algorithm.prompts_per_batch
     engine.check_load(exploration, batch // ranks * rollout.group_size, rollout.max_new_tokens)
     benchmarks = {
@@ -195,6 +215,8 @@ def make_trainer(config: TrainerConfig, ranks: int, callbacks: list[Callback], l
 
 
 def _checkpoint(config: DictConfig, run_dir: Path, outputs: Path) -> Path | None:
+    if config.callbacks.get("rollout") is None:
+        raise SettingError("callbacks.rollout=null leaves nothing that makes rollouts; take it out.")
     if config.trainer.iterations < 1:
         raise SettingError(f"trainer.iterations={config.trainer.iterations} trains nothing; choose 1 or more.")
     if config.ckpt is None:

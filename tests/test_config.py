@@ -151,17 +151,16 @@ def test_values_that_fit_pass(key: str, value: Any) -> None:
 
 @pytest.mark.parametrize("key", ["trainer.iterations", "exploration.k", "logger"])
 def test_missing_value_is_refused(key: str) -> None:
-    name = key.rpartition(".")[2]
-    assert refusal(mixing_with(key, "???")) == f"{key}: Missing mandatory value: {name}."
+    assert refusal(mixing_with(key, "???")) == f"{key} has no value; set it."
 
 
 def test_group_taken_away_is_refused() -> None:
-    assert refusal(composed("~logger")) == "logger: Missing mandatory value: logger."
+    assert refusal(composed("~logger")) == "logger has no value; set it."
 
 
 def test_broken_interpolation_is_refused() -> None:
     message = refusal(mixing_with("algo.kl_coef", "${nowhere}"))
-    assert message == "algo.kl_coef: Interpolation key 'nowhere' not found."
+    assert message == "algo.kl_coef: Interpolation key 'nowhere' not found; change it."
 
 
 @pytest.mark.parametrize("path", ["ngrpo.nowhere.Thing", "ngrpo.errors.Nothing", "nopackage.Thing"])

@@ -75,7 +75,7 @@ def test_other_data_processes_weights_and_tokens_are_refused(tmp_path: Path, tin
     saved = of({})
     for present, words in (
         (of({}, data="other.json@sha256:1"), "data.path=other.json@sha256:1 instead of demo:train"),
-        (of({}, source=tiny_source), "model.path=tiny"),
+        (of({}, source=tiny_source), "model.path="),
         (saved | {"processes": "2"}, "processes=2 instead of 1"),
         (identity(defaults(), ModelSource(), tiny_source.tokenizer(), "demo:train", 1), "tokenizer=sha256:"),
     ):

@@ -28,11 +28,14 @@ class ModelSource:
         path: folder or hub name; "demo" is the embedded model.
         dtype: dtype of the parameters, float32 | bfloat16.
         gradient_checkpointing: recompute each layer's activations in the backward pass.
+        trust_remote_code: run the code that comes with the model, if its architecture is its own.
     """
 
     path: str = "demo"
     dtype: str = "float32"
     gradient_checkpointing: bool = False
+
+    trust_remote_code: bool = False
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
@@ -51,7 +54,10 @@ class ModelSource:
         """
         self.config()
         return AutoModelForCausalLM.from_pretrained(
-            self.location, dtype=DTYPES[self.dtype], attn_implementation=IMPLEMENTATION
+            self.location,
+            dtype=DTYPES[self.dtype],
+            attn_implementation=IMPLEMENTATION,
+            trust_remote_code=self.trust_remote_code,
         ).eval()
 
     def config(self) -> PretrainedConfig:
@@ -61,8 +67,12 @@ class ModelSource:
             SettingError: the path holds no causal LM, or one that is not supported.
         """
         try:
-            config = AutoConfig.from_pretrained(self.location)
+            config = AutoConfig.from_pretrained(self.location, trust_remote_code=self.trust_remote_code)
         except (OSError, ValueError) as error:
+            if "trust_remote_code" in str(error):
+                raise SettingError(
+                    f"model.path={self.path} brings code of its own; if you trust it, set model.trust_remote_code=true."
+                ) from error
             raise SettingError(
                 f"model.path={self.path} holds no model that transformers can load ({_first_line(error)}); "
                 "give a folder with config.json or a hub name."
@@ -77,7 +87,7 @@ class ModelSource:
             SettingError: there is none.
         """
         try:
-            tokenizer = AutoTokenizer.from_pretrained(self.location)
+            tokenizer = AutoTokenizer.from_pretrained(self.location, trust_remote_code=self.trust_remote_code)
         except (OSError, ValueError) as error:
             raise self._no_tokenizer(_first_line(error)) from error
         # For some architectures transformers makes one up that has special tokens only.

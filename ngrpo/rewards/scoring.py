@@ -30,6 +30,8 @@ def scored(reward: Scoring, texts: Sequence[str], references: Sequence[str], pro
     """
     try:
         scores = reward(texts, references)
+    except RunError:
+        raise
     except Exception as error:
         index = _culprit(reward, texts, references)
         whom = (

@@ -1,5 +1,6 @@
 """From prompts to scored rollouts: the engine, the strategy, the reward and the tokenizer of one rank."""
 
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -71,7 +72,7 @@ class RolloutSettings:
         for name in ("group_size", "max_new_tokens"):
             if getattr(self, name) < 1:
                 raise SettingError(f"rollout.{name}={getattr(self, name)} makes no rollout; choose 1 or more.")
-        if not self.temperature > 0:
+        if not 0 < self.temperature < math.inf:
             raise SettingError(
                 f"rollout.temperature={self.temperature} cannot divide logits; choose a positive value "
                 "(exploration.top_k=1 is greedy decoding)."

@@ -20,6 +20,7 @@ from ngrpo.rollout.types import Request, Rollout, Sampling
 from ngrpo.rollout.vllm.checksum import checksum
 from ngrpo.rollout.vllm.device import visible_to_children
 from ngrpo.rollout.vllm.handover import packed
+from ngrpo.rollout.vllm.lifeline import Lifeline, lifeline
 from ngrpo.rollout.vllm.progress import following
 from ngrpo.rollout.vllm.session import Collected, SessionSpec
 from ngrpo.rollout.vllm.split import split_rollouts
@@ -99,6 +100,7 @@ class VllmEngine:
             "enable_prefix_caching": True,
             "enable_sleep_mode": torch.cuda.is_available(),
             "skip_tokenizer_init": True,
+            "trust_remote_code": model.trust_remote_code,
             "generation_config": "vllm",
             "seed": 0,
             "worker_extension_cls": "ngrpo.rollout.vllm.extension.WorkerExtension",
@@ -106,6 +108,7 @@ class VllmEngine:
             **options,
         }
         self._asleep = False
+        self._lifeline: Lifeline | None = None
 
     def start(self, device: torch.device) -> None:
         """Starts vLLM."""
@@ -124,6 +127,7 @@ class VllmEngine:
 
         with visible_to_children(device) if self.several_ranks else nullcontext():
             self.llm = LLM(**self._arguments)
+        self._lifeline = lifeline(self.llm)
 
     def embedding(self) -> Tensor:
         """Returns the served input embedding table, [V, d].
@@ -253,6 +257,9 @@ class VllmEngine:
         """Ends vLLM, its processes included."""
         llm = self.__dict__.pop("llm", None)
         self._asleep = False
+        if self._lifeline is not None:
+            self._lifeline.close()
+            self._lifeline = None
         if llm is None:
             return
         try:

@@ -37,6 +37,8 @@ def _name(hint: Any) -> str:
 
 
 def _fits_one(value: Any, hint: Any) -> bool:
+    if hint is Any or hint is object:
+        return True
     origin = get_origin(hint)
     if origin is Literal:
         return value in get_args(hint)
@@ -48,8 +50,8 @@ def _fits_one(value: Any, hint: Any) -> bool:
         return type(value) is hint or (hint is float and type(value) is int)
     if hint is Path:
         return isinstance(value, str)
-    # No class but a scalar's is made from a scalar; Any, protocols and type variables are left to the target.
-    return not (isinstance(hint, type) or origin is not None) or hint is object
+    # No class but a scalar's is made from a scalar; type variables and the like are left to the target.
+    return not (isinstance(hint, type) or origin is not None)
 
 
 def _list_fits(value: ListConfig, hint: Any, origin: Any) -> bool:

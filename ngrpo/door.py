@@ -23,16 +23,18 @@ _LOST = ("Connection closed by peer", "Connection reset by peer")
 _TRACEBACK = "HYDRA_FULL_ERROR"
 """Hydra's own switch: set to 1 by a user who wants to see where an error comes from."""
 
+_WANTED = os.environ.get(_TRACEBACK) == "1"
+
 
 @contextmanager
 def door() -> Iterator[None]:
     """Ends the process with one line for whatever a user can act on; other exceptions pass.
 
-    A run's outputs are not writable by everybody, whatever the umask.
+    Around a script it shows errors of the composition; within Hydra's task, those of the run, before Hydra adds a line
+    of its own. A run's outputs are not writable by everybody, whatever the umask.
     """
     os.umask(os.umask(0o022) | 0o002)
     logging.raiseExceptions = False  # a log file on a full disk must not print tracebacks
-    wanted = os.environ.get(_TRACEBACK) == "1"
     os.environ[_TRACEBACK] = "1"  # else Hydra prints errors in its own way, and exits
     try:
         yield
@@ -44,7 +46,7 @@ def door() -> Iterator[None]:
         _leave("stopped by Ctrl-C before training began", 130, agreed=False)
     except Exception as error:
         message = sentence(error)
-        if message is None or wanted:
+        if message is None or _WANTED:
             raise
         _leave(f"error: {message}", 1, agreed=isinstance(error, RunError) and error.everywhere)
 

@@ -10,7 +10,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from ngrpo.config import register
-from ngrpo.door import guarded
+from ngrpo.door import door, guarded
 from ngrpo.targets import typed
 
 register()
@@ -24,7 +24,8 @@ def main(config: DictConfig) -> None:
 
     quieten()
     config.allow_targets = [*config.allow_targets, *typed(HydraConfig.get().overrides.task)]
-    evaluate(config, Path(config.out))
+    with door():
+        evaluate(config, Path(config.out))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from ngrpo.config import register
-from ngrpo.door import guarded
+from ngrpo.door import door, guarded
 from ngrpo.targets import typed
 
 register()
@@ -23,7 +23,8 @@ def main(config: DictConfig) -> None:
     config.allow_targets = [*config.allow_targets, *typed(HydraConfig.get().overrides.task)]
     runtime = HydraConfig.get().runtime
     methods = {group: runtime.choices[group] for group in ("algo", "exploration", "rollout")}
-    train(config, Path(runtime.output_dir), methods)
+    with door():
+        train(config, Path(runtime.output_dir), methods)
 
 
 if __name__ == "__main__":

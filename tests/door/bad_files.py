@@ -76,3 +76,15 @@ def _change_tokenizer(folder: Path, **settings: Any) -> None:
     for old in (*folder.glob("chat_template*"), *folder.glob("tokenizer_config.json"), *folder.glob("special_tokens*")):
         old.unlink()
     tokenizer.save_pretrained(folder)
+
+
+def write_checkpoints() -> None:
+    """Runs whose checkpoints are of another version, damaged, or finished."""
+    for name, version, iteration in (("old_version", 99, 3), ("damaged", 1, 3), ("finished", 1, 40)):
+        folder = Path(name) / "checkpoints" / f"iteration-{iteration}"
+        folder.mkdir(parents=True)
+        files = {"state.ckpt": {"bytes": 5, "sha256": "0"}}
+        manifest = {"format": version, "written_ns": 1, "files": files, "run": {}}
+        (folder / "manifest.json").write_text(json.dumps(manifest))
+    shutil.copytree("damaged", "no_manifest")
+    Path("no_manifest/checkpoints/iteration-3/manifest.json").unlink()

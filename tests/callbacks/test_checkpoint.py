@@ -68,7 +68,7 @@ def test_an_iteration_that_was_saved_before_is_replaced(tmp_path: Path):
 
 def watched(folder: Path, values: list[float | None], closing: float | None = None, **settings) -> list[int]:
     """Runs with a metric that has these values (None: not evaluated); returns the iterations kept."""
-    callback = IterationCheckpoint(folder, **({"every": 3, "keep": 1, "monitor": "eval/mean@1"} | settings))
+    callback = IterationCheckpoint(folder, {}, **({"every": 3, "keep": 1, "monitor": "eval/mean@1"} | settings))
     made = trainer(save_checkpoint=save)
     # The evaluation before the training is not one of iteration 1.
     made.callback_metrics.update({"eval/mean@1": torch.tensor(0.99), "train/reward": torch.tensor(0.0)})
@@ -77,7 +77,7 @@ def watched(folder: Path, values: list[float | None], closing: float | None = No
         if value is not None:
             made.callback_metrics["eval/mean@1"] = torch.tensor(value)
         made.should_stop = iteration + 1 == len(values)
-        callback.on_train_batch_end(made, None, None, batch(iteration), 0)
+        callback.on_train_batch_end(made, torch.nn.Linear(1, 1), None, batch(iteration), 0)
     if closing is not None:
         made.callback_metrics["eval/mean@1"] = torch.tensor(closing)
     callback.on_train_end(made, None)
@@ -113,10 +113,10 @@ def test_an_evaluation_after_the_last_checkpoint_counts_for_it(tmp_path: Path):
 
 def test_the_record_holds_over_resumes_and_not_for_another_metric(tmp_path: Path):
     watched(tmp_path, [0.1, 0.5, 0.2])
-    monitor = IterationCheckpoint(tmp_path, monitor="eval/mean@1").best
+    monitor = IterationCheckpoint(tmp_path, {}, monitor="eval/mean@1").best
     assert monitor.record(tmp_path).value == pytest.approx(0.5)
-    assert IterationCheckpoint(tmp_path, monitor="eval/mean@1", mode="min").best.record(tmp_path) is None
-    assert IterationCheckpoint(tmp_path, monitor="train/reward").best.record(tmp_path) is None
+    assert IterationCheckpoint(tmp_path, {}, monitor="eval/mean@1", mode="min").best.record(tmp_path) is None
+    assert IterationCheckpoint(tmp_path, {}, monitor="train/reward").best.record(tmp_path) is None
 
 
 def test_with_every_0_only_the_best_are_saved(tmp_path: Path):
@@ -126,10 +126,12 @@ def test_with_every_0_only_the_best_are_saved(tmp_path: Path):
 def test_a_metric_that_nobody_logs_is_refused(tmp_path: Path):
     with pytest.raises(SettingError, match=r"monitor=eval/mean@2 is not logged; choose one of eval/mean@1, train/rew"):
         watched(tmp_path, [0.1], monitor="eval/mean@2")
-    callback, made = IterationCheckpoint(tmp_path, monitor="eval/mean@2"), trainer(save_checkpoint=save)
-    callback.on_train_batch_end(made, None, None, batch(0), 0)  # resumed: no evaluation yet, one may come
+    callback, made = IterationCheckpoint(tmp_path, {}, monitor="eval/mean@2"), trainer(save_checkpoint=save)
+    callback.on_train_batch_end(
+        made, torch.nn.Linear(1, 1), None, batch(0), 0
+    )  # resumed: no evaluation yet, one may come
     with pytest.raises(SettingError, match=r"callbacks\.checkpoint\.mode=best is not known; choose max or min\."):
-        IterationCheckpoint(tmp_path, monitor="eval/mean@1", mode="best")
+        IterationCheckpoint(tmp_path, {}, monitor="eval/mean@1", mode="best")
 
 
 @pytest.mark.parametrize("settings", [{"every": -1}, {"keep": 0}])

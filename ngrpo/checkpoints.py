@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ngrpo.errors import SettingError
 from ngrpo.manifest import FORMAT, Damaged, Manifest, read, verify, write, written_at
+from ngrpo.shards import Unsafe, check_shards
 
 FOLDER = "checkpoints"
 STATE = "state.ckpt"
@@ -80,7 +81,8 @@ def opened(folder: Path) -> Manifest:
     """Returns the manifest of a checkpoint that is as it was written.
 
     Raises:
-        SettingError: it is damaged, or of another version of this program; names the last good one before it.
+        SettingError: it is damaged, of another version of this program, or would run code; of a damaged one, the last
+            good one before it is named.
     """
     try:
         manifest = read(folder)
@@ -90,6 +92,9 @@ def opened(folder: Path) -> Manifest:
                 f" {FORMAT}; go on with the version that wrote it, or start a new run from its exported model."
             )
         verify(folder, manifest)
+        check_shards(folder / STATE)
+    except Unsafe as error:
+        raise SettingError(f"ckpt={folder} would run code when it is loaded ({error}); do not use it.") from error
     except Damaged as error:
         before = _good_before(folder)
         remedy = "there is no good one before it, so start again with ckpt=null"

@@ -127,9 +127,7 @@ def test_a_metric_that_nobody_logs_is_refused(tmp_path: Path):
     with pytest.raises(SettingError, match=r"monitor=eval/mean@2 is not logged; choose one of eval/mean@1, train/rew"):
         watched(tmp_path, [0.1], monitor="eval/mean@2")
     callback, made = IterationCheckpoint(tmp_path, {}, monitor="eval/mean@2"), trainer(save_checkpoint=save)
-    callback.on_train_batch_end(
-        made, torch.nn.Linear(1, 1), None, batch(0), 0
-    )  # resumed: no evaluation yet, one may come
+    callback.on_train_batch_end(made, torch.nn.Linear(1, 1), None, batch(0), 0)  # resumed: one may come
     with pytest.raises(SettingError, match=r"callbacks\.checkpoint\.mode=best is not known; choose max or min\."):
         IterationCheckpoint(tmp_path, {}, monitor="eval/mean@1", mode="best")
 

@@ -194,9 +194,36 @@ def checked(config: DictConfig, schema: type = Config) -> DictConfig:
     except OmegaConfBaseException as error:
         raise SettingError(composition_sentence(error)) from error
     assert isinstance(merged, DictConfig)
+    _check_nodes(merged)
     check_allowed(merged, merged.allow_targets)
     _check_targets(merged, "")
     return merged
+
+
+_NODES = {
+    "train": (
+        "model", "data", "reward", "algo", "selection", "exploration", "logger", "rollout.engine", "trainer.optimizer",
+        "trainer.schedule",
+    ),
+    "evaluate": ("model", "reward", "evaluator", "rollout.engine"),
+}  # fmt: skip
+"""Settings that name what they build, by script."""
+
+
+def _check_nodes(config: DictConfig) -> None:
+    """What builds something must say what: every group, and everything that is listed by name."""
+    places = list(_NODES["evaluate" if "evaluator" in config else "train"])
+    places += ["critic"] if config.get("critic") is not None else []
+    places += [f"callbacks.{key}" for key, node in config.get("callbacks", {}).items() if node is not None]
+    places += [f"reward_terms.{key}.term" for key in config.get("reward_terms", {})]
+    for place in places:
+        node = OmegaConf.select(config, place)
+        if not _is_target(node):
+            raise SettingError(f"{place}={node} builds nothing; choose a file of conf/{place.partition('.')[0]}.")
+
+
+def _is_target(node: Any) -> bool:
+    return isinstance(node, DictConfig) and isinstance(node.get("_target_"), str)
 
 
 def build(node: DictConfig, **available: Any) -> Any:

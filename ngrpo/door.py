@@ -52,7 +52,17 @@ def door() -> Iterator[None]:
 
 
 def sentence(error: BaseException) -> str | None:
-    """Returns the one sentence that a user is shown for an error, None for a fault of the program."""
+    """Returns the one sentence that a user is shown for an error, None for a fault of the program.
+
+    What it quotes (values, field names, text of a model) may hold line breaks and terminal escapes; they are spelt out.
+    """
+    said = _sentence(error)
+    if said is None:
+        return None
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in said)
+
+
+def _sentence(error: BaseException) -> str | None:
     if isinstance(error, SettingError | RunError):
         return str(error)
     if isinstance(error, HydraException | OmegaConfBaseException) or from_composing(error):

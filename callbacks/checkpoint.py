@@ -1,14 +1,21 @@
 """Saves the whole run every few iterations, complete or not at all."""
 
+import logging
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from lightning import Callback, LightningModule, Trainer
+from torch.distributed.checkpoint.api import CheckpointException
 
 from callbacks.best import Monitor
-from ngrpo.checkpoints import FOLDER, STATE, complete, discard, publish, remove
+from ngrpo.checkpoints import FOLDER, STATE, complete, discard, publish, remains, remove, unfinished
 from ngrpo.data.types import PromptBatch
-from ngrpo.errors import SettingError
+from ngrpo.distributed import gathered
+from ngrpo.errors import RunError, SettingError
+from ngrpo.modeling.sharding import local
+
+log = logging.getLogger(__name__)
 
 
 class IterationCheckpoint(Callback):
@@ -19,6 +26,7 @@ class IterationCheckpoint(Callback):
 
     Args:
         run_dir: the run's folder; rank 0's is used on all ranks.
+        identity: what the checkpoints belong to, see `ngrpo.resuming.identity`.
         every: iterations between checkpoints; 0 saves none.
         keep: how many to keep.
         monitor: a logged metric; an iteration that beats its record is saved too and kept beside the last ones, and
@@ -27,13 +35,20 @@ class IterationCheckpoint(Callback):
     """
 
     def __init__(
-        self, run_dir: Path, every: int = 10, keep: int = 2, monitor: str | None = None, mode: str = "max"
+        self,
+        run_dir: Path,
+        identity: Mapping[str, str],
+        every: int = 10,
+        keep: int = 2,
+        monitor: str | None = None,
+        mode: str = "max",
     ) -> None:
         if every < 0 or keep < 1:
             raise SettingError(
                 f"callbacks.checkpoint.every={every} must be 0 or more (0 saves none) and keep={keep} 1 or more."
             )
         self.run_dir = run_dir
+        self.identity = identity
         self.every = every
         self.keep = keep
         self.best = Monitor(monitor, mode)
@@ -52,14 +67,18 @@ class IterationCheckpoint(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: PromptBatch, batch_idx: int
     ) -> None:
-        """Saves when it is time."""
+        """Saves when it is time, and what is worth it: weights that are not finite would replace good ones."""
         done = batch.iteration + 1
         if not self._checked:
             self.best.check(trainer)
             self._checked = True
         record = self.best.better(trainer, self.run_dir)
-        if record is not None or (self.every and (done % self.every == 0 or trainer.should_stop)):
+        if record is None and not (self.every and (done % self.every == 0 or trainer.should_stop)):
+            return
+        if all(gathered(_finite(pl_module))):
             self._save(trainer, done, record)
+        else:
+            log.warning("no checkpoint of iteration %d: the weights are not finite", done)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Takes the closing evaluation into account, which comes after the last checkpoint."""
@@ -69,18 +88,50 @@ class IterationCheckpoint(Callback):
             self.best.mark(last[0], record)
 
     def _save(self, trainer: Trainer, done: int, record: float | None) -> None:
+        """Writes, then publishes, then prunes; old checkpoints are touched only when the new one is complete."""
         final = self.run_dir / FOLDER / f"iteration-{done}"
-        temporary = final.with_name(final.name + ".tmp")
+        temporary = Path(f"{final}.tmp")
+        first = trainer.is_global_zero
+        self._agreed(final, lambda: unfinished(final) if first else None)
+        self._agreed(final, lambda: _write(trainer, temporary / STATE))
+        self._agreed(final, lambda: self._publish(temporary, final, record) if first else None)
+
+    def _agreed(self, final: Path, step: Callable[[], object]) -> None:
+        """Makes one step of saving; the next one begins when it is done on all ranks.
+
+        Raises:
+            RunError: it failed on any of them.
+        """
+        failure = None
+        try:
+            step()
+        except (Exception, CheckpointException) as error:
+            failure = " ".join(str(error).split()) or repr(error)
+        failures = [reason for reason in gathered(failure) if reason]
+        if not failures:
+            return
+        raise RunError(
+            f"{final} could not be written ({failures[0]}); free some space; {remains(self.run_dir)}.", everywhere=True
+        )
+
+    def _publish(self, temporary: Path, final: Path, record: float | None) -> None:
+        publish(temporary, final, self.identity)
+        if record is not None:
+            self.best.mark(final, record)
+        for old in self.best.outdated(self.run_dir, self.keep):
+            discard(old)
+
+
+def _write(trainer: Trainer, path: Path) -> None:
+    try:
+        trainer.save_checkpoint(path, weights_only=False)
+    except BaseException:
+        trainer.strategy.barrier()  # the one in which ranks that succeeded wait for this one
         if trainer.is_global_zero:
-            remove(temporary)
-            temporary.mkdir(parents=True)
-        trainer.strategy.barrier()
-        trainer.save_checkpoint(temporary / STATE, weights_only=False)
-        trainer.strategy.barrier()
-        if trainer.is_global_zero:
-            publish(temporary, final)
-            if record is not None:
-                self.best.mark(final, record)
-            for old in self.best.outdated(self.run_dir, self.keep):
-                discard(old)
-        trainer.strategy.barrier()
+            remove(path.parent)  # a full disk should not stay full of it
+        raise
+
+
+def _finite(module: LightningModule) -> bool:
+    """Says whether this rank's share of the weights is finite."""
+    return all(bool(local(parameter.detach()).isfinite().all()) for parameter in module.parameters())

@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 import torch
-from lightning import Callback, LightningModule, Trainer
+from lightning import Callback, Trainer
 
 from callbacks.over_ranks import over_ranks
 from ngrpo.data.types import PassRate, Prompt, PromptBatch
@@ -13,6 +13,7 @@ from ngrpo.module import PolicyOptimization
 from ngrpo.rewards.verdict import Verdict
 from ngrpo.rollout.ahead import NextBatch
 from ngrpo.rollout.experience import Experience
+from ngrpo.rollout.recovery import recovered
 from ngrpo.rollout.selection import DynamicSampling, Selection, own_share, select
 from ngrpo.rollout.worker import RolloutWorker
 
@@ -54,10 +55,10 @@ class RolloutCallback(Callback):
             self.next_batch.load_state_dict(self._made_ahead, trainer.global_rank)
 
     def on_train_batch_start(
-        self, trainer: Trainer, pl_module: LightningModule, batch: PromptBatch, batch_idx: int
+        self, trainer: Trainer, pl_module: PolicyOptimization, batch: PromptBatch, batch_idx: int
     ) -> None:
         """Generates, scores and selects; then gives the engine's memory to the update, or goes on to the next batch."""
-        selected = self._select(trainer, batch)
+        selected = self._select(trainer, pl_module, batch)
         if self.worker.settings.ahead:
             self._begin_next(pl_module, batch)
         else:
@@ -67,13 +68,18 @@ class RolloutCallback(Callback):
         if self.selection.max_refills:
             pl_module.log_dict(_sampling_figures(trainer, selected, batch.experience.group_size), batch_size=1)
 
-    def _select(self, trainer: Trainer, batch: PromptBatch) -> Selection:
-        def roll_out(prompts: list[Prompt]) -> Experience:
-            made = self.next_batch.take(batch.iteration)
-            self._age = int(made is not None)
-            made = made or self.worker.roll_out(prompts, batch.iteration)
-            self._unparsable_here += _unparsable(made)
-            rates.extend(made.pass_rates)
+    def _select(self, trainer: Trainer, module: PolicyOptimization, batch: PromptBatch) -> Selection:
+        def rebuild(failed: bool) -> None:
+            self.worker.rebuild(module.policy_weights(), module.learned_exploration(), failed)
+
+        def roll_out(prompts: list[Prompt]) -> Experience | None:
+            ahead = self.next_batch.take(batch.iteration)
+            self._age = int(ahead is not None)
+            fresh = lambda: self.worker.roll_out(prompts, batch.iteration) if prompts else None  # noqa: E731
+            made = ahead or recovered(fresh, rebuild)
+            if made is not None:
+                self._unparsable_here += _unparsable(made)
+                rates.extend(made.pass_rates)
             return made
 
         def share(missing: int) -> list[Prompt] | None:
@@ -86,7 +92,7 @@ class RolloutCallback(Callback):
         batch.report([rate for own in gathered(rates) for rate in own])
         return selected
 
-    def _begin_next(self, module: LightningModule, batch: PromptBatch) -> None:
+    def _begin_next(self, module: PolicyOptimization, batch: PromptBatch) -> None:
         """Makes the next batch beside the update, with the weights before it; logs the age of the present one."""
         module.log("rollout/age", float(self._age), batch_size=1)
         _ = self.worker.bound  # its tables are built here, not in the thread

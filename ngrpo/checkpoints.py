@@ -2,40 +2,49 @@
 
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from ngrpo.errors import SettingError
+from ngrpo.manifest import FORMAT, Damaged, Manifest, read, verify, write, written_at
+from ngrpo.shards import Unsafe, check_shards
 
 FOLDER = "checkpoints"
 STATE = "state.ckpt"
 _POINTER = "latest"
+_UNFINISHED, _OLD = ".tmp", ".old"
 _COMPLETE = re.compile(r"iteration-\d+")
 
 
-def publish(temporary: Path, final: Path) -> None:
+def publish(temporary: Path, final: Path, run: Mapping[str, str]) -> None:
     """Makes a finished checkpoint visible: everything on disk, then the name, then the pointer.
 
     Args:
         temporary: the folder that was written.
         final: its final name beside it; replaced if it exists.
+        run: what the checkpoint belongs to, see `ngrpo.resuming.identity`.
     """
+    write(temporary, run)
     for path in [*temporary.rglob("*"), temporary]:
         _sync(path)
+    replaced = final.with_name(final.name + _OLD)
     if final.exists():
-        discard(final)
+        remove(replaced)
+        final.rename(replaced)
     temporary.rename(final)
     pointer = final.parent / _POINTER
-    aside = pointer.with_suffix(".tmp")
+    aside = pointer.with_suffix(_UNFINISHED)
     aside.write_text(final.name)
     _sync(aside)
     os.replace(aside, pointer)
     _sync(final.parent)
+    remove(replaced)
 
 
 def discard(folder: Path) -> None:
     """Removes a checkpoint; it stops being complete at once, by a rename."""
-    # Not ".tmp": that is the name of a checkpoint being written, perhaps to replace this one.
-    doomed = folder.with_name(folder.name + ".old")
+    # Not the name of a checkpoint being written, perhaps to replace this one.
+    doomed = folder.with_name(folder.name + _OLD)
     remove(doomed)
     folder.rename(doomed)
     remove(doomed)
@@ -50,10 +59,71 @@ def remove(folder: Path) -> None:
     folder.rmdir()
 
 
+def unfinished(final: Path) -> Path:
+    """Returns an empty folder to write a checkpoint into; what killed processes left of others is removed."""
+    for left in [*final.parent.glob(f"*{_UNFINISHED}"), *final.parent.glob(f"*{_OLD}")]:
+        remove(left) if left.is_dir() else left.unlink()
+    temporary = final.with_name(final.name + _UNFINISHED)
+    temporary.mkdir(parents=True)
+    return temporary
+
+
 def complete(run: Path) -> list[Path]:
-    """Returns the complete checkpoints of a run, oldest first."""
+    """Returns the complete checkpoints of a run in the order in which they were written.
+
+    That is not the order of their iterations if a run was resumed, in its own folder, from an earlier one.
+    """
     folders = (run / FOLDER).glob("iteration-*")
-    return sorted(filter(_is_complete, folders), key=iteration_of)
+    return sorted(filter(_is_complete, folders), key=lambda folder: (written_at(folder), iteration_of(folder)))
+
+
+def opened(folder: Path) -> Manifest:
+    """Returns the manifest of a checkpoint that is as it was written.
+
+    Raises:
+        SettingError: it is damaged, of another version of this program, or would run code; of a damaged one, the last
+            good one before it is named.
+    """
+    try:
+        manifest = read(folder)
+        if manifest.format != FORMAT:
+            raise SettingError(
+                f"ckpt={folder} has the format {manifest.format} of another version of this program, which reads format"
+                f" {FORMAT}; go on with the version that wrote it, or start a new run from its exported model."
+            )
+        verify(folder, manifest)
+        check_shards(folder / STATE)
+    except Unsafe as error:
+        raise SettingError(f"ckpt={folder} would run code when it is loaded ({error}); do not use it.") from error
+    except Damaged as error:
+        before = _good_before(folder)
+        remedy = "there is no good one before it, so start again with ckpt=null"
+        remedy = f"the last good one before it is ckpt='{before}'" if before else remedy
+        raise SettingError(f"ckpt={folder} is damaged ({error}); {remedy}.") from error
+    return manifest
+
+
+def _good_before(folder: Path) -> Path | None:
+    """Returns the newest intact checkpoint of the same run that was written before ``folder``."""
+    older = [path for path in complete(folder.parents[1]) if iteration_of(path) < iteration_of(folder)]
+    return next((path for path in reversed(older) if _intact(path)), None)
+
+
+def _intact(folder: Path) -> bool:
+    try:
+        manifest = read(folder)
+        verify(folder, manifest)
+    except Damaged:
+        return False
+    return manifest.format == FORMAT
+
+
+def remains(run: Path) -> str:
+    """Returns a clause that says how to go on with a run that ended early."""
+    folders = complete(run)
+    if not folders:
+        return "there is no checkpoint to go on from"
+    return f"the last checkpoint is of iteration {iteration_of(folders[-1])}: go on with ckpt={run}"
 
 
 def iteration_of(folder: Path) -> int:
@@ -80,7 +150,7 @@ def resolve(ckpt: str, run: Path, outputs: Path) -> Path:
         found = _latest_of(Path(ckpt)) or (Path(ckpt) if _is_complete(Path(ckpt)) else None)
     else:
         runs = (_latest_of(folder.parent) for folder in outputs.glob(f"**/{FOLDER}"))
-        found = _latest_of(run) or max(filter(None, runs), key=_written_at, default=None)
+        found = _latest_of(run) or max(filter(None, runs), key=written_at, default=None)
     if found is None:
         where = outputs if ckpt == "latest" else ckpt
         raise SettingError(f"ckpt={ckpt} finds no complete checkpoint in {where}; give a run's folder, or ckpt=null.")
@@ -88,16 +158,18 @@ def resolve(ckpt: str, run: Path, outputs: Path) -> Path:
 
 
 def _latest_of(run: Path) -> Path | None:
+    """Returns what the pointer names, unless a crash came between the name of a newer checkpoint and the pointer."""
     folders = complete(run)
+    pointer = run / FOLDER / _POINTER
+    named = run / FOLDER / pointer.read_text().strip() if pointer.is_file() else None
+    if named in folders and not written_at(named):  # damaged, which `opened` will say
+        return named
     return folders[-1] if folders else None
 
 
 def _is_complete(folder: Path) -> bool:
-    return _COMPLETE.fullmatch(folder.name) is not None and (folder / STATE).exists()
-
-
-def _written_at(folder: Path) -> int:
-    return (folder / STATE).stat().st_mtime_ns
+    """Says whether a folder has a checkpoint's final name, which it is given when it is finished."""
+    return _COMPLETE.fullmatch(folder.name) is not None and folder.is_dir()
 
 
 def _sync(path: Path) -> None:

@@ -4,16 +4,18 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
 
 from hydra.core.config_store import ConfigStore
 from hydra.errors import InstantiationException
 from hydra.utils import get_object, instantiate
-from omegaconf import MISSING, DictConfig, OmegaConf
+from omegaconf import MISSING, DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from ngrpo.annotations import fits, name
+from ngrpo.composition import composition_sentence
 from ngrpo.errors import SettingError
+from ngrpo.targets import check_allowed
 
 _HYDRA_KEYS = {"_target_", "_partial_", "_args_", "_recursive_", "_convert_"}
 
@@ -56,6 +58,8 @@ class TrainerConfig:
         microbatch_tokens: most tokens (prompts included) in one forward pass.
         head_rows: most tokens whose logits over the vocabulary are held at a time.
         max_grad_norm: gradient norms above are scaled down to it.
+        max_bad_steps: optimiser steps in a row without a finite loss and gradient after which the run stops.
+        max_time: span after which this process finishes its iteration, saves and stops: "45m", "11h30m"; null for none.
         offload_reference: keep the reference in host memory outside its passes.
         offload_optimizer: keep the optimiser's moments in host memory while rollouts are made.
         optimizer: a partial `_target_` node, called with the parameters.
@@ -74,6 +78,8 @@ class TrainerConfig:
     max_grad_norm: float = MISSING
     offload_reference: bool = False
     offload_optimizer: bool = False
+    max_bad_steps: int = MISSING
+    max_time: str | None = None
     optimizer: Any = MISSING
     schedule: Any = MISSING
 
@@ -98,6 +104,8 @@ class Config:
         callbacks: Lightning callbacks by name; null leaves one out.
         seed: of everything random.
         ckpt: null, "latest", or a run's or checkpoint's folder to go on from.
+        allow_targets: modules beside `ngrpo.targets.ALLOWED` that `_target_` may name; those named on the command line
+            are added.
     """
 
     model: Any = MISSING
@@ -115,6 +123,7 @@ class Config:
     callbacks: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
     ckpt: str | None = None
+    allow_targets: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -124,10 +133,12 @@ class PromptConfig:
     Attributes:
         max_prompt_tokens: longer prompts are left out.
         system_prompt: system message; null for none.
+        plain_prompts: the bare question is a prompt where the tokenizer has no chat template.
     """
 
     max_prompt_tokens: int = MISSING
     system_prompt: str | None = None
+    plain_prompts: bool = False
 
 
 @dataclass
@@ -148,6 +159,7 @@ class EvaluateConfig:
         threads: CPU threads of PyTorch; null leaves it to PyTorch.
         seed: of the samples.
         out: folder of answers and figures.
+        allow_targets: see `Config`.
     """
 
     model: Any = MISSING
@@ -163,6 +175,7 @@ class EvaluateConfig:
     threads: int | None = None
     seed: int = 0
     out: str = MISSING
+    allow_targets: list[str] = field(default_factory=list)
 
 
 def register() -> None:
@@ -180,16 +193,44 @@ def checked(config: DictConfig, schema: type = Config) -> DictConfig:
     nodes are compared with the signature of their target.
 
     Raises:
-        SettingError: a key is unknown or a value is missing.
+        SettingError: a key is unknown, a value is missing, or a target is not allowed.
     """
     try:
         merged = OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.to_container(config, resolve=True))
         OmegaConf.to_container(merged, throw_on_missing=True)
     except OmegaConfBaseException as error:
-        raise SettingError(f"{error.full_key or 'the configuration'}: {str(error).splitlines()[0]}.") from error
+        raise SettingError(composition_sentence(error)) from error
     assert isinstance(merged, DictConfig)
+    _check_nodes(merged)
+    check_allowed(merged, merged.allow_targets)
     _check_targets(merged, "")
     return merged
+
+
+_NODES = {
+    "train": (
+        "model", "data", "reward", "algo", "selection", "exploration", "logger", "rollout.engine", "trainer.optimizer",
+        "trainer.schedule",
+    ),
+    "evaluate": ("model", "reward", "evaluator", "rollout.engine"),
+}  # fmt: skip
+"""Settings that name what they build, by script."""
+
+
+def _check_nodes(config: DictConfig) -> None:
+    """What builds something must say what: every group, and everything that is listed by name."""
+    places = list(_NODES["evaluate" if "evaluator" in config else "train"])
+    places += ["critic"] if config.get("critic") is not None else []
+    places += [f"callbacks.{key}" for key, node in config.get("callbacks", {}).items() if node is not None]
+    places += [f"reward_terms.{key}.term" for key in config.get("reward_terms", {})]
+    for place in places:
+        node = OmegaConf.select(config, place)
+        if not _is_target(node):
+            raise SettingError(f"{place}={node} builds nothing; choose a file of conf/{place.partition('.')[0]}.")
+
+
+def _is_target(node: Any) -> bool:
+    return isinstance(node, DictConfig) and isinstance(node.get("_target_"), str)
 
 
 def build(node: DictConfig, **available: Any) -> Any:
@@ -238,6 +279,9 @@ def _target(node: DictConfig) -> Callable[..., Any]:
 
 
 def _check_targets(node: Any, path: str) -> None:
+    if isinstance(node, ListConfig):
+        for index, child in enumerate(node):
+            _check_targets(child, f"{path}.{index}")
     if not isinstance(node, DictConfig):
         return
     if "_target_" in node:
@@ -255,20 +299,8 @@ def _check_signature(node: DictConfig, path: str) -> None:
         if key not in parameters and not free:
             known = ", ".join(parameters)
             raise SettingError(f"{path}.{key}={node[key]} is not a setting of {node['_target_']}; it has {known}.")
-        if not _fits(node[key], hints.get(key, Any)):
+        if not fits(node[key], hints.get(key, Any)):
             raise SettingError(
                 f"{path}.{key}={node[key]} is of type {type(node[key]).__name__}, and {node['_target_']} "
-                f"takes {_name(hints[key])}; change the value."
+                f"takes {name(hints[key])}; change the value."
             )
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    """Compares a scalar with an annotation made of scalar types; anything else is left to the target."""
-    options = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
-    if not all(option in (bool, int, float, str, NoneType) for option in options):
-        return True
-    return type(value) in options or (type(value) is int and float in options)
-
-
-def _name(hint: Any) -> str:
-    return hint.__name__ if isinstance(hint, type) else str(hint)

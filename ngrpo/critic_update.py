@@ -70,12 +70,24 @@ class CriticUpdate:
         return values
 
     def step(
-        self, samples: Sequence[Sample], optimizer: Optimizer, backward: Callable[[Tensor], None]
+        self,
+        samples: Sequence[Sample],
+        optimizer: Optimizer,
+        backward: Callable[[Tensor], None],
+        admits: Callable[[dict[str, Tensor]], bool] = lambda numbers: True,
     ) -> dict[str, Tensor]:
-        """Makes one optimiser step on this rank's share of a minibatch; returns its metrics."""
+        """Makes one optimiser step on this rank's share of a minibatch; returns its metrics.
+
+        Args:
+            samples: this rank's share.
+            optimizer: of the critic.
+            backward: adds a loss's gradient.
+            admits: says whether to make the step, from numbers that should be finite.
+        """
         metrics = self.accumulate(samples, backward)
         metrics["critic/grad_norm"] = full(clip_grad_norm_(self.model.parameters(), self.settings.max_grad_norm))
-        if metrics["critic/tokens"] > 0:  # else momentum and weight decay alone would move the critic
+        finite = admits({name: metrics[name] for name in ("critic/loss", "critic/grad_norm")})
+        if finite and metrics["critic/tokens"] > 0:  # else momentum and weight decay alone would move the critic
             optimizer.step()
         optimizer.zero_grad()
         return metrics

@@ -22,6 +22,7 @@ from ngrpo.evaluation.ks import chosen_ks
 from ngrpo.evaluation.report import Report, average, report
 from ngrpo.evaluation.store import AnswerStore
 from ngrpo.evaluation.tables import report_table
+from ngrpo.input_checks import check_template, check_tokens
 from ngrpo.live import live_line
 from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.loading import ModelSource
@@ -93,6 +94,8 @@ def _worker(config: DictConfig, source: ModelSource, evaluator: Evaluator) -> Ro
     engine = build(config.rollout.engine, model=source, exploration=evaluator.exploration)
     engine.check_load(evaluator.exploration, config.problems_at_once * evaluator.samples, rollout.max_new_tokens)
     tokenizer = source.tokenizer()
+    check_tokens(source, tokenizer, source.config())
+    check_template(source, tokenizer, config.data.plain_prompts)
     return RolloutWorker(
         engine=engine,
         tokenizer=tokenizer,

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -19,8 +20,11 @@ from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.batching import contiguous
 from ngrpo.critic_update import CriticSettings, CriticUpdate
 from ngrpo.data.types import PromptBatch
+from ngrpo.distributed import gathered
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
+from ngrpo.guard import StepGuard
+from ngrpo.memory_budget import MemoryBudget
 from ngrpo.modeling.cost import PassCost
 from ngrpo.modeling.critic import ValueModel
 from ngrpo.modeling.layers import prepare_layers
@@ -37,11 +41,14 @@ from ngrpo.placement import Placement
 from ngrpo.rollout.experience import Experience
 from ngrpo.rollout.types import Rollout
 from ngrpo.samples import Constants, Sample, Update, assigned, loss_inputs, scored_batch, shares
-from ngrpo.schedule import unchanged
+from ngrpo.schedule import ConfiguredRates, unchanged
 from ngrpo.step_metrics import StepMetrics, average
 
 Model = TypeVar("Model", bound=ScoringModel)
 
+Result = TypeVar("Result")
+
+_MUST_BE_FINITE = ("policy/loss", "policy/grad_norm")
 _PRECISIONS = ("32-true", "bf16-mixed")
 
 
@@ -102,6 +109,7 @@ class PolicyOptimization(LightningModule):
         optimizer: makes the optimiser from the policy's parameters, or from groups of them.
         settings: temperature, microbatches, clipping.
         critic: how to train a critic, where the algorithm's credit needs one.
+        guard: decides which steps are finite enough to be made.
     """
 
     policy: ScoringModel
@@ -116,6 +124,7 @@ class PolicyOptimization(LightningModule):
         optimizer: Callable[[Iterable[Any]], Optimizer],
         settings: UpdateSettings,
         critic: CriticSettings | None = None,
+        guard: StepGuard | None = None,
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
@@ -125,6 +134,8 @@ class PolicyOptimization(LightningModule):
         self.make_optimizer = optimizer
         self.settings = settings
         self.critic_settings = critic
+        self.guard = guard or StepGuard()
+        self.budget = MemoryBudget(settings.microbatch_tokens)
         self._configured = False
         self._ratios: list[Tensor] = []
 
@@ -172,9 +183,16 @@ class PolicyOptimization(LightningModule):
         model = [parameter for parameter in self.policy.lm.parameters() if parameter.requires_grad]
         policy = self.make_optimizer([{"params": model}, *groups] if groups else model)
         schedule = LambdaLR(policy, self.settings.learning_rate)
-        if self.critic is None or self.critic_settings is None:
-            return [policy], [schedule]
-        return [policy, self.critic_settings.optimizer(self.critic.parameters())], [schedule]
+        made = [policy]
+        if self.critic is not None and self.critic_settings is not None:
+            made.append(self.critic_settings.optimizer(self.critic.parameters()))
+        self._rates = ConfiguredRates(made)
+        return made, [schedule]
+
+    def on_train_start(self) -> None:
+        """Lets this run's learning rates win over those of the checkpoint that it goes on from."""
+        made = self.optimizers(use_pl_optimizer=False)
+        self._rates.put_back(made if isinstance(made, list) else [made], [self.lr_schedulers()])
 
     def on_fit_start(self) -> None:
         """Moves the reference, which Lightning does not know of."""
@@ -211,22 +229,45 @@ class PolicyOptimization(LightningModule):
     def passes(self) -> Passes:
         """How models are run on rollouts here."""
         cost = PassCost.of(self.policy.lm.config)
-        return Passes(self.device, self.settings.microbatch_tokens, self.settings.mixed, cost, self._reduce)
+        return Passes(self.device, self.budget.tokens, self.settings.mixed, cost, self._reduce)
 
     def training_step(self, batch: PromptBatch, batch_idx: int) -> None:
         """Makes the optimiser steps of one rollout batch and logs their metrics."""
         start = time.perf_counter()
-        samples, advantages = self._samples(batch.experience)
+        experience = batch.experience
+        spoiled = self._begin(batch.iteration, experience)
+        samples, advantages = self._within_memory(lambda: self._samples(experience), experience.rollouts)
         scored = time.perf_counter()
         self._ratios = []
         before = self._critic_update().before(samples) if self.critic is not None else {}
-        steps = [
-            self._optimizer_steps([samples[i] for i in part])
-            for part in contiguous(len(samples), self.algorithm.optimizer_steps)
-        ]
+        parts = [[samples[i] for i in part] for part in contiguous(len(samples), self.algorithm.optimizer_steps)]
+        steps = [self._optimizer_steps(part, self._anywhere(part, spoiled)) for part in parts]
         seconds = {"time/score_s": scored - start, "time/update_s": time.perf_counter() - scored}
-        self.log_dict(average(steps) | before | seconds, batch_size=1)
+        skipped = {"policy/skipped_steps": float(self.guard.skipped)}
+        self.log_dict(average(steps) | before | seconds | skipped, batch_size=1)
         batch.update = Update(advantages, self._ratios)
+
+    def _begin(self, iteration: int, experience: Experience) -> frozenset[int]:
+        """Tells the guard whose rollouts they are; returns the keys of those with an infinite reward (a collective).
+
+        Those of all ranks, since rollouts change ranks before they are trained on.
+        """
+        rollouts, infinite = experience.rollouts, experience.infinite.tolist()
+        own = [(r.key, problem, bad) for r, problem, bad in zip(rollouts, experience.keys, infinite, strict=True)]
+        everyone = [one for rank in gathered(own) for one in rank]
+        self.guard.begin(iteration, {key: problem for key, problem, _ in everyone})
+        return frozenset(key for key, _, bad in everyone if bad)
+
+    def _anywhere(self, samples: Sequence[Sample], keys: frozenset[int]) -> bool:
+        """Says whether a rank has a sample of these keys (a collective)."""
+        return bool(self._reduce(float(any(sample.rollout.key in keys for sample in samples)), "max"))
+
+    def _within_memory(
+        self, work: Callable[[], Result], rollouts: Sequence[Rollout], clear: Callable[[], None] = lambda: None
+    ) -> Result:
+        """Makes passes over rollouts, in smaller microbatches if memory runs out."""
+        longest = max(len(rollout.prompt_ids) + rollout.length for rollout in rollouts)
+        return self.budget.fit(work, clear, longest, self.trainer.world_size)
 
     def _samples(self, experience: Experience) -> tuple[list[Sample], list[Tensor]]:
         """Shares the rollouts out, scores what stays constant during the steps, and assigns the advantages.
@@ -277,23 +318,41 @@ class PolicyOptimization(LightningModule):
             return tensor
         return self.trainer.strategy.reduce(tensor.clone(), reduce_op=op)
 
-    def _optimizer_steps(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
+    def _optimizer_steps(self, samples: Sequence[Sample], spoiled: bool) -> dict[str, Tensor]:
         """Makes one optimiser step of policy and critic on this rank's share of a minibatch; returns their metrics."""
         policy, *critic = self._optimizers()
-        metrics = self._policy_step(samples, policy)
+        metrics = self._policy_step(samples, policy, spoiled)
         for optimizer in critic:
-            metrics |= self._critic_update().step(samples, optimizer, self.manual_backward)
+            metrics |= self._within_memory(
+                partial(self._critic_step, samples, optimizer, spoiled),
+                [sample.rollout for sample in samples],
+                optimizer.zero_grad,
+            )
         return metrics
 
-    def _policy_step(self, samples: Sequence[Sample], optimizer: Optimizer) -> dict[str, Tensor]:
-        metrics = self.accumulate(samples)
+    def _critic_step(self, samples: Sequence[Sample], optimizer: Optimizer, spoiled: bool) -> dict[str, Tensor]:
+        admits = partial(self.guard.admits, samples, spoiled=spoiled)
+        return self._critic_update().step(samples, optimizer, self.manual_backward, admits)
+
+    def _policy_step(self, samples: Sequence[Sample], optimizer: Optimizer, spoiled: bool) -> dict[str, Tensor]:
+        rollouts = [sample.rollout for sample in samples]
+        ratios = len(self._ratios)
+
+        def clear() -> None:
+            optimizer.zero_grad()
+            del self._ratios[ratios:]
+
+        metrics = self._within_memory(lambda: self.accumulate(samples), rollouts, clear)
         metrics["policy/grad_norm"] = full(clip_grad_norm_(self.policy.parameters(), self.settings.max_grad_norm))
         metrics["policy/learning_rate"] = torch.as_tensor(optimizer.param_groups[0]["lr"]).cpu()
         if self.settings.offload_optimizer:
             move_state(self._optimizers(), self.device)
-        if metrics["policy/sequences"] > 0:  # else all are left out, and momentum alone would move the policy
+        finite = self.guard.admits(samples, {name: metrics[name] for name in _MUST_BE_FINITE}, spoiled)
+        if finite and metrics["policy/sequences"] > 0:  # all left out: momentum alone would move the policy
             optimizer.step()
             self.lr_schedulers().step()
+        if not finite:
+            metrics["policy/sequences"] = torch.tensor(0.0)  # nothing was learned, and NaN must stay out of averages
         optimizer.zero_grad()
         return metrics
 

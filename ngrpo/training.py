@@ -1,6 +1,7 @@
 """Puts a run together from its configuration, and runs it."""
 
 import logging
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,10 @@ from typing import Any
 import torch
 from lightning import Callback, Trainer, seed_everything
 from lightning.pytorch.strategies import ModelParallelStrategy
-from omegaconf import DictConfig
+from lightning.pytorch.utilities import rank_zero_only
+from omegaconf import DictConfig, OmegaConf
 
-from ngrpo.checkpoints import STATE, iteration_of, resolve
+from ngrpo.checkpoints import STATE, iteration_of, opened, resolve
 from ngrpo.checks import (
     check_ahead,
     check_algorithm,
@@ -25,12 +27,28 @@ from ngrpo.checks import (
     warn_of_equal_groups,
 )
 from ngrpo.config import TrainerConfig, build, checked
+from ngrpo.duration import seconds
 from ngrpo.errors import SettingError
+from ngrpo.guard import StepGuard
+from ngrpo.input_checks import (
+    check_clip,
+    check_hardware,
+    check_mixtures,
+    check_optimizer,
+    check_schedule,
+    check_seed,
+    check_template,
+    check_tokens,
+)
+from ngrpo.lock import lock
 from ngrpo.module import PolicyOptimization, UpdateSettings
+from ngrpo.resuming import check_resumable, identity
 from ngrpo.rewards.terms import WeightedTerm
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 
 log = logging.getLogger(__name__)
+
+_MAX_TIME = "trainer.max_time"
 
 
 def train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: Path = Path("outputs")) -> None:
@@ -44,10 +62,20 @@ def train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: P
 
     Raises:
         SettingError: a setting cannot work; raised before any model is loaded.
+        RunError: the run cannot go on.
+        Stopped: it was asked to stop, and has saved itself.
     """
     config = checked(config)
+    locked = lock(run_dir) if rank_zero_only.rank == 0 else nullcontext()
+    with locked:
+        _train(config, run_dir, methods, outputs)
+
+
+def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: Path) -> None:
     checkpoint = _checkpoint(config, run_dir, outputs)
     use_threads(config.trainer.threads)
+    check_seed(config.seed)
+    check_hardware(config.trainer)
     seed_everything(config.seed, verbose=False)
     parts = _build_parts(config)
     source, algorithm, datamodule, worker = (parts[name] for name in ("source", "algorithm", "datamodule", "worker"))
@@ -61,15 +89,26 @@ def train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: P
         config.trainer.offload_reference,
         config.trainer.offload_optimizer,
     )
+    check_schedule(update.learning_rate)
     optimizer = build(config.trainer.optimizer)
-    module = PolicyOptimization(source, algorithm, worker.exploration, optimizer, update, parts["critic"])
+    check_optimizer(optimizer, "trainer.optimizer", config.trainer.optimizer)
+    settings = OmegaConf.to_container(config)
+    assert isinstance(settings, dict)
+    guard = StepGuard(config.trainer.max_bad_steps, run_dir, {str(name): value for name, value in settings.items()})
+    module = PolicyOptimization(source, algorithm, worker.exploration, optimizer, update, parts["critic"], guard)
     parts |= {"iterations": config.trainer.iterations, "run_dir": run_dir, "methods": methods, "seed": config.seed}
+    parts |= {"max_time_s": None if config.trainer.max_time is None else seconds(config.trainer.max_time, _MAX_TIME)}
+    if checkpoint is not None:
+        check_resumable(checkpoint, opened(checkpoint).run, parts["identity"])
     callbacks = [build(node, **parts) for node in config.callbacks.values() if node is not None]
     logger = build(config.logger, save_dir=str(run_dir))
     trainer = make_trainer(config.trainer, process_count(config.trainer), callbacks, logger)
     log.info("run folder %s", run_dir)
-    trainer.fit(module, datamodule=datamodule, ckpt_path=checkpoint)
-    worker.reward.close()
+    state = None if checkpoint is None else checkpoint / STATE
+    try:
+        trainer.fit(module, datamodule=datamodule, ckpt_path=state, weights_only=True)
+    finally:
+        worker.close()
 
 
 def _build_parts(config: DictConfig) -> dict[str, Any]:
@@ -78,6 +117,8 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
     terms = [WeightedTerm(str(name), node.weight, build(node.term)) for name, node in config.reward_terms.items()]
     selection = build(config.selection)
     critic = None if config.critic is None else build(config.critic)
+    if critic is not None:
+        check_optimizer(critic.optimizer, "critic.optimizer", config.critic.optimizer)
     rollout = RolloutSettings(
         config.rollout.group_size, config.rollout.max_new_tokens, config.rollout.temperature, config.rollout.ahead
     )
@@ -90,10 +131,14 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
     check_lora(source, ranks)
     check_support(exploration)
     warn_of_equal_groups(exploration)
+    check_clip(algorithm)
     check_ranks(algorithm, ranks)
     check_engine(engine, ranks)
+    check_mixtures(exploration, source.config())
     check_context(source.config(), config.data.max_prompt_tokens, rollout.max_new_tokens)
     tokenizer = source.tokenizer()
+    check_tokens(source, tokenizer, source.config())
+    check_template(source, tokenizer, config.data.get("plain_prompts", False))
     batch = algorithm.prompts_per_batch
     engine.check_load(exploration, batch // ranks * rollout.group_size, rollout.max_new_tokens)
     benchmarks = {
@@ -110,6 +155,7 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
     stop_ids = source.stop_ids(tokenizer)
     worker = RolloutWorker(engine, tokenizer, reward, exploration, rollout, stop_ids, config.seed, terms=terms)
     return {
+        "identity": identity(config, source, tokenizer, datamodule.identity, ranks),
         "critic": critic,
         "source": source,
         "algorithm": algorithm,
@@ -176,6 +222,8 @@ def make_trainer(config: TrainerConfig, ranks: int, callbacks: list[Callback], l
 
 
 def _checkpoint(config: DictConfig, run_dir: Path, outputs: Path) -> Path | None:
+    if config.callbacks.get("rollout") is None:
+        raise SettingError("callbacks.rollout=null leaves nothing that makes rollouts; take it out.")
     if config.trainer.iterations < 1:
         raise SettingError(f"trainer.iterations={config.trainer.iterations} trains nothing; choose 1 or more.")
     if config.ckpt is None:
@@ -188,4 +236,4 @@ def _checkpoint(config: DictConfig, run_dir: Path, outputs: Path) -> Path | None
             "iterations); raise it."
         )
     log.info("resuming from %s", folder)
-    return folder / STATE
+    return folder

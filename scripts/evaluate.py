@@ -3,14 +3,15 @@
 See conf/evaluate.yaml. Interrupted, the same command with the same ``out=FOLDER`` keeps the finished problems.
 """
 
-import sys
 from pathlib import Path
 
 import hydra
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from ngrpo.config import register
-from ngrpo.errors import SettingError
+from ngrpo.door import door, guarded
+from ngrpo.targets import typed
 
 register()
 
@@ -22,11 +23,10 @@ def main(config: DictConfig) -> None:
     from ngrpo.evaluating import evaluate
 
     quieten()
-    try:
+    config.allow_targets = [*config.allow_targets, *typed(HydraConfig.get().overrides.task)]
+    with door():
         evaluate(config, Path(config.out))
-    except SettingError as error:
-        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)

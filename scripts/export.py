@@ -1,15 +1,15 @@
 """Writes a checkpoint's policy as a Hugging Face folder: ``python scripts/export.py RUN_OR_CHECKPOINT TARGET``."""
 
 import argparse
-import sys
 from pathlib import Path
 
 from omegaconf import OmegaConf
 
-from ngrpo.checkpoints import resolve
+from ngrpo.checkpoints import opened, resolve
 from ngrpo.config import build, register
-from ngrpo.errors import SettingError
+from ngrpo.door import guarded
 from ngrpo.modeling.export import checkpoint_weights, export
+from ngrpo.targets import check_allowed
 
 
 def main() -> None:
@@ -19,15 +19,14 @@ def main() -> None:
     parser.add_argument("target", type=Path, help="folder to write")
     arguments = parser.parse_args()
     register()
-    try:
-        folder = resolve(arguments.checkpoint, Path(arguments.checkpoint), Path("outputs"))
-        config = OmegaConf.load(folder.parents[1] / ".hydra" / "config.yaml")
-        source = build(config.model)
-        export(source, source.tokenizer(), checkpoint_weights(folder, source.lora), arguments.target)
-    except SettingError as error:
-        sys.exit(f"error: {error}")
+    folder = resolve(arguments.checkpoint, Path(arguments.checkpoint), Path("outputs"))
+    opened(folder)
+    config = OmegaConf.load(folder.parents[1] / ".hydra" / "config.yaml")
+    check_allowed(config.model, config.get("allow_targets", []), "model")
+    source = build(config.model)
+    export(source, source.tokenizer(), checkpoint_weights(folder, source.lora), arguments.target)
     print(f"wrote {arguments.target} from {folder}")
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)

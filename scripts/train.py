@@ -1,6 +1,5 @@
 """Trains a policy: ``python scripts/train.py exploration=neighbor algo=gspo``; see conf/train.yaml."""
 
-import sys
 from pathlib import Path
 
 import hydra
@@ -8,7 +7,8 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from ngrpo.config import register
-from ngrpo.errors import SettingError
+from ngrpo.door import door, guarded
+from ngrpo.targets import typed
 
 register()
 
@@ -20,13 +20,12 @@ def main(config: DictConfig) -> None:
     from ngrpo.training import train
 
     quieten()
+    config.allow_targets = [*config.allow_targets, *typed(HydraConfig.get().overrides.task)]
     runtime = HydraConfig.get().runtime
     methods = {group: runtime.choices[group] for group in ("algo", "exploration", "rollout")}
-    try:
+    with door():
         train(config, Path(runtime.output_dir), methods)
-    except SettingError as error:
-        sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)

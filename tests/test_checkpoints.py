@@ -1,12 +1,26 @@
 """Checkpoint folders are complete or absent, whatever a crash leaves behind."""
 
-import os
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from ngrpo.checkpoints import FOLDER, STATE, complete, discard, iteration_of, publish, remove, resolve
+from ngrpo.checkpoints import (
+    FOLDER,
+    STATE,
+    complete,
+    discard,
+    iteration_of,
+    opened,
+    publish,
+    remains,
+    remove,
+    resolve,
+    unfinished,
+)
 from ngrpo.errors import SettingError
+from ngrpo.manifest import write as write_manifest
 
 
 def write(run: Path, number: int, text: str = "state") -> Path:
@@ -20,15 +34,15 @@ def write(run: Path, number: int, text: str = "state") -> Path:
 
 def save(run: Path, number: int, text: str = "state") -> Path:
     final = run / FOLDER / f"iteration-{number}"
-    publish(write(run, number, text), final)
+    publish(write(run, number, text), final, {"algo": "grpo"})
     return final
 
 
-def age(checkpoint: Path, seconds: int) -> None:
-    """Sets back the time at which everything in the run's checkpoint folder was written."""
-    for path in [*checkpoint.parent.rglob("*"), checkpoint.parent]:
-        status = path.stat()
-        os.utime(path, (status.st_atime - seconds, status.st_mtime - seconds))
+def name_it(run: Path, number: int) -> Path:
+    """What a crash before the pointer leaves: the final name only."""
+    temporary = write(run, number)
+    write_manifest(temporary, {})
+    return temporary.rename(run / FOLDER / f"iteration-{number}")
 
 
 def names(run: Path) -> list[str]:
@@ -39,7 +53,7 @@ def test_publish_makes_a_checkpoint_complete_and_the_latest(tmp_path: Path) -> N
     temporary = write(tmp_path, 5)
     assert complete(tmp_path) == []
     final = tmp_path / FOLDER / "iteration-5"
-    publish(temporary, final)
+    publish(temporary, final, {})
     assert complete(tmp_path) == [final]
     assert (final / "shards" / "0").read_text() == "state"
     assert (tmp_path / FOLDER / "latest").read_text() == "iteration-5"
@@ -53,12 +67,14 @@ def test_publish_replaces_a_checkpoint_of_the_same_name(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / FOLDER).iterdir()) == ["iteration-5", "latest"]
 
 
-def test_complete_is_ordered_by_iteration_and_ignores_partial_folders(tmp_path: Path) -> None:
-    for number in (10, 9, 100):
+def test_complete_is_in_the_order_of_writing_and_ignores_partial_folders(tmp_path: Path) -> None:
+    """A run may go on, in its own folder, from an earlier iteration than its last."""
+    for number in (9, 10, 100, 11):
         save(tmp_path, number)
     write(tmp_path, 200)
-    assert names(tmp_path) == ["iteration-9", "iteration-10", "iteration-100"]
-    assert [iteration_of(path) for path in complete(tmp_path)] == [9, 10, 100]
+    assert [iteration_of(path) for path in complete(tmp_path)] == [9, 10, 100, 11]
+    assert (tmp_path / FOLDER / "latest").read_text() == "iteration-11"
+    assert resolve("latest", tmp_path, tmp_path).name == "iteration-11"
     assert complete(tmp_path / "nowhere") == []
 
 
@@ -119,12 +135,11 @@ def test_resolve_takes_this_runs_latest(tmp_path: Path) -> None:
 
 
 def test_resolve_takes_the_run_that_saved_last(tmp_path: Path) -> None:
-    first, second, third = (save(tmp_path / "day" / name, number) for name, number in (("a", 30), ("b", 10), ("c", 20)))
-    for checkpoint, seconds in ((first, 300), (second, 100), (third, 200)):
-        age(checkpoint, seconds)
+    for name, number in (("a", 30), ("c", 20), ("b", 10)):
+        save(tmp_path / "day" / name, number)
     # A run that began to save later and was killed has nothing to offer.
     write(tmp_path / "day" / "d", 1)
-    assert resolve("latest", tmp_path / "new", tmp_path) == second
+    assert resolve("latest", tmp_path / "new", tmp_path) == tmp_path / "day" / "b" / FOLDER / "iteration-10"
 
 
 def test_resolve_takes_a_runs_or_a_checkpoints_folder(tmp_path: Path) -> None:
@@ -137,16 +152,14 @@ def test_resolve_takes_a_runs_or_a_checkpoints_folder(tmp_path: Path) -> None:
 def test_crash_between_name_and_pointer_loses_nothing(tmp_path: Path) -> None:
     run = tmp_path / "run"
     save(run, 1)
-    newest = run / FOLDER / "iteration-2"
-    write(run, 2).rename(newest)
+    newest = name_it(run, 2)
     assert (run / FOLDER / "latest").read_text() == "iteration-1"
     assert resolve("latest", run, tmp_path) == newest
     assert resolve("latest", tmp_path / "new", tmp_path) == newest
 
 
 def test_crash_before_the_first_pointer_loses_nothing(tmp_path: Path) -> None:
-    only = tmp_path / "run" / FOLDER / "iteration-1"
-    write(tmp_path / "run", 1).rename(only)
+    only = name_it(tmp_path / "run", 1)
     assert resolve("latest", tmp_path / "run", tmp_path) == only
     assert resolve("latest", tmp_path / "new", tmp_path) == only
 
@@ -163,3 +176,81 @@ def test_resolve_refuses_what_holds_no_complete_checkpoint(where: str, tmp_path:
     with pytest.raises(SettingError) as caught:
         resolve("latest", tmp_path / "new", tmp_path)
     assert str(caught.value).startswith(f"ckpt=latest finds no complete checkpoint in {tmp_path}; ")
+
+
+def damaged(how: str, run: Path, number: int) -> None:
+    folder = run / FOLDER / f"iteration-{number}"
+    state = folder / STATE
+    content = state.read_bytes()
+    flipped = content[:2] + bytes([content[2] ^ 1]) + content[3:]
+    steps: dict[str, Callable[[], object]] = {
+        "cut short": lambda: state.write_bytes(content[:-1]),
+        "flipped bit": lambda: state.write_bytes(flipped),
+        "missing file": state.unlink,
+        "missing shard": (folder / "shards" / "0").unlink,
+        "no manifest": (folder / "manifest.json").unlink,
+        "half a manifest": lambda: (folder / "manifest.json").write_text('{"format": 1, "fi'),
+        "another manifest": lambda: (folder / "manifest.json").write_text("[]"),
+    }
+    steps[how]()
+
+
+DAMAGE = {
+    "cut short": "state.ckpt has 4 bytes instead of 5",
+    "flipped bit": "the content of state.ckpt has changed",
+    "missing file": "state.ckpt is missing",
+    "missing shard": "shards/0 is missing",
+    "no manifest": "it has no manifest.json",
+    "half a manifest": "its manifest.json cannot be read",
+    "another manifest": "its manifest.json cannot be read",
+}
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_damage_is_refused_and_the_last_good_one_named(how: str, tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        save(tmp_path, number)
+    assert opened(tmp_path / FOLDER / "iteration-3").run == {"algo": "grpo"}
+    damaged(how, tmp_path, 3)
+    found = resolve("latest", tmp_path, tmp_path)
+    with pytest.raises(SettingError) as caught:
+        opened(found)
+    before = tmp_path / FOLDER / "iteration-2"
+    assert str(caught.value) == (
+        f"ckpt={tmp_path / FOLDER / 'iteration-3'} is damaged ({DAMAGE[how]}); the last good one before it is "
+        f"ckpt='{before}'."
+    )
+    damaged("cut short", tmp_path, 2)
+    with pytest.raises(SettingError, match="ckpt='.*iteration-1'"):
+        opened(found)
+    damaged("cut short", tmp_path, 1)
+    with pytest.raises(SettingError, match="no good one before it, so start again with ckpt=null"):
+        opened(found)
+
+
+def test_another_format_is_refused(tmp_path: Path) -> None:
+    folder = save(tmp_path, 1)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"format": 99}))
+    with pytest.raises(SettingError) as caught:
+        opened(folder)
+    assert str(caught.value) == (
+        f"ckpt={folder} has the format 99 of another version of this program, which reads format 1; go on with the "
+        "version that wrote it, or start a new run from its exported model."
+    )
+
+
+def test_what_killed_processes_left_is_removed_before_the_next_one_is_written(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    write(tmp_path, 2)
+    (tmp_path / FOLDER / "iteration-0.old").mkdir()
+    (tmp_path / FOLDER / "latest.tmp").touch()
+    made = unfinished(tmp_path / FOLDER / "iteration-3")
+    assert {path.name for path in (tmp_path / FOLDER).iterdir()} == {"iteration-1", "iteration-3.tmp", "latest"}
+    assert list(made.iterdir()) == []
+
+
+def test_what_remains_of_a_run(tmp_path: Path) -> None:
+    assert remains(tmp_path) == "there is no checkpoint to go on from"
+    save(tmp_path, 7)
+    assert remains(tmp_path) == f"the last checkpoint is of iteration 7: go on with ckpt={tmp_path}"

@@ -250,7 +250,6 @@ def test_train_gets_as_far_as_the_model_with_good_settings(tmp_path: Path, monke
 def test_train_refuses_a_checkpoint_that_already_has_all_iterations(tmp_path: Path) -> None:
     folder = tmp_path / "run" / "checkpoints" / "iteration-40"
     folder.mkdir(parents=True)
-    (folder / "state.ckpt").touch()
     config = defaults().copy()
     config.ckpt = "latest"
     with pytest.raises(SettingError) as caught:

@@ -151,26 +151,28 @@ def test_values_that_fit_pass(key: str, value: Any) -> None:
 
 @pytest.mark.parametrize("key", ["trainer.iterations", "exploration.k", "logger"])
 def test_missing_value_is_refused(key: str) -> None:
-    name = key.rpartition(".")[2]
-    assert refusal(mixing_with(key, "???")) == f"{key}: Missing mandatory value: {name}."
+    assert refusal(mixing_with(key, "???")) == f"{key} has no value; set it."
 
 
 def test_group_taken_away_is_refused() -> None:
-    assert refusal(composed("~logger")) == "logger: Missing mandatory value: logger."
+    assert refusal(composed("~logger")) == "logger has no value; set it."
 
 
 def test_broken_interpolation_is_refused() -> None:
     message = refusal(mixing_with("algo.kl_coef", "${nowhere}"))
-    assert message == "algo.kl_coef: Interpolation key 'nowhere' not found."
+    assert message == "algo.kl_coef: Interpolation key 'nowhere' not found; change it."
 
 
 @pytest.mark.parametrize("path", ["ngrpo.nowhere.Thing", "ngrpo.errors.Nothing", "nopackage.Thing"])
 def test_target_that_cannot_be_imported_is_refused(path: str) -> None:
-    assert refusal(mixing_with("exploration._target_", path)).startswith(f"_target_={path} cannot be imported (")
+    config = mixing_with("exploration._target_", path)
+    config.allow_targets = ["nopackage"]
+    assert refusal(config).startswith(f"_target_={path} cannot be imported (")
 
 
 def test_target_with_free_keywords_takes_any_key() -> None:
     config = mixing_with("callbacks.own", {"_target_": target(takes_all), "a": 1})
+    config.allow_targets = [__name__]
     assert checked(config).callbacks.own.a == 1
 
 

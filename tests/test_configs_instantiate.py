@@ -108,6 +108,7 @@ def available(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "selection": DynamicSampling(every_group),
         "iterations": 2,
         "run_dir": run_dir,
+        "identity": {},
         "save_dir": str(run_dir),
         "methods": {"algo": "grpo"},
     }

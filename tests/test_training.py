@@ -17,6 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from ngrpo.config import register
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.report.store import RunStore
+from ngrpo.targets import typed
 from ngrpo.text import markdown_literal
 from ngrpo.training import train
 
@@ -26,7 +27,8 @@ PLAIN = ("exploration=token", "algo=grpo")
 SMALL = ("trainer.iterations=1", "data.eval_problems=2", "callbacks.evaluation.evaluator.samples=1")
 OPTIONAL = (
     "rollout_metrics", "exploration_monitor", "memory", "evaluation", "rollout_report", "progress", "export",
-    "summary", "checkpoint", "run_record", "histograms", "pass_at_k_figure",
+    "summary", "checkpoint", "random_state", "stopping", "collapse_warnings", "run_record", "histograms",
+    "pass_at_k_figure",
 )  # fmt: skip
 
 ALWAYS = {
@@ -53,7 +55,9 @@ def composed(*overrides: str) -> DictConfig:
 def run(folder: Path, *overrides: str) -> Path:
     """Trains in ``folder`` and returns it."""
     folder.mkdir(parents=True, exist_ok=True)
-    train(composed(*overrides), folder, {"algo": overrides[1].removeprefix("algo=")}, folder.parent)
+    config = composed(*overrides).copy()
+    config.allow_targets = typed(overrides)
+    train(config, folder, {"algo": overrides[1].removeprefix("algo=")}, folder.parent)
     return folder
 
 
@@ -187,7 +191,7 @@ def test_each_optional_callback_can_be_left_out(tmp_path: Path, name: str):
         "summary": {"summary.json"}, "export": {"model"}, "checkpoint": {"checkpoints"},
         "run_record": {"record", "report.html"},
     }  # fmt: skip
-    assert left == {"tensorboard"}.union(*written.values()) - written.get(name, set())
+    assert left == {".lock", "tensorboard"}.union(*written.values()) - written.get(name, set())
     tags = {tag.partition("/")[0] for tag in events(folder).Tags()["scalars"]} - {"epoch", "time"}
     written_by = {
         "rollout_metrics": {"train", "reward"}, "exploration_monitor": {"exploration"}, "memory": {"memory"},

@@ -109,6 +109,7 @@ class GivenExperience:
         self.rewards = case.rewards[rank * prompts : (rank + 1) * prompts]
         self.rollouts = case.rollouts[own]
         self.keys = (case.keys or [i // size for i in range(len(case.rollouts))])[own]
+        self.infinite = self.rewards.flatten().isinf()
         # The first token of a response stands for its answer.
         self.truncated = torch.tensor([r.stop_reason is StopReason.LENGTH for r in self.rollouts])
         self.outcomes = torch.tensor([int(r.response_ids[0]) % 3 for r in self.rollouts])

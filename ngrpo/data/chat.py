@@ -40,6 +40,11 @@ class PromptBuilder:
                 messages, add_generation_prompt=True, tokenize=True, return_dict=False
             )
         except TemplateError as error:
+            if self.system_prompt is None:
+                raise SettingError(
+                    f"model.path={self.tokenizer.name_or_path} has a chat template that cannot be applied ({error});"
+                    " mend it, or save the tokenizer of another model beside it."
+                ) from error
             raise SettingError(
                 f"data.system_prompt={self.system_prompt!r} does not suit the chat template ({error});"
                 " change or unset it."

@@ -48,6 +48,8 @@ class PromptDataModule(LightningDataModule):
         instruction: appended to every question; None takes the source's own, ``""`` appends nothing.
         system_prompt: system message; None for none.
         benchmarks: prompts of the benchmarks that the run is evaluated on, by name; part of the evaluation data.
+        plain_prompts: the bare question is a prompt where the tokenizer has no chat template; else such a tokenizer is
+            refused (`ngrpo.input_checks.check_template`).
 
     Raises:
         SettingError: a setting is out of range, or a source cannot be opened or has no usable row.
@@ -76,6 +78,7 @@ class PromptDataModule(LightningDataModule):
         instruction: str | None = None,
         system_prompt: str | None = None,
         benchmarks: Mapping[str, Sequence[Prompt]] | None = None,
+        plain_prompts: bool = False,
     ) -> None:
         super().__init__()
         _check_positive("data.prompts_per_batch", prompts_per_batch)
@@ -130,6 +133,11 @@ class PromptDataModule(LightningDataModule):
             frozenset() if source.endless else evaluated, self._drop_duplicates and not source.endless
         )
         return PreparedSource(source, self._builder(source), screen, seen, setting)
+
+    @property
+    def identity(self) -> str:
+        """Names the training problems, wherever they lie."""
+        return ", ".join(source.identity for source in self.sources.values())
 
     def train_dataloader(self) -> PromptStream:
         """Return this rank's stream."""

@@ -1,5 +1,6 @@
 """Mean@1 and Pass@k of the served policy on a set of prompts."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -45,7 +46,7 @@ class Evaluator:
     def __post_init__(self) -> None:
         if self.samples < 1:
             raise SettingError(f"evaluator.samples={self.samples} evaluates nothing; choose 1 or more.")
-        if not self.temperature > 0:
+        if not 0 < self.temperature < math.inf:
             raise SettingError(
                 f"evaluator.temperature={self.temperature} cannot divide logits; choose a positive value "
                 "(evaluator.exploration.top_k=1 is greedy decoding)."

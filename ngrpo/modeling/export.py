@@ -47,7 +47,9 @@ def export(source: ModelSource, tokenizer: Any, weights: Weights, folder: Path) 
     Raises:
         ValueError: the weights do not fit the model.
     """
-    model = AutoModelForCausalLM.from_pretrained(source.location, dtype=DTYPES[source.dtype])
+    model = AutoModelForCausalLM.from_pretrained(
+        source.location, dtype=DTYPES[source.dtype], trust_remote_code=source.trust_remote_code
+    )
     parameters = dict(model.named_parameters())
     given = weights.model
     if not parameters.keys() <= given.keys() <= model.state_dict().keys():

@@ -34,6 +34,7 @@ class ModelSource:
             `ngrpo.modeling.layers`.
         compile: run the decoder layers through torch.compile.
         lora: train low-rank adapters only; None trains everything.
+        trust_remote_code: run the code that comes with the model, if its architecture is its own.
     """
 
     path: str = "demo"
@@ -41,6 +42,8 @@ class ModelSource:
     checkpointing: str = "off"
     compile: bool = False
     lora: LoraSettings | None = None
+
+    trust_remote_code: bool = False
 
     def __post_init__(self) -> None:
         if self.dtype not in DTYPES:
@@ -63,7 +66,10 @@ class ModelSource:
         """
         self.config()
         return AutoModelForCausalLM.from_pretrained(
-            self.location, dtype=DTYPES[self.dtype], attn_implementation=IMPLEMENTATION
+            self.location,
+            dtype=DTYPES[self.dtype],
+            attn_implementation=IMPLEMENTATION,
+            trust_remote_code=self.trust_remote_code,
         ).eval()
 
     def config(self) -> PretrainedConfig:
@@ -73,8 +79,12 @@ class ModelSource:
             SettingError: the path holds no causal LM, or one that is not supported.
         """
         try:
-            config = AutoConfig.from_pretrained(self.location)
+            config = AutoConfig.from_pretrained(self.location, trust_remote_code=self.trust_remote_code)
         except (OSError, ValueError) as error:
+            if "trust_remote_code" in str(error):
+                raise SettingError(
+                    f"model.path={self.path} brings code of its own; if you trust it, set model.trust_remote_code=true."
+                ) from error
             raise SettingError(
                 f"model.path={self.path} holds no model that transformers can load ({_first_line(error)}); "
                 "give a folder with config.json or a hub name."
@@ -94,7 +104,7 @@ class ModelSource:
             SettingError: there is none.
         """
         try:
-            tokenizer = AutoTokenizer.from_pretrained(self.location)
+            tokenizer = AutoTokenizer.from_pretrained(self.location, trust_remote_code=self.trust_remote_code)
         except (OSError, ValueError) as error:
             raise self._no_tokenizer(_first_line(error)) from error
         # For some architectures transformers makes one up that has special tokens only.

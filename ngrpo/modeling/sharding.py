@@ -44,6 +44,11 @@ def full(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
+def local(tensor: Tensor) -> Tensor:
+    """Returns this rank's share of a sharded tensor, any other as it is."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
 def named_weights(model: ScoringModel, lora: LoraSettings | None) -> Iterator[tuple[str, Tensor]]:
     """Yields (transformers name, whole tensor), adapters merged, tied weights once; every rank walks it to the end."""
     return merged({name: parameter.detach() for name, parameter in model.lm.named_parameters()}, lora, full)

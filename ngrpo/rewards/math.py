@@ -57,6 +57,9 @@ class MathReward:
             raise SettingError(f"reward.timeout_s is {timeout_s}; set a positive number of seconds, such as 5.")
         if workers < 1:
             raise SettingError(f"reward.workers is {workers}; set it to at least 1.")
+        for name, value in (("correct", correct), ("wrong", wrong)):
+            if not math.isfinite(value):
+                raise SettingError(f"reward.{name}={value} cannot be learned from; set a finite number.")
         self._pool = VerifierPool(workers, timeout_s)
         self._reasoning_end = reasoning_end
         self._rewards = dict.fromkeys(Verdict, wrong) | {

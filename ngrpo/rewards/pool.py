@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Self
 
 import ngrpo
+from ngrpo.errors import RunError
 from ngrpo.rewards.verdict import Verdict
 
 Pair = tuple[str, str]
@@ -74,7 +75,10 @@ class _Worker:
             _read_line(process, _START_LIMIT_S)
         except (_Dead, TimeoutError) as error:
             self.kill()
-            raise RuntimeError("an answer-checking process did not start; see its messages above") from error
+            raise RunError(
+                "an answer-checking process did not start; see its messages above, mend what they say and go on with "
+                "ckpt=latest."
+            ) from error
         return process
 
     def _ask(self, process: subprocess.Popen[bytes], pair: Pair) -> Verdict:
@@ -142,7 +146,7 @@ class VerifierPool:
             One verdict a pair, in the given order.
 
         Raises:
-            RuntimeError: a process could not be started.
+            RunError: a process could not be started.
         """
         verdicts = self._recall(pairs)
         unknown = [pair for pair in dict.fromkeys(pairs) if pair not in verdicts]

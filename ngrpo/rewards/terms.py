@@ -1,5 +1,6 @@
 """The reward of a response as a weighted sum: correctness, and whatever terms the run adds to it."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
@@ -8,17 +9,18 @@ import torch
 from torch import Tensor
 
 from ngrpo.data.types import Problem
-from ngrpo.errors import SettingError
+from ngrpo.errors import RunError, SettingError
 from ngrpo.rewards.math import Score
+from ngrpo.rewards.scoring import NONE_ALONE, at, origin
 from ngrpo.rewards.verdict import Verdict
 from ngrpo.rollout.types import Rollout
+
+log = logging.getLogger(__name__)
 
 CORRECTNESS = "correctness"
 """Name of the first term, the verifier's; see `ngrpo.rewards.math.MathReward` for its values."""
 
 _TAKEN = {CORRECTNESS, *Verdict}
-_SHOWN = 80
-"""Characters of a response that an error message quotes."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class Responses:
 
 
 Term = Callable[[Responses], Tensor]
-"""Returns float32 [N]; NaN leaves a response out of the loss."""
+"""Returns float32 [N]; NaN leaves a response out of the loss, an infinite value spoils its optimiser step."""
 
 
 @runtime_checkable
@@ -87,21 +89,24 @@ class WeightedTerm:
         """Returns ``weight`` times the term's values; float32 [N].
 
         Raises:
-            RuntimeError: the term raised; the message names the first response that it also fails on alone.
-            ValueError: its values are not one finite number or NaN a response.
+            RunError: the term raised, in which case the message names the first response that it also fails on alone;
+                or its values are not one number a response.
         """
         try:
             values = torch.as_tensor(self.function(responses))
         except Exception as error:
-            raise RuntimeError(f"reward_terms.{self.name} raised {error!r}{self._on(responses)}") from error
+            raise RunError(
+                f"reward_terms.{self.name} raised {error!r}{origin(error)}{self._on(responses)}; mend it and go on with"
+                " ckpt=latest."
+            ) from error
         if values.shape != (len(responses),):
-            raise ValueError(
+            raise RunError(
                 f"reward_terms.{self.name} returned shape {tuple(values.shape)}, not one value for each of "
-                f"{len(responses)} responses"
+                f"{len(responses)} responses; let it return one for each."
             )
         if values.isinf().any():
             index = int(values.isinf().nonzero()[0])
-            raise ValueError(f"reward_terms.{self.name} returned {float(values[index])}{_at(responses, index)}")
+            log.warning("reward_terms.%s returned %s%s", self.name, float(values[index]), _at(responses, index))
         return self.weight * values.to("cpu", torch.float32)
 
     def _on(self, responses: Responses) -> str:
@@ -110,13 +115,11 @@ class WeightedTerm:
                 self.function(responses.only(index))
             except Exception:
                 return _at(responses, index)
-        return " on all responses together, on none alone"
+        return NONE_ALONE
 
 
 def _at(responses: Responses, index: int) -> str:
-    text = responses.texts[index]
-    shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
-    return f" on response {index}, to problem {responses.problems[index].key}: {shown!r}"
+    return at(index, responses.problems[index].key, responses.texts[index])
 
 
 class RewardTerms:

@@ -1,6 +1,6 @@
 """The next batch's rollouts, made in a thread while the present batch trains."""
 
-import pickle
+import io
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ngrpo.distributed import gathered
 from ngrpo.rollout.experience import Experience
+from ngrpo.rollout.plain import experience_of, plain_experience
 
 
 class NextBatch:
@@ -43,9 +44,21 @@ class NextBatch:
 
     def state_dict(self) -> list[Tensor]:
         """Returns the ready batches of all ranks as bytes (a collective); call it between `wait` and `begin`."""
-        everyone = gathered(pickle.dumps(self._ready))
+        everyone = gathered(_as_bytes(self._ready))
         return [torch.frombuffer(bytearray(own), dtype=torch.uint8) for own in everyone]
 
     def load_state_dict(self, everyone: Sequence[Tensor], rank: int) -> None:
         """Takes this rank's batch back."""
-        self._ready = pickle.loads(everyone[rank].numpy().tobytes())
+        self._ready = _from_bytes(everyone[rank].numpy().tobytes())
+
+
+def _as_bytes(ready: tuple[int, Experience] | None) -> bytes:
+    file = io.BytesIO()
+    torch.save(None if ready is None else (ready[0], plain_experience(ready[1])), file)
+    return file.getvalue()
+
+
+def _from_bytes(content: bytes) -> tuple[int, Experience] | None:
+    """Reads without running what a checkpoint might hold."""
+    ready = torch.load(io.BytesIO(content), weights_only=True)
+    return None if ready is None else (ready[0], experience_of(ready[1]))

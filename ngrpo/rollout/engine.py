@@ -26,7 +26,7 @@ class RolloutEngine(Protocol):
     concurrent: bool
 
     def start(self, device: torch.device) -> None:
-        """Loads the model onto ``device``; called once, before everything else."""
+        """Loads the model onto ``device``; called before everything else, and again after `close`."""
 
     def generate(
         self,
@@ -55,3 +55,6 @@ class RolloutEngine(Protocol):
 
     def wake(self) -> None:
         """Makes room for the weights that the next `sync_weights` brings."""
+
+    def close(self) -> None:
+        """Frees everything, as far as a broken engine can; `start` and then `sync_weights` bring it back."""

@@ -44,9 +44,17 @@ class Experience:
 
     @property
     def rewards(self) -> Tensor:
-        """Correctness and all terms added up, NaN where the reference could not be used; float32 [P, G]."""
+        """Correctness and all terms added up; float32 [P, G].
+
+        NaN leaves a sample out: where the reference could not be used, where a term says so, where it is `infinite`.
+        """
         total = sum(self.terms.values(), start=self.correctness)
-        return total.view(len(self.prompts), -1)
+        return total.masked_fill(self.infinite, torch.nan).view(len(self.prompts), -1)
+
+    @property
+    def infinite(self) -> Tensor:
+        """Whether a summand of each reward is infinite, which spoils the step it would be part of; bool [P * G]."""
+        return torch.stack([self.correctness, *self.terms.values()]).isinf().any(0)
 
     @property
     def correctness(self) -> Tensor:

@@ -71,7 +71,7 @@ class Selection:
 def select(
     prompts: list[Prompt],
     sampling: DynamicSampling,
-    roll_out: Callable[[list[Prompt]], Experience],
+    roll_out: Callable[[list[Prompt]], Experience | None],
     share: Callable[[int], list[Prompt] | None],
 ) -> Selection:
     """Makes a batch, and puts further groups in the places of those that are not worth training on.
@@ -84,11 +84,13 @@ def select(
     Args:
         prompts: this rank's share of the batch.
         sampling: what is kept, and how many rounds are made.
-        roll_out: makes the groups of some prompts.
+        roll_out: makes the groups of some prompts, None of none (a collective, in which the ranks tell of faults).
         share: takes the number of groups that this rank misses and returns as many prompts, or None if no rank misses
             any (a collective; called equally often on all ranks).
     """
-    made = [roll_out(prompts)]
+    first = roll_out(prompts)
+    assert first is not None
+    made = [first]
     groups, worth = made[0].groups(), sampling.keep(made[0]).tolist()
     refills = 0
     while refills < sampling.max_refills:
@@ -97,8 +99,8 @@ def select(
         if further is None:
             break
         refills += 1
-        if further:
-            made.append(roll_out(further))
+        if (more := roll_out(further)) is not None:
+            made.append(more)
             fresh = zip(made[-1].groups(), sampling.keep(made[-1]).tolist(), strict=True)
             for place, group in zip(missing, (group for group, good in fresh if good), strict=False):
                 groups[place], worth[place] = group, True

@@ -74,6 +74,11 @@ class TorchEngine:
     def wake(self) -> None:
         """Needs nothing: the cache is made by the next `generate`."""
 
+    def close(self) -> None:
+        """Frees model and cache."""
+        self._cache = None
+        self.__dict__.pop("lm", None)
+
     @torch.no_grad()
     def generate(
         self,

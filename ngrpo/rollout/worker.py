@@ -1,5 +1,6 @@
 """From prompts to scored rollouts: the engine, the strategy, the reward and the tokenizer of one rank."""
 
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,13 +16,18 @@ from ngrpo.exploration.bound import BoundExploration, bind
 from ngrpo.exploration.random import request_key
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.rewards.math import Score
+from ngrpo.rewards.scoring import scored
 from ngrpo.rewards.terms import Responses, RewardTerms, WeightedTerm
 from ngrpo.rollout.engine import Report, RolloutEngine
 from ngrpo.rollout.experience import Experience
-from ngrpo.rollout.types import Request, Sampling
+from ngrpo.rollout.recovery import EngineFailure
+from ngrpo.rollout.types import Request, Rollout, Sampling
 
 _EVALUATION = -1
 """Stands for the iteration in the keys of evaluation rollouts: each evaluation draws the same randomness."""
+
+_SHOWN = 300
+"""Characters of an engine's last words that are repeated."""
 
 _REASONING = "<think>"
 _TAIL = 8
@@ -68,7 +74,7 @@ class RolloutSettings:
         for name in ("group_size", "max_new_tokens"):
             if getattr(self, name) < 1:
                 raise SettingError(f"rollout.{name}={getattr(self, name)} makes no rollout; choose 1 or more.")
-        if not self.temperature > 0:
+        if not 0 < self.temperature < math.inf:
             raise SettingError(
                 f"rollout.temperature={self.temperature} cannot divide logits; choose a positive value "
                 "(exploration.top_k=1 is greedy decoding)."
@@ -136,7 +142,7 @@ class RolloutWorker:
             refresh: rebuild the tables.
             learned: the strategy's own parameters; None leaves the initial ones.
         """
-        self.engine.sync_weights(tensors)
+        self._handed_over(tensors)
         self._learned = learned
         if refresh:
             self._bound = None
@@ -185,8 +191,7 @@ class RolloutWorker:
             for sample in range(samples)
         ]
         start = time.perf_counter()
-        report = None if self.observer is None else self.observer.generating(len(requests))
-        rollouts = self.engine.generate(requests, sampling, bound, report)
+        rollouts = self._generated(requests, sampling, bound)
         generated = time.perf_counter()
         if self.observer is not None:
             self.observer.scoring(len(rollouts))
@@ -196,9 +201,48 @@ class RolloutWorker:
             clean_up_tokenization_spaces=False,
         )
         references = [prompt.problem.answer for prompt in prompts for _ in range(samples)]
-        scores = self.reward(self._read(prompts, samples, texts), references)
         keys = [prompt.problem.key for prompt in prompts for _ in range(samples)]
+        scores = scored(self.reward, self._read(prompts, samples, texts), references, keys)
         return Experience(prompts, rollouts, keys, texts, scores, generated - start, time.perf_counter() - generated)
+
+    def _handed_over(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
+        try:
+            self.engine.sync_weights(tensors)
+        except SettingError:
+            raise
+        except Exception as error:
+            raise EngineFailure(f"{type(error).__name__}: {' '.join(str(error).split())[:_SHOWN]}") from error
+
+    def _generated(self, requests: Sequence[Request], sampling: Sampling, bound: BoundExploration) -> list[Rollout]:
+        """Asks the engine.
+
+        Raises:
+            EngineFailure: for whatever reason it makes no rollouts.
+        """
+        try:
+            report = None if self.observer is None else self.observer.generating(len(requests))
+            return self.engine.generate(requests, sampling, bound, report)
+        except SettingError:
+            raise
+        except Exception as error:
+            reason = " ".join(str(error).split())[:_SHOWN]
+            raise EngineFailure(f"{type(error).__name__}: {reason}") from error
+
+    def rebuild(
+        self, tensors: Iterable[tuple[str, Tensor]], learned: Mapping[str, Tensor] | None, failed: bool
+    ) -> None:
+        """Hands the weights to the engine, after building it anew if it failed; the tables stay as they are."""
+        bound = self._bound
+        if failed:
+            self.engine.close()
+            self.engine.start(self.device)
+        self.sync_weights(tensors, refresh=False, learned=learned)
+        self._bound = bound
+
+    def close(self) -> None:
+        """Frees engine and reward."""
+        self.reward.close()
+        self.engine.close()
 
     def _read(self, prompts: Sequence[Prompt], samples: int, texts: Sequence[str]) -> list[str]:
         """Returns the responses as they are read for scoring, each after its prompt's opening."""

@@ -10,7 +10,8 @@ from fake_run import batch, trainer
 
 from callbacks.checkpoint import IterationCheckpoint
 from ngrpo.checkpoints import complete, iteration_of
-from ngrpo.errors import SettingError
+from ngrpo.errors import RunError, SettingError
+from ngrpo.manifest import read
 
 
 def save(path: Path, weights_only: bool) -> None:
@@ -22,12 +23,12 @@ def save(path: Path, weights_only: bool) -> None:
 
 def run(folder: Path, iterations: int, stop_at: int | None = None, **settings: int) -> list[int]:
     """Returns the iterations whose checkpoints are there in the end."""
-    callback = IterationCheckpoint(folder, **settings)
+    callback = IterationCheckpoint(folder, {"algo": "grpo"}, **settings)
     made = trainer(save_checkpoint=save)
     callback.setup(made, None, "fit")
     for iteration in range(iterations):
         made.should_stop = iteration + 1 == stop_at
-        callback.on_train_batch_end(made, None, None, batch(iteration), 0)
+        callback.on_train_batch_end(made, torch.nn.Linear(1, 1), None, batch(iteration), 0)
     return [iteration_of(found) for found in complete(folder)]
 
 
@@ -61,12 +62,13 @@ def test_an_iteration_that_was_saved_before_is_replaced(tmp_path: Path):
     (leftover / "half").touch()
     assert run(tmp_path, 2, every=2) == run(tmp_path, 2, every=2) == [2]
     folder = tmp_path / "checkpoints" / "iteration-2"
-    assert [path.name for path in folder.iterdir()] == ["state.ckpt"]
+    assert {path.name for path in folder.iterdir()} == {"state.ckpt", "manifest.json"}
+    assert read(folder).run == {"algo": "grpo"}
 
 
 def watched(folder: Path, values: list[float | None], closing: float | None = None, **settings) -> list[int]:
     """Runs with a metric that has these values (None: not evaluated); returns the iterations kept."""
-    callback = IterationCheckpoint(folder, **({"every": 3, "keep": 1, "monitor": "eval/mean@1"} | settings))
+    callback = IterationCheckpoint(folder, {}, **({"every": 3, "keep": 1, "monitor": "eval/mean@1"} | settings))
     made = trainer(save_checkpoint=save)
     # The evaluation before the training is not one of iteration 1.
     made.callback_metrics.update({"eval/mean@1": torch.tensor(0.99), "train/reward": torch.tensor(0.0)})
@@ -75,7 +77,7 @@ def watched(folder: Path, values: list[float | None], closing: float | None = No
         if value is not None:
             made.callback_metrics["eval/mean@1"] = torch.tensor(value)
         made.should_stop = iteration + 1 == len(values)
-        callback.on_train_batch_end(made, None, None, batch(iteration), 0)
+        callback.on_train_batch_end(made, torch.nn.Linear(1, 1), None, batch(iteration), 0)
     if closing is not None:
         made.callback_metrics["eval/mean@1"] = torch.tensor(closing)
     callback.on_train_end(made, None)
@@ -111,10 +113,10 @@ def test_an_evaluation_after_the_last_checkpoint_counts_for_it(tmp_path: Path):
 
 def test_the_record_holds_over_resumes_and_not_for_another_metric(tmp_path: Path):
     watched(tmp_path, [0.1, 0.5, 0.2])
-    monitor = IterationCheckpoint(tmp_path, monitor="eval/mean@1").best
+    monitor = IterationCheckpoint(tmp_path, {}, monitor="eval/mean@1").best
     assert monitor.record(tmp_path).value == pytest.approx(0.5)
-    assert IterationCheckpoint(tmp_path, monitor="eval/mean@1", mode="min").best.record(tmp_path) is None
-    assert IterationCheckpoint(tmp_path, monitor="train/reward").best.record(tmp_path) is None
+    assert IterationCheckpoint(tmp_path, {}, monitor="eval/mean@1", mode="min").best.record(tmp_path) is None
+    assert IterationCheckpoint(tmp_path, {}, monitor="train/reward").best.record(tmp_path) is None
 
 
 def test_with_every_0_only_the_best_are_saved(tmp_path: Path):
@@ -124,13 +126,43 @@ def test_with_every_0_only_the_best_are_saved(tmp_path: Path):
 def test_a_metric_that_nobody_logs_is_refused(tmp_path: Path):
     with pytest.raises(SettingError, match=r"monitor=eval/mean@2 is not logged; choose one of eval/mean@1, train/rew"):
         watched(tmp_path, [0.1], monitor="eval/mean@2")
-    callback, made = IterationCheckpoint(tmp_path, monitor="eval/mean@2"), trainer(save_checkpoint=save)
-    callback.on_train_batch_end(made, None, None, batch(0), 0)  # resumed: no evaluation yet, one may come
+    callback, made = IterationCheckpoint(tmp_path, {}, monitor="eval/mean@2"), trainer(save_checkpoint=save)
+    callback.on_train_batch_end(made, torch.nn.Linear(1, 1), None, batch(0), 0)  # resumed: one may come
     with pytest.raises(SettingError, match=r"callbacks\.checkpoint\.mode=best is not known; choose max or min\."):
-        IterationCheckpoint(tmp_path, monitor="eval/mean@1", mode="best")
+        IterationCheckpoint(tmp_path, {}, monitor="eval/mean@1", mode="best")
 
 
 @pytest.mark.parametrize("settings", [{"every": -1}, {"keep": 0}])
 def test_settings_are_checked(tmp_path: Path, settings: dict[str, int]):
     with pytest.raises(SettingError, match=r"callbacks\.checkpoint\.every=-?\d+ .* keep=\d"):
-        IterationCheckpoint(tmp_path, **settings)
+        IterationCheckpoint(tmp_path, {}, **settings)
+
+
+def test_a_full_disk_leaves_the_old_ones_and_says_so(tmp_path: Path):
+    callback = IterationCheckpoint(tmp_path, {}, every=1, keep=1)
+    made = trainer(save_checkpoint=save)
+    callback.on_train_batch_end(made, torch.nn.Linear(1, 1), None, batch(0), 0)
+
+    def full(path: Path, weights_only: bool) -> None:
+        path.write_text("half")
+        raise OSError(28, "No space left on device")
+
+    made.save_checkpoint = full
+    with pytest.raises(RunError) as caught:
+        callback.on_train_batch_end(made, torch.nn.Linear(1, 1), None, batch(1), 0)
+    assert str(caught.value) == (
+        f"{tmp_path}/checkpoints/iteration-2 could not be written ([Errno 28] No space left on device); free some"
+        f" space; the last checkpoint is of iteration 1: go on with ckpt={tmp_path}."
+    )
+    assert caught.value.everywhere
+    assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"iteration-1", "latest"}
+
+
+def test_weights_that_are_not_finite_do_not_replace_good_ones(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    callback = IterationCheckpoint(tmp_path, {}, every=1)
+    module = torch.nn.Linear(2, 2)
+    with torch.no_grad():
+        module.weight[1, 1] = float("nan")
+    callback.on_train_batch_end(trainer(save_checkpoint=save), module, None, batch(4), 0)
+    assert complete(tmp_path) == []
+    assert "no checkpoint of iteration 5: the weights are not finite" in caplog.text

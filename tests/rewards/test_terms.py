@@ -7,7 +7,7 @@ import torch
 from made_responses import responses
 from torch import Tensor
 
-from ngrpo.errors import SettingError
+from ngrpo.errors import RunError, SettingError
 from ngrpo.rewards.count_bonus import CountBonus
 from ngrpo.rewards.terms import Responses, RewardTerms, WeightedTerm
 
@@ -38,26 +38,31 @@ def test_nan_leaves_a_response_out():
 
 
 def test_a_term_that_raises_names_the_sample():
-    with pytest.raises(RuntimeError) as caught:
+    with pytest.raises(RunError) as caught:
         RewardTerms([WeightedTerm("mine", 1.0, fails_on_long)])(THREE)
-    assert str(caught.value) == ("reward_terms.mine raised KeyError('too long') on response 2, to problem 9: 'text 2'")
+    line = fails_on_long.__code__.co_firstlineno + 3
+    assert str(caught.value) == (
+        f"reward_terms.mine raised KeyError('too long') in test_terms.py:{line} on response 2, to problem 9: 'text 2'; "
+        "mend it and go on with ckpt=latest."
+    )
     assert isinstance(caught.value.__cause__, KeyError)
 
 
 def test_a_term_that_raises_on_no_sample_alone_says_so():
-    with pytest.raises(RuntimeError, match="on all responses together, on none alone"):
+    with pytest.raises(RunError, match="on all responses together, on none alone"):
         WeightedTerm("mine", 1.0, lambda seen: lengths(seen) if len(seen) == 1 else lengths(seen)[5]).share(THREE)
 
 
 @pytest.mark.parametrize("values", [torch.ones(3, 1), torch.ones(2), torch.tensor(1.0)])
 def test_a_wrong_shape_is_named(values: Tensor):
-    with pytest.raises(ValueError, match=r"reward_terms\.mine returned shape \(.*\), not one value for each of 3"):
+    with pytest.raises(RunError, match=r"reward_terms\.mine returned shape \(.*\), not one value for each of 3"):
         WeightedTerm("mine", 1.0, lambda seen: values).share(THREE)
 
 
-def test_an_infinite_value_names_the_sample():
-    with pytest.raises(ValueError, match="returned -inf on response 1, to problem 4"):
-        WeightedTerm("mine", 1.0, lambda seen: torch.tensor([0.0, -math.inf, 1.0])).share(THREE)
+def test_an_infinite_value_names_the_sample(caplog: pytest.LogCaptureFixture):
+    values = WeightedTerm("mine", 1.0, lambda seen: torch.tensor([0.0, -math.inf, 1.0])).share(THREE)
+    assert values.tolist() == [0.0, -math.inf, 1.0]
+    assert "reward_terms.mine returned -inf on response 1, to problem 4" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["correctness", "correct", "no_answer"])

@@ -59,11 +59,15 @@ class Rank:
 
     stream: count = field(default_factory=count)
     rounds: list[list[int]] = field(default_factory=list)
+    collectives: int = 0
 
     def draw(self, number: int) -> list[Prompt]:
         return [Prompt(Problem(key, "", ""), (1,)) for key in islice(self.stream, number)]
 
-    def roll_out(self, prompts: list[Prompt]) -> Experience:
+    def roll_out(self, prompts: list[Prompt]) -> Experience | None:
+        self.collectives += 1
+        if not prompts:
+            return None
         self.rounds.append([prompt.problem.key for prompt in prompts])
         made = groups([solved(prompt.problem.key) for prompt in prompts], 4)
         asked = [prompt.problem.key for prompt in prompts for _ in range(4)]
@@ -151,6 +155,7 @@ def test_a_rank_that_misses_nothing_goes_through_the_rounds_with_the_others():
     assert keys(selected) == [6, 7, 8, 3, 4, 5]
     assert views[0].rounds == [[0, 1, 2], [6, 7, 8]]
     assert views[1].rounds == [[3, 4, 5]]
+    assert [view.collectives for view in views] == [2, 2]
     assert [s.refills for s in selected] == [1, 1]
     assert [next(view.stream) for view in views] == [9, 9]
 

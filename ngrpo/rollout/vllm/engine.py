@@ -1,5 +1,6 @@
 """The vLLM rollout engine."""
 
+import gc
 import logging
 import os
 import pickle
@@ -19,10 +20,13 @@ from ngrpo.rollout.types import Request, Rollout, Sampling
 from ngrpo.rollout.vllm.checksum import checksum
 from ngrpo.rollout.vllm.device import visible_to_children
 from ngrpo.rollout.vllm.handover import packed
+from ngrpo.rollout.vllm.lifeline import Lifeline, lifeline
 from ngrpo.rollout.vllm.progress import following
 from ngrpo.rollout.vllm.session import Collected, SessionSpec
 from ngrpo.rollout.vllm.split import split_rollouts
 from ngrpo.rollout.vllm.versions import check_version
+
+log = logging.getLogger(__name__)
 
 _REFUSED = {
     "speculative_config": "speculative decoding accepts tokens whose mixtures were never made",
@@ -97,6 +101,7 @@ class VllmEngine:
             "enable_prefix_caching": True,
             "enable_sleep_mode": torch.cuda.is_available(),
             "skip_tokenizer_init": True,
+            "trust_remote_code": model.trust_remote_code,
             "generation_config": "vllm",
             "seed": 0,
             "worker_extension_cls": "ngrpo.rollout.vllm.extension.WorkerExtension",
@@ -104,6 +109,7 @@ class VllmEngine:
             **options,
         }
         self._asleep = False
+        self._lifeline: Lifeline | None = None
 
     def start(self, device: torch.device) -> None:
         """Starts vLLM."""
@@ -122,6 +128,7 @@ class VllmEngine:
 
         with visible_to_children(device) if self.several_ranks else nullcontext():
             self.llm = LLM(**self._arguments)
+        self._lifeline = lifeline(self.llm)
 
     def embedding(self) -> Tensor:
         """Returns the served input embedding table, [V, d].
@@ -246,6 +253,24 @@ class VllmEngine:
         if self._asleep:
             self.llm.wake_up(tags=["weights"])
             self._call("ngrpo_reset")
+
+    def close(self) -> None:
+        """Ends vLLM, its processes included."""
+        llm = self.__dict__.pop("llm", None)
+        self._asleep = False
+        if self._lifeline is not None:
+            self._lifeline.close()
+            self._lifeline = None
+        if llm is None:
+            return
+        try:
+            llm.llm_engine.engine_core.shutdown()
+        except Exception as error:  # of an engine that is dead already
+            log.debug("vLLM did not end in order: %s", error)
+        del llm
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
 
     def _call(self, method: str, *args: Any) -> list[Any]:
         return self.llm.collective_rpc(method, args=args)

@@ -9,15 +9,17 @@ the rollouts. On a GPU it runs there, in float32 like everywhere, but vLLM's att
 
 import argparse
 import json
+import multiprocessing
 
 import torch
 from vllm_checks import KINDS, assert_same_rollouts, heads, mixed_total, random_requests, start_engine
 
-from ngrpo.exploration.bound import bind
+from ngrpo.exploration.bound import BoundExploration, bind
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.torch_engine import TorchEngine
-from ngrpo.rollout.types import Sampling
+from ngrpo.rollout.types import Request, Sampling
+from ngrpo.rollout.vllm.engine import VllmEngine
 
 TOLERANCE = 0.05 if torch.cuda.is_available() else 1e-4
 SAMPLING = Sampling(temperature=0.8, max_new_tokens=40, stop_ids=(0,))
@@ -28,6 +30,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--own-process", action="store_true")
     parser.add_argument("--exploration", choices=list(KINDS), default="neighbor")
+    parser.add_argument("--restart", action="store_true", help="lose the engine between the rounds, and build it anew")
     parser.add_argument("--save", help="file for the rollouts")
     arguments = parser.parse_args()
     device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
@@ -51,6 +54,11 @@ def main() -> None:
     report, made = {}, []
     for name, scale in (("loaded", 1.0), ("handed over", 1.1)):
         weights = [(parameter, tensor * scale) for parameter, tensor in oracle.lm.named_parameters()]
+        if arguments.restart and made:
+            lose(engine, requests, bound)
+            engine.close()
+            assert not multiprocessing.active_children()
+            engine.start(device)
         oracle.sync_weights(weights)
         engine.sync_weights(weights)
         rollouts = engine.generate(requests, SAMPLING, bound)
@@ -62,6 +70,20 @@ def main() -> None:
     if arguments.save:
         torch.save(made, arguments.save)
     print(json.dumps(report))
+
+
+def lose(engine: VllmEngine, requests: list[Request], bound: BoundExploration) -> None:
+    """Kills the engine's processes, if it has any, and expects it to say so."""
+    children = multiprocessing.active_children()
+    for child in children:
+        child.kill()
+        child.join()
+    if children:
+        try:
+            engine.generate(requests, SAMPLING, bound)
+        except Exception:
+            return
+        raise AssertionError("a dead engine made rollouts")
 
 
 if __name__ == "__main__":

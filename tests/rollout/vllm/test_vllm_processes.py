@@ -33,7 +33,8 @@ def run(*command: str) -> str:
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param(["--own-process"], id="own_process"),
+        pytest.param(["--own-process", "--restart"], id="own_process_killed"),
+        pytest.param(["--restart"], id="in_process_closed", marks=pytest.mark.slow),
         pytest.param(["--workers", "2"], id="tensor_parallel", marks=pytest.mark.slow),
         pytest.param(
             ["--workers", "2", "--exploration=gaussian"], id="tensor_parallel_gaussian", marks=pytest.mark.slow

@@ -1,0 +1,59 @@
+"""What Hydra and OmegaConf say about a mistake on the command line, in one sentence."""
+
+import re
+import traceback
+from difflib import get_close_matches
+
+from omegaconf import DictConfig
+from omegaconf.errors import ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
+
+_UNKNOWN_KEY = re.compile(r"Could not override '([^']+)'")
+_UNKNOWN_OPTION = re.compile(r"Could not find '([^']+)/([^'/]+)'\s+Available options in '[^']+':(.*?)Config", re.S)
+_UNKNOWN_FILE = re.compile(r"Could not (?:load|find) '([^']+)/([^'/]+)'")
+_WRONG_TYPE = re.compile(r"Error merging override (\S+=.*)")
+_SYNTAX = re.compile(r"Error parsing override '(.*?)'", re.S)
+_HOMES = ("/hydra/", "/omegaconf/", "/antlr4/")
+
+
+def from_composing(error: BaseException) -> bool:
+    """Says whether an error was raised inside Hydra or OmegaConf."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return bool(frames) and any(home in frames[-1].filename for home in _HOMES)
+
+
+def composition_sentence(error: BaseException) -> str:
+    """Returns setting, value and remedy, as far as the error tells them."""
+    text, cause = str(error), error.__cause__ or error
+    if found := _SYNTAX.search(text):
+        return f"{found[1]!r} is no setting=value; write it like trainer.iterations=10, and quote what has spaces or =."
+    if found := _WRONG_TYPE.search(text):
+        return f"{found[1].strip()} has a value of another type ({_first_line(cause)}); change it."
+    if found := _UNKNOWN_OPTION.search(text):
+        group, option, options = found.groups()
+        return f"{group}={option} is not known; choose one of {', '.join(options.split())}."
+    if found := _UNKNOWN_FILE.search(text):
+        return f"{found[1]}={found[2]} is not known; see the files of conf/{found[1]}."
+    if found := _UNKNOWN_KEY.search(text):
+        return f"{found[1]} is no setting{_alternative(found[1], cause)}."
+    if isinstance(error, MissingMandatoryValue):
+        return f"{error.full_key} has no value; set it."
+    if isinstance(error, ConfigKeyError):
+        return f"{error.full_key} is no setting{_alternative(str(error.full_key), error)}."
+    if isinstance(error, OmegaConfBaseException):
+        return f"{error.full_key or 'the configuration'}: {_first_line(error)}; change it."
+    return "; ".join(line.strip().rstrip(".") for line in text.splitlines() if line.strip()) + "."
+
+
+def _alternative(name: str, cause: BaseException) -> str:
+    parent = getattr(cause, "parent_node", None)
+    known = [str(key) for key in parent] if isinstance(parent, DictConfig) else []
+    place, _, key = name.rpartition(".")
+    near = get_close_matches(key, known, n=1)
+    if near:
+        return f"; the nearest is {f'{place}.{near[0]}'.lstrip('.')}"
+    known = [key for key in known if key not in ("hydra", "_target_", "_partial_")]
+    return f"; {place or 'the configuration'} has {', '.join(known)}" if known else "; --cfg job shows what there is"
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0].rstrip(".")

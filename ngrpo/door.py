@@ -1,0 +1,105 @@
+"""What the scripts do with errors: for whatever a user can mend, one line on the terminal and an exit status."""
+
+import errno
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from hydra.errors import HydraException
+from lightning.pytorch.utilities import rank_zero_only
+from omegaconf.errors import OmegaConfBaseException
+
+from ngrpo.composition import composition_sentence, from_composing
+from ngrpo.errors import RunError, SettingError, StopNow, Stopped
+from ngrpo.memory_budget import out_of_memory
+from ngrpo.rollout.recovery import EngineFailure
+
+_FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is used up", errno.EFBIG: "the file grew too large"}
+_LOST = ("Connection closed by peer", "Connection reset by peer")
+"""What gloo says in the other ranks when one has ended."""
+
+_TRACEBACK = "HYDRA_FULL_ERROR"
+"""Hydra's own switch: set to 1 by a user who wants to see where an error comes from."""
+
+_WANTED = os.environ.get(_TRACEBACK) == "1"
+
+
+@contextmanager
+def door() -> Iterator[None]:
+    """Ends the process with one line for whatever a user can act on; other exceptions pass.
+
+    Around a script it shows errors of the composition; within Hydra's task, those of the run, before Hydra adds a line
+    of its own. A run's outputs are not writable by everybody, whatever the umask.
+    """
+    os.umask(os.umask(0o022) | 0o002)
+    logging.raiseExceptions = False  # a log file on a full disk must not print tracebacks
+    os.environ[_TRACEBACK] = "1"  # else Hydra prints errors in its own way, and exits
+    try:
+        yield
+    except Stopped as stopped:
+        _leave(str(stopped), stopped.status, agreed=True)
+    except StopNow as stopped:
+        _leave(str(stopped), stopped.status, agreed=False)
+    except KeyboardInterrupt:
+        _leave("stopped by Ctrl-C before training began", 130, agreed=False)
+    except Exception as error:
+        message = sentence(error)
+        if message is None or _WANTED:
+            raise
+        _leave(f"error: {message}", 1, agreed=isinstance(error, RunError) and error.everywhere)
+
+
+def sentence(error: BaseException) -> str | None:
+    """Returns the one sentence that a user is shown for an error, None for a fault of the program.
+
+    What it quotes (values, field names, text of a model) may hold line breaks and terminal escapes; they are spelt out.
+    """
+    said = _sentence(error)
+    if said is None:
+        return None
+    return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in said)
+
+
+def _sentence(error: BaseException) -> str | None:
+    if isinstance(error, SettingError | RunError):
+        return str(error)
+    if isinstance(error, HydraException | OmegaConfBaseException) or from_composing(error):
+        return composition_sentence(error)
+    if isinstance(error, OSError) and error.errno in _FULL:
+        return full_sentence(error)
+    if isinstance(error, EngineFailure):
+        return f"the rollout engine failed ({error}); go on with ckpt=latest."
+    if any(words in str(error) for words in _LOST):
+        return "the connection to another process of this run broke; that process has said why."
+    if out_of_memory(error):
+        return (
+            "out of memory; lower trainer.microbatch_tokens, or rollout.engine.max_batch_size if it was generating, and"
+            " go on with ckpt=latest."
+        )
+    return None
+
+
+def full_sentence(error: OSError) -> str:
+    """Returns why nothing more could be written."""
+    where = f" at {error.filename}" if error.filename else ""
+    return f"{_FULL.get(error.errno or 0, str(error))}{where}; free some space and go on with ckpt=latest."
+
+
+def _leave(message: str, status: int, agreed: bool) -> None:
+    """Ends this process; a rank beside the first says nothing of what all ranks agree on.
+
+    Its status must then be 0: the launcher takes another for a crash, and kills the first rank before it can speak.
+    """
+    sys.stdout.flush()
+    first = rank_zero_only.rank == 0
+    if first or not agreed:
+        print(message, file=sys.stderr, flush=True)
+    raise SystemExit(status if first or not agreed else 0)
+
+
+def guarded(main: Callable[[], object]) -> None:
+    """Calls a script's main function behind the `door`."""
+    with door():
+        main()

@@ -1,0 +1,64 @@
+"""Calling rewards that the user may have written."""
+
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from ngrpo.errors import RunError
+from ngrpo.rewards.math import Score
+
+Scoring = Callable[[Sequence[str], Sequence[str]], list[Score]]
+
+NONE_ALONE = " on all responses together, on none alone"
+
+_SHOWN = 80
+"""Characters of a response that an error message quotes."""
+
+
+def scored(reward: Scoring, texts: Sequence[str], references: Sequence[str], problems: Sequence[int]) -> list[Score]:
+    """Returns a score a response.
+
+    Args:
+        reward: the reward.
+        texts: responses.
+        references: the reference answer of each.
+        problems: the key of the problem of each.
+
+    Raises:
+        RunError: the reward raised, in which case the message names the first response that it also fails on alone, or
+            did not return one score a response.
+    """
+    try:
+        scores = reward(texts, references)
+    except RunError:
+        raise
+    except Exception as error:
+        index = _culprit(reward, texts, references)
+        whom = (
+            " on all responses together, on none alone" if index is None else at(index, problems[index], texts[index])
+        )
+        raise RunError(f"reward raised {error!r}{origin(error)}{whom}; mend it and go on with ckpt=latest.") from error
+    if len(scores) != len(texts):
+        raise RunError(f"reward returned {len(scores)} scores for {len(texts)} responses; let it return one for each.")
+    return scores
+
+
+def _culprit(reward: Scoring, texts: Sequence[str], references: Sequence[str]) -> int | None:
+    for index in range(len(texts)):
+        try:
+            reward(texts[index : index + 1], references[index : index + 1])
+        except Exception:
+            return index
+    return None
+
+
+def at(index: int, problem: int, text: str) -> str:
+    """Returns which response is meant."""
+    shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+    return f" on response {index}, to problem {problem}: {shown!r}"
+
+
+def origin(error: BaseException) -> str:
+    """Returns where in the code an error comes from."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" in {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""

@@ -1,0 +1,93 @@
+"""The training script as a subprocess, for the tests that kill and starve it."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+ROOT = Path(__file__).parents[2]
+LIMIT_S = 300
+QUICK = (
+    "exploration=neighbor", "debug=fast", "exploration.rate=0.5", "exploration.refresh_every=2",
+    "callbacks.checkpoint.every=1", "callbacks.evaluation=null", "callbacks.export=null", "trainer=cpu",
+)  # fmt: skip
+
+
+def command(run: Path, *overrides: str) -> list[str]:
+    return [sys.executable, "scripts/train.py", *QUICK, f"hydra.run.dir={run}", *overrides]
+
+
+def environment() -> dict[str, str]:
+    path = f"{ROOT}:{ROOT / 'tests'}:{Path(__file__).parent}"
+    return os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+
+
+def start(run: Path, *overrides: str, **more: Any) -> subprocess.Popen[str]:
+    """Starts a run; its output goes into ``<run>.out``."""
+    with Path(f"{run}.out").open("w") as out:
+        streams = {"stdout": out, "stderr": subprocess.STDOUT, "text": True}
+        return subprocess.Popen(command(run, *overrides), cwd=ROOT, env=environment(), **streams, **more)
+
+
+def finish(run: Path, *overrides: str, **more: Any) -> tuple[int, str]:
+    """Runs to the end; returns the exit status and the output, which never holds a traceback."""
+    process = start(run, *overrides, **more)
+    return ended(process, run)
+
+
+def ended(process: subprocess.Popen[str], run: Path) -> tuple[int, str]:
+    """Waits for the end; returns the exit status and the output, which never holds a traceback."""
+    status = process.wait(LIMIT_S)
+    said = Path(f"{run}.out").read_text()
+    assert "Traceback" not in said, said[-4000:]
+    return status, said
+
+
+def wait_until(met: Callable[[], bool], process: subprocess.Popen[str], run: Path) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not met():
+        assert process.poll() is None, Path(f"{run}.out").read_text()[-4000:]
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def logged(run: Path) -> str:
+    log = run / "train.log"
+    return log.read_text() if log.exists() else ""
+
+
+def final_state(run: Path, iteration: int) -> dict[str, Any]:
+    state: dict[str, Any] = torch.load(
+        run / "checkpoints" / f"iteration-{iteration}" / "state.ckpt", weights_only=True, map_location="cpu"
+    )
+    return state
+
+
+def assert_equal_states(one: dict[str, Any], two: dict[str, Any]) -> None:
+    """Weights, optimiser, schedule, data position and everything the callbacks keep, times left out."""
+    for part in ("state_dict", "optimizer_states", "lr_schedulers", "loops"):
+        assert_same(one[part], two[part], part)
+    for name in one["callbacks"]:
+        if name != "Summary":
+            assert_same(one["callbacks"][name], two["callbacks"][name], name)
+
+
+def assert_same(one: Any, two: Any, place: str) -> None:
+    assert type(one) is type(two), place
+    if isinstance(one, dict):
+        assert one.keys() == two.keys(), place
+        for key in one:
+            assert_same(one[key], two[key], f"{place}.{key}")
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(two), place
+        for index, (a, b) in enumerate(zip(one, two, strict=True)):
+            assert_same(a, b, f"{place}[{index}]")
+    elif isinstance(one, torch.Tensor):
+        assert torch.equal(one, two), place
+    else:
+        assert one == two, place

@@ -1,0 +1,60 @@
+"""SIGTERM, Ctrl-C and a time limit: the iteration is finished and saved; twice means now."""
+
+import signal
+from pathlib import Path
+
+import pytest
+from faulty_run import assert_equal_states, ended, final_state, finish, logged, start, wait_until
+
+pytestmark = pytest.mark.faults
+ITERATIONS = "trainer.iterations=8"
+
+
+def stopped(run: Path, *signals: signal.Signals) -> tuple[int, str]:
+    """Sends signals once the second iteration is done; the run saves nothing of its own accord."""
+    process = start(run, ITERATIONS, "callbacks.checkpoint.every=100")
+    wait_until(lambda: "iteration 2/8" in logged(run), process, run)
+    for number in signals:
+        process.send_signal(number)
+    return ended(process, run)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_finishes_the_iteration_and_saves(tmp_path: Path, number: signal.Signals) -> None:
+    run = tmp_path / "run"
+    status, said = stopped(run, number)
+    assert status == 128 + number
+    done = int((run / "checkpoints" / "latest").read_text().removeprefix("iteration-"))
+    assert 2 <= done < 8
+    assert said.splitlines()[-1] == (
+        f"stopped by {number.name} after iteration {done} of 8; the last checkpoint is of iteration {done}: go on with "
+        f"ckpt={run}"
+    )
+    if number is signal.SIGINT:
+        return
+    straight, again = tmp_path / "straight", tmp_path / "again"
+    assert finish(straight, ITERATIONS)[0] == 0
+    assert finish(again, ITERATIONS, f"ckpt={run}")[0] == 0
+    assert_equal_states(final_state(straight, 8), final_state(again, 8))
+
+
+def test_twice_means_now(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = start(run, ITERATIONS, "callbacks.checkpoint.every=100", "rollout.max_new_tokens=128")
+    wait_until(lambda: "iteration 1/8" in logged(run), process, run)
+    process.send_signal(signal.SIGTERM)
+    wait_until(lambda: "once more stops at once" in Path(f"{run}.out").read_text(), process, run)
+    process.send_signal(signal.SIGTERM)
+    status, said = ended(process, run)
+    last = said.splitlines()[-1]
+    assert (status, last) == (143, "SIGTERM twice: stopped at once; there is no checkpoint to go on from")
+
+
+def test_the_time_limit_stops_the_same_way(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    status, said = finish(run, "trainer.iterations=1000", "trainer.max_time=1s", "callbacks.checkpoint.every=100")
+    assert status == 0
+    last = said.splitlines()[-1]
+    assert last.startswith("stopped by trainer.max_time after iteration ")
+    assert last.endswith(f": go on with ckpt={run}")
+    assert (run / "checkpoints" / "latest").exists()

@@ -1,0 +1,63 @@
+"""Faults from outside the package, for the tests: what spoils a reward, a gradient or a worker at a given iteration."""
+
+import math
+import time
+from pathlib import Path
+
+import torch
+from lightning import Callback
+
+from ngrpo.rewards.terms import Responses
+
+
+class PoisonGradient(Callback):
+    """Makes one number of the gradient NaN in chosen iterations, just before it is looked at."""
+
+    def __init__(self, iterations: list[int]) -> None:
+        self.iterations = iterations
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx) -> None:
+        self.now = batch.iteration in self.iterations
+
+    def on_after_backward(self, trainer, pl_module) -> None:
+        if self.now:
+            next(pl_module.policy.parameters()).grad.view(-1)[0] = math.nan
+
+
+class InfiniteReward:
+    """An infinite value for one response of the chosen calls."""
+
+    def __init__(self, calls: list[int]) -> None:
+        self.calls = calls
+        self.made = 0
+
+    def __call__(self, responses: Responses) -> torch.Tensor:
+        values = torch.zeros(len(responses))
+        if self.made in self.calls:
+            values[1] = math.inf
+        self.made += 1
+        return values
+
+
+class Raising:
+    """Raises on one problem."""
+
+    def __init__(self, problem: int) -> None:
+        self.problem = problem
+
+    def __call__(self, responses: Responses) -> torch.Tensor:
+        if any(problem.key == self.problem for problem in responses.problems):
+            raise ValueError("no idea what to say of this")
+        return torch.zeros(len(responses))
+
+
+class Slow(Callback):
+    """Makes iterations long enough to be hit in the middle."""
+
+    def __init__(self, seconds: float, marker: str) -> None:
+        self.seconds = seconds
+        self.marker = Path(marker)
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx) -> None:
+        self.marker.touch()
+        time.sleep(self.seconds)

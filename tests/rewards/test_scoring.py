@@ -1,0 +1,51 @@
+"""A reward that fails names the sample."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from ngrpo.errors import RunError
+from ngrpo.rewards.math import Score
+from ngrpo.rewards.scoring import scored
+from ngrpo.rewards.verdict import Verdict
+
+SCORE = Score(1.0, True, "4", Verdict.CORRECT)
+TEXTS, REFERENCES, PROBLEMS = ["one", "two" * 40, "three"], ["1", "2", "3"], [10, 10, 77]
+
+
+def fails_on_two(texts: Sequence[str], references: Sequence[str]) -> list[Score]:
+    if "2" in references:
+        raise KeyError("no such answer")
+    return [SCORE] * len(texts)
+
+
+def fails_together(texts: Sequence[str], references: Sequence[str]) -> list[Score]:
+    if len(texts) > 1:
+        raise ZeroDivisionError("all equal")
+    return [SCORE] * len(texts)
+
+
+def test_scores_pass() -> None:
+    assert scored(lambda texts, references: [SCORE] * len(texts), TEXTS, REFERENCES, PROBLEMS) == [SCORE] * 3
+
+
+def test_the_sample_and_the_place_are_named() -> None:
+    with pytest.raises(RunError) as caught:
+        scored(fails_on_two, TEXTS, REFERENCES, PROBLEMS)
+    line = fails_on_two.__code__.co_firstlineno + 2
+    assert str(caught.value) == (
+        f"reward raised KeyError('no such answer') in test_scoring.py:{line} on response 1, to problem 10: "
+        f"'{('two' * 40)[:80]}...'; mend it and go on with ckpt=latest."
+    )
+
+
+def test_what_fails_on_none_alone_says_so() -> None:
+    with pytest.raises(
+        RunError, match=r"ZeroDivisionError\('all equal'\) in .* on all responses together, on none alone;"
+    ):
+        scored(fails_together, TEXTS, REFERENCES, PROBLEMS)
+
+
+def test_a_score_too_few_is_refused() -> None:
+    with pytest.raises(RunError, match=r"^reward returned 2 scores for 3 responses; let it return one for each\.$"):
+        scored(lambda texts, references: [SCORE] * 2, TEXTS, REFERENCES, PROBLEMS)

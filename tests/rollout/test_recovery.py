@@ -1,0 +1,148 @@
+"""An engine that fails is rebuilt once; every rank takes the same way, whatever one of them meets."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any
+
+import pytest
+import torch
+from fake_processes import gathering
+from test_rollout_worker import PROMPTS, SETTINGS, Echo, contents
+
+from ngrpo.errors import RunError, SettingError
+from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.rollout.recovery import EngineFailure, recovered
+from ngrpo.rollout.torch_engine import TorchEngine
+from ngrpo.rollout.worker import RolloutWorker
+
+
+class Mortal(TorchEngine):
+    """Dies in the middle of the given calls of `generate`, and has to be built again."""
+
+    deaths: tuple[int, ...] = ()
+    calls = 0
+    starts = 0
+
+    def start(self, device: torch.device) -> None:
+        self.starts += 1
+        super().start(device)
+
+    def generate(self, *arguments: Any) -> list[Any]:
+        self.calls += 1
+        if self.calls in self.deaths:
+            self.lm.get_input_embeddings().weight.fill_(float("nan"))
+            raise RuntimeError("CUDA error: an illegal\n memory access")
+        return super().generate(*arguments)
+
+
+@pytest.fixture
+def make(tiny_source: ModelSource) -> Callable[..., RolloutWorker]:
+    def worker(*deaths: int) -> RolloutWorker:
+        engine = Mortal(tiny_source)
+        engine.deaths = deaths
+        made = RolloutWorker(engine, tiny_source.tokenizer(), Echo(), NeighborMixing(rate=0.5), SETTINGS, (3,), 0)
+        made.start(torch.device("cpu"))
+        return made
+
+    return worker
+
+
+def changed_weights(source: ModelSource) -> list[tuple[str, torch.Tensor]]:
+    """Other weights than the engine loads: those of a policy that has been trained."""
+    generator = torch.Generator().manual_seed(5)
+    named = source.load().named_parameters()
+    return [(name, p.detach() + 0.02 * torch.randn(p.shape, generator=generator)) for name, p in named]
+
+
+def test_the_batch_is_made_again_with_current_weights_tables_and_keys(
+    make: Callable[..., RolloutWorker], tiny_source: ModelSource, caplog: pytest.LogCaptureFixture
+) -> None:
+    weights = changed_weights(tiny_source)
+    straight, mortal = make(), make(1)
+    for worker in (straight, mortal):
+        worker.sync_weights(weights, refresh=True)
+        _ = worker.bound  # the table of these weights
+    tables = mortal.bound.tables
+
+    def rebuild(failed: bool) -> None:
+        mortal.rebuild(weights, None, failed)
+
+    again = recovered(lambda: mortal.roll_out(PROMPTS, 5), rebuild)
+    assert contents(again.rollouts) == contents(straight.roll_out(PROMPTS, 5).rollouts)
+    assert mortal.engine.starts == 2
+    assert mortal.bound.tables is tables
+    assert caplog.messages == [
+        "the rollout engine failed (RuntimeError: CUDA error: an illegal memory access); it is rebuilt and makes the "
+        "batch again"
+    ]
+
+
+def test_twice_is_once_too_often(make: Callable[..., RolloutWorker], tiny_source: ModelSource) -> None:
+    worker = make(1, 2)
+    with pytest.raises(RunError) as caught:
+        recovered(
+            lambda: worker.roll_out(PROMPTS, 5),
+            lambda failed: worker.rebuild(changed_weights(tiny_source), None, failed),
+        )
+    assert str(caught.value) == (
+        "the rollout engine failed again after it was rebuilt (RuntimeError: CUDA error: an illegal memory access);"
+        " lower rollout.engine.max_batch_size, or take another engine with rollout=torch, and go on with ckpt=latest."
+    )
+    assert caught.value.everywhere
+
+
+def test_a_wrong_setting_is_no_failure_of_the_engine(make: Callable[..., RolloutWorker]) -> None:
+    worker = make()
+
+    def refuse(*arguments: Any) -> None:
+        raise SettingError("too much.")
+
+    worker.engine.generate = refuse
+    with pytest.raises(SettingError, match="too much"):
+        recovered(lambda: worker.roll_out(PROMPTS, 5), lambda failed: None)
+
+
+def in_ranks(function: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch, ranks: int = 2) -> list[Any]:
+    """Calls ``function(rank)`` in a thread a rank; returns results and errors."""
+    monkeypatch.setattr("ngrpo.rollout.recovery.gathered", gathering(Barrier(ranks)))
+
+    def run(rank: int) -> Any:
+        try:
+            return function(rank)
+        except RunError as error:
+            return error
+
+    with ThreadPoolExecutor(ranks) as pool:
+        return list(pool.map(run, range(ranks)))
+
+
+def test_all_ranks_hand_over_weights_when_one_engine_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[list[Any]] = [[], []]
+
+    def on(rank: int) -> str:
+        def make() -> str:
+            calls[rank].append("make")
+            if rank == 1 and len(calls[1]) == 1:
+                raise EngineFailure("dead")
+            return f"rollouts of {rank}"
+
+        return recovered(make, lambda failed: calls[rank].append(("rebuild", failed)))
+
+    assert in_ranks(on, monkeypatch) == ["rollouts of 0", "rollouts of 1"]
+    assert calls == [["make", ("rebuild", False)], ["make", ("rebuild", True), "make"]]
+
+
+def test_all_ranks_leave_with_the_error_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    def on(rank: int) -> str:
+        def make() -> str:
+            if rank == 0:
+                raise RunError("reward raised ValueError on response 3.")
+            raise EngineFailure("dead")
+
+        return recovered(make, lambda failed: None)
+
+    errors = in_ranks(on, monkeypatch)
+    assert [str(error) for error in errors] == ["reward raised ValueError on response 3."] * 2
+    assert all(error.everywhere for error in errors)

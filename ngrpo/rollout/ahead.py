@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from ngrpo.distributed import gathered
+from ngrpo.errors import RunError
 from ngrpo.rollout.experience import Experience
 from ngrpo.rollout.plain import experience_of, plain_experience
+from ngrpo.rollout.recovery import EngineFailure
 
 
 class NextBatch:
@@ -29,11 +31,21 @@ class NextBatch:
         self._making = iteration, self._pool.submit(make)
 
     def wait(self) -> None:
-        """Waits until the batch is ready, and raises what its thread raised."""
+        """Waits until the batch is ready.
+
+        Raises:
+            RunError: the engine failed; nobody else may rebuild it while the ranks are in an update.
+        """
         if self._making is not None:
             iteration, future = self._making
             self._making = None
-            self._ready = iteration, future.result()
+            try:
+                self._ready = iteration, future.result()
+            except EngineFailure as failure:
+                raise RunError(
+                    f"the rollout engine failed while it was one batch ahead ({failure}); go on with ckpt=latest, or "
+                    "set rollout.ahead=0, with which a failed engine is rebuilt."
+                ) from failure
 
     def take(self, iteration: int) -> Experience | None:
         """Returns the batch of this iteration, None if it was not made ahead."""

@@ -6,8 +6,10 @@ import pytest
 import torch
 from made_rollouts import experience, rollout, score
 
+from ngrpo.errors import RunError
 from ngrpo.rewards.verdict import Verdict
 from ngrpo.rollout.ahead import NextBatch
+from ngrpo.rollout.recovery import EngineFailure
 
 MADE = experience([rollout([1], [2, 3]), rollout([1], [4])], [score(Verdict.CORRECT, "7")] * 2, group_size=2)
 
@@ -39,6 +41,19 @@ def test_an_error_reaches_the_caller():
 
     batch.begin(0, fail)
     with pytest.raises(RuntimeError, match="the engine died"):
+        batch.wait()
+
+
+def test_an_engine_that_fails_ahead_ends_the_run_with_a_remedy():
+    batch = NextBatch()
+
+    def fail():
+        raise EngineFailure("out of blocks")
+
+    batch.begin(0, fail)
+    with pytest.raises(
+        RunError, match=r"one batch ahead \(out of blocks\); go on with ckpt=latest, or set rollout.ahead=0"
+    ):
         batch.wait()
 
 

@@ -22,6 +22,7 @@ from ngrpo.modeling.learned import FILE, load_learned, save_learned
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.module import Sample
 from ngrpo.rollout import worker
+from ngrpo.targets import typed
 from ngrpo.training import train
 
 CONF = str(Path(__file__).parents[1] / "conf")
@@ -57,7 +58,9 @@ def run(folder: Path, *overrides: str) -> Path:
     register()
     folder.mkdir(exist_ok=True)
     with initialize_config_dir(version_base="1.3", config_dir=CONF):
-        train(compose("train", overrides=[*QUICK, *overrides]), folder, {}, folder.parent)
+        config = compose("train", overrides=[*QUICK, *overrides])
+    config.allow_targets = typed(overrides)
+    train(config, folder, {}, folder.parent)
     return folder
 
 

@@ -8,6 +8,7 @@ from hydra import compose, initialize_config_dir
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ngrpo.config import register
+from ngrpo.targets import typed
 from ngrpo.training import train
 
 ROOT = Path(__file__).parents[1]
@@ -49,6 +50,7 @@ def test_one_iteration(algo: str, exploration: list[str], tmp_path: Path, monkey
     overrides = [f"algo={algo}", *exploration, "debug=fast", "trainer=cpu", "trainer.iterations=1", *QUIET]
     with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
         config = compose("train", overrides=[*overrides, "data.eval_problems=1"])
+    config.allow_targets = typed(overrides)
     train(config, tmp_path, {"algo": algo}, tmp_path)
     events = EventAccumulator(str(tmp_path / "tensorboard")).Reload()
     last = {tag: events.Scalars(tag)[-1].value for tag in events.Tags()["scalars"]}

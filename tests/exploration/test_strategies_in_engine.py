@@ -58,7 +58,8 @@ def test_the_trainer_replays_what_the_engine_recorded(
     made.sum().backward()
     gradients = [p.grad for p in model.parameters()]
     assert all(gradient is not None and bool(gradient.isfinite().all()) for gradient in gradients)
-    assert all(bool(model.learned[name].grad.any()) for name in learned)
+    trained = dict(model.learned.named_parameters())
+    assert all(bool(trained[name].grad.any()) for name in learned)
 
     with torch.no_grad():
         ignored = scores(model, [r.plain() for r in rollouts], strategy, sampling.temperature)

@@ -16,6 +16,7 @@ from update_probe import ALGORITHMS, CRITIC, HEAD, Case, gradient
 from ngrpo.critic_update import CriticSettings, CriticUpdate
 from ngrpo.errors import SettingError
 from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.modeling.cost import PassCost
 from ngrpo.modeling.critic import ValueModel
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.passes import Passes
@@ -101,8 +102,9 @@ def load(case: Case) -> ValueModel:
 
 
 def update(case: Case, reduce=alone, ranks: int = 1, model: ValueModel | None = None, **settings) -> CriticUpdate:
-    passes = Passes(torch.device("cpu"), 80, False, reduce)
-    return CriticUpdate(model or load(case), replace(CRITIC, **settings), NeighborMixing(), passes, ranks)
+    model = model or load(case)
+    passes = Passes(torch.device("cpu"), 80, False, PassCost.of(model.lm.config), reduce)
+    return CriticUpdate(model, replace(CRITIC, **settings), NeighborMixing(), passes, ranks)
 
 
 def test_unscored_responses_take_no_part(case: Case, samples: list[Sample]):

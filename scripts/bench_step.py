@@ -148,6 +148,7 @@ def run_ours(arguments: argparse.Namespace, result: Path) -> None:
         f"trainer.iterations={arguments.warm_up + arguments.steps}",
         f"trainer.microbatch_tokens={arguments.microbatch_tokens}", f"model.checkpointing={arguments.checkpointing}",
         f"model.compile={str(arguments.compile).lower()}", "reward._target_=bench_step.AlternateReward",
+        "allow_targets=[bench_step]",
         "~reward.timeout_s", "~reward.workers", "~reward.reasoning_end", "~reward.correct", "~reward.wrong",
         *(f"callbacks.{name}=null" for name in UNUSED),
         "+callbacks.times._target_=bench_step.StepTimes", f"+callbacks.times.path={result}",

@@ -97,6 +97,7 @@ class Made:
         self.rewards = torch.tensor([float(number % 2) for number in range(len(rollouts))]).view(-1, GROUP)
         self.truncated = torch.zeros(len(rollouts), dtype=torch.bool)
         self.outcomes = torch.zeros(len(rollouts), dtype=torch.int64)
+        self.infinite = torch.zeros(len(rollouts), dtype=torch.bool)
 
 
 def made_rollout(draw: random.Random, tokens: int, vocabulary: int, mixed: float = 0.1, width: int = 3) -> Rollout:

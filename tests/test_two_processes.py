@@ -84,7 +84,7 @@ def test_two_processes_resume_what_two_processes_saved(two: Path, tmp_path: Path
 
 
 DYNAMIC = (
-    "algo=dapo", "selection.keep._target_=keep_from_two.keep_from_two", "reward_terms=[overlong,count_bonus]",
+    "algo=dapo", "selection.keep._target_=keep_but_0_and_2.keep_but_0_and_2", "reward_terms=[overlong,count_bonus]",
     "+callbacks.recorder._target_=prompt_recorder.PromptRecorder",
 )  # fmt: skip
 
@@ -94,12 +94,12 @@ def recorded(folder: Path) -> list[str]:
 
 
 def test_a_rank_with_dead_groups_only_stays_with_the_other(tmp_path: Path):
-    """Problems 0 and 1, rank 0's of the first batch, are not kept: 4 and 5 take their places, on one process too."""
+    """Problems 0 and 2, rank 0's of the first batch, are not kept: 4 and 5 take their places, on one process too."""
     folders = {ranks: tmp_path / str(ranks) for ranks in (1, 2)}
     for ranks, folder in folders.items():
         train(folder, ranks, *DYNAMIC, f"+callbacks.recorder.path={folder}/prompts.txt")
-    assert recorded(folders[1]) == ["0 [4, 5, 2, 3]", "1 [6, 7, 8, 9]"]
-    assert recorded(folders[2]) == ["0 [2, 3]", "0 [4, 5]", "1 [6, 7]", "1 [8, 9]"]
+    assert recorded(folders[1]) == ["0 [4, 1, 5, 3]", "1 [6, 7, 8, 9]"]
+    assert recorded(folders[2]) == ["0 [1, 3]", "0 [4, 5]", "1 [6, 8]", "1 [7, 9]"]
     assert first_iteration(folders[2]) == pytest.approx(first_iteration(folders[1]), abs=1e-5)
     again = tmp_path / "again"
     train(

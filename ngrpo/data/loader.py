@@ -20,7 +20,7 @@ UNBOUNDED = 2**31
 class PromptStream:
     """Yields this rank's share of one global batch after the other, for ever; Lightning's train dataloader.
 
-    Every rank walks the same rows in the same order and takes its slice of each global batch, so position
+    Every rank walks the same rows in the same order and takes its share of each global batch, so position
     and counts agree on all ranks and mean the same under another number of ranks. Batches are always full: a
     source that ends goes on into its next epoch. The state is that after the last batch handed out, and after what
     was drawn for it besides; in Lightning's loop this is the batch being trained on: take it between two batches.
@@ -67,8 +67,9 @@ class PromptStream:
         self.prompts_per_batch = prompts_per_batch
         self.curriculum = curriculum or EveryProblem()
         self.iteration = 0
-        share = prompts_per_batch // world_size
-        self._share = slice(rank * share, (rank + 1) * share)
+        # Every rank cuts its share into equal minibatches: dealt out one by one, the n-th of all ranks together are the
+        # prompts of the n-th on any other number of ranks.
+        self._share = slice(rank, None, world_size)
         self._cursors = [Cursor(source, seed) for source, _ in sources]
         self._weights = [weight for _, weight in sources]
 

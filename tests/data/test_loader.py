@@ -69,7 +69,8 @@ def test_ranks_share_the_global_batch(tmp_path: Path, world: int) -> None:
     ranks = [stream(source, rank=rank, world=world) for rank in range(world)]
     expected = keys(whole, 7)
     shares = [keys(rank, 7) for rank in ranks]
-    assert [sum(parts, []) for parts in zip(*shares, strict=True)] == expected
+    dealt = [[key for turn in zip(*parts, strict=True) for key in turn] for parts in zip(*shares, strict=True)]
+    assert dealt == expected
     assert all(len(batch) == 4 // world for share in shares for batch in share)
     assert all(rank.state_dict() == whole.state_dict() for rank in ranks)
 
@@ -89,6 +90,17 @@ def test_resume_goes_on_where_the_state_was_taken(tmp_path: Path, done: int) -> 
     assert [prompt.problem.key for prompt in last.prompts] == expected[11]
     assert last.iteration == 11
     assert second.state_dict() == straight.state_dict()
+
+
+@pytest.mark.parametrize("world", [1, 2, 4])
+def test_minibatches_hold_the_same_prompts_on_any_number_of_ranks(tmp_path: Path, world: int) -> None:
+    """Each rank cuts its share into two equal runs, one an optimiser step."""
+    source = file_source(tmp_path, records())
+    (expected,) = keys(stream(source, size=8), 1)
+    shares = [keys(stream(source, size=8, rank=rank, world=world), 1)[0] for rank in range(world)]
+    half = 4 // world
+    assert {key for share in shares for key in share[:half]} == set(expected[:4])
+    assert {key for share in shares for key in share[half:]} == set(expected[4:])
 
 
 def test_resume_under_another_number_of_ranks(tmp_path: Path) -> None:

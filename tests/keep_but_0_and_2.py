@@ -6,5 +6,5 @@ from torch import Tensor
 from ngrpo.rollout.experience import Experience
 
 
-def keep_from_two(experience: Experience) -> Tensor:
-    return torch.tensor([prompt.problem.key >= 2 for prompt in experience.prompts])
+def keep_but_0_and_2(experience: Experience) -> Tensor:
+    return torch.tensor([prompt.problem.key not in (0, 2) for prompt in experience.prompts])

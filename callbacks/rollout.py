@@ -73,9 +73,11 @@ class RolloutCallback(Callback):
             self.worker.rebuild(module.policy_weights(), module.learned_exploration(), failed)
 
         def roll_out(prompts: list[Prompt]) -> Experience | None:
+            def fresh() -> Experience | None:
+                return self.worker.roll_out(prompts, batch.iteration) if prompts else None
+
             ahead = self.next_batch.take(batch.iteration)
             self._age = int(ahead is not None)
-            fresh = lambda: self.worker.roll_out(prompts, batch.iteration) if prompts else None  # noqa: E731
             made = ahead or recovered(fresh, rebuild)
             if made is not None:
                 self._unparsable_here += _unparsable(made)

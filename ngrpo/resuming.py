@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.identity import weights_digest
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.targets import below
 
 CHANGEABLE = (
     "allow_targets",
@@ -55,7 +56,7 @@ def identity(config: DictConfig, source: ModelSource, tokenizer: Any, data: str,
         processes: number of ranks.
     """
     settings = OmegaConf.to_container(config)
-    compared = ((name, value) for name, value in _flat(settings, "") if not _below(name, CHANGEABLE))
+    compared = ((name, value) for name, value in _flat(settings, "") if not below(name, CHANGEABLE))
     kept = {name: value for name, value in compared if not _BY_CONTENT.fullmatch(name)}
     return kept | {
         "data.path": data,
@@ -88,10 +89,6 @@ def _flat(node: Any, name: str) -> Iterator[tuple[str, str]]:
             yield from _flat(value, f"{name}.{key}".lstrip("."))
     else:
         yield name, str(node)
-
-
-def _below(name: str, groups: tuple[str, ...]) -> bool:
-    return any(name == group or name.startswith(f"{group}.") for group in groups)
 
 
 def _tokenizer_identity(tokenizer: Any) -> str:

@@ -32,9 +32,9 @@ def check_allowed(config: Any, further: Sequence[str], path: str = "") -> None:
         SettingError: a target is refused; it was not imported.
     """
     for key, target in _targets(config, path):
-        if _below(target, further):
+        if below(target, further):
             continue
-        if not _below(target, ALLOWED) or not _below(_home(target), ALLOWED):
+        if not below(target, ALLOWED) or not below(_home(target), ALLOWED):
             raise SettingError(
                 f"{key}={target} is outside the packages that a configuration may name ({', '.join(ALLOWED)}); if you "
                 f"trust it, set allow_targets=[{target.rpartition('.')[0] or target}]."
@@ -60,5 +60,6 @@ def _home(target: str) -> str:
         return target
 
 
-def _below(name: str, packages: Sequence[str]) -> bool:
+def below(name: str, packages: Sequence[str]) -> bool:
+    """Says whether a dotted name is one of some others, or lies below one."""
     return any(name == package or name.startswith(f"{package}.") for package in packages)

@@ -114,10 +114,13 @@ def _scores(logits: Tensor, tokens: Tensor, temperature: float) -> tuple[Tensor,
     scaled = logits.float() / temperature
     normaliser = scaled.logsumexp(-1)
     log_probs = scaled - normaliser[:, None]
-    # A logit of -inf has probability 0 and adds nothing.
-    entropy = -(log_probs.exp() * log_probs.clamp_min(torch.finfo(log_probs.dtype).min)).sum(-1)
     chosen = scaled.gather(-1, tokens[:, None])[:, 0] - normaliser
-    return chosen, entropy, normaliser
+    return chosen, entropy_from(log_probs), normaliser
+
+
+def entropy_from(log_probs: Tensor) -> Tensor:
+    """Returns the entropy in nats; normalised [R, V] -> [R]. A log-prob of -inf has probability 0 and adds nothing."""
+    return -(log_probs.exp() * log_probs.clamp_min(torch.finfo(log_probs.dtype).min)).sum(-1)
 
 
 def _to_logits(

@@ -10,7 +10,7 @@ from transformers import PreTrainedModel
 
 from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.attention import PackedAttention
-from ngrpo.modeling.fused_scores import fused_token_scores
+from ngrpo.modeling.fused_scores import entropy_from, fused_token_scores
 from ngrpo.modeling.packing import PackedBatch
 from ngrpo.modeling.replay import replay
 
@@ -123,5 +123,4 @@ class ScoringModel(nn.Module):
 
 def entropy_of(logits: Tensor) -> Tensor:
     """Returns the entropy of softmax(logits) in nats; [R, V] -> [R]."""
-    log_probs = logits.log_softmax(-1)
-    return -(log_probs.exp() * log_probs.clamp_min(torch.finfo(log_probs.dtype).min)).sum(-1)
+    return entropy_from(logits.log_softmax(-1))

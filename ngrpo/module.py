@@ -199,6 +199,10 @@ class PolicyOptimization(LightningModule):
         if self.reference is not None and not isinstance(self.reference, FSDPModule):
             self.reference.to(HOST if self.settings.offload_reference else self.device)
 
+    def teardown(self, stage: str) -> None:
+        """Lets the moments go, twice the size of the policy, which Lightning would copy to host memory at the end."""
+        self.trainer.strategy.optimizers = []
+
     def offload_optimizers(self) -> None:
         """Gives the device memory of the optimisers' moments away until the next step, if that is asked for."""
         if self.settings.offload_optimizer:

@@ -56,10 +56,12 @@ class Passes:
         self, model: ScoringModel, forward: Callable[[PackedBatch], Tensor], rollouts: Sequence[Rollout]
     ) -> list[Tensor]:
         """Returns the number that ``forward`` gives each response token by ``model``, in order; [T] on the CPU."""
-        out: dict[int, Tensor] = {}
+        order, made = [], []
         with self.precision(model):
             for indices in self.microbatches(rollouts):
-                _, values = self.run(forward, [rollouts[i] for i in indices])
-                lengths = [rollouts[i].length for i in indices]
-                out.update(zip(indices, torch.split(values.cpu(), lengths), strict=True))
-        return [out[i] for i in range(len(rollouts))]
+                order += indices
+                made.append(self.run(forward, [rollouts[i] for i in indices])[1])
+        # Fetched together, since fetching waits for the device.
+        parts = torch.split(torch.cat(made).cpu(), [rollouts[i].length for i in order])
+        by_index = dict(zip(order, parts, strict=True))
+        return [by_index[i] for i in range(len(rollouts))]

@@ -11,6 +11,7 @@ from ngrpo.algo.groups import Groups
 from ngrpo.algo.loss_terms import LossInputs
 from ngrpo.algo.moments import Reduce
 from ngrpo.modeling.policy import TokenScores
+from ngrpo.modeling.transfer import onto
 from ngrpo.rollout.experience import Experience
 from ngrpo.rollout.types import Rollout
 
@@ -116,13 +117,13 @@ def loss_inputs(samples: Sequence[Sample], scores: TokenScores, lengths: Tensor)
         log_prob=scores.log_prob,
         old_log_prob=scores.log_prob.detach() if old is None else old,
         ref_log_prob=_packed([s.ref_log_prob for s in samples], device),
-        rollout_log_prob=torch.cat([s.rollout.log_probs for s in samples]).to(device),
+        rollout_log_prob=onto(torch.cat([s.rollout.log_probs for s in samples]), device),
         entropy=scores.entropy,
-        advantages=torch.cat([s.advantage for s in samples], dim=-1).to(device),
+        advantages=onto(torch.cat([s.advantage for s in samples], dim=-1), device),
         lengths=lengths,
     )
 
 
 def _packed(parts: Sequence[Tensor | None], device: torch.device) -> Tensor | None:
     known = [part for part in parts if part is not None]
-    return torch.cat(known).to(device) if known else None
+    return onto(torch.cat(known), device) if known else None

@@ -34,7 +34,16 @@ from ngrpo.rollout.worker import RolloutWorker
 ROOT = Path(__file__).parents[1]
 PROMPTS, GROUP, PROMPT_WORDS = 16, 8, 40
 GIB = 2**30
-UNUSED = ("evaluation", "rollout_report", "progress", "export", "summary", "checkpoint")
+UNUSED = (
+    "evaluation",
+    "rollout_report",
+    "pass_at_k_figure",
+    "run_record",
+    "progress",
+    "export",
+    "summary",
+    "checkpoint",
+)
 """Callbacks that are no part of an iteration."""
 
 

@@ -145,6 +145,10 @@ class Measure(Callback):
             metrics = trainer.callback_metrics
             self.phases.append({name: float(value) for name, value in metrics.items() if name.startswith("time/")})
 
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Lets the weights go, which Lightning would copy to host memory."""
+        pl_module.policy = None
+
 
 def now() -> float:
     """Returns the time at which everything that was launched is done."""
@@ -377,20 +381,21 @@ def main() -> None:
     arguments = parse()
     runs = list(memory_runs(arguments) if arguments.memory else speed_runs(arguments))
     results = []
-    for run in runs:
+    for run, measure in [(run, measured) for run in runs] + [(runs[0], padded)] * arguments.padded:
+        start = time.perf_counter()
         try:
-            results.append(measured(run, arguments.peak))
+            results.append(measure(run, arguments.peak))
         except torch.OutOfMemoryError:
             get_console().print(f"{run.name}: {run.microbatch_tokens} tokens a microbatch do not fit")
             release()
-    if arguments.padded:
-        results.append(padded(runs[0], arguments.peak))
-    if int(os.environ.get("RANK", 0)) == 0:
-        report(arguments, runs, results)
+            continue
+        if int(os.environ.get("RANK", 0)) == 0:
+            get_console().print(f"measured in {time.perf_counter() - start:.0f} s")
+            report(arguments, runs, results)
 
 
 def report(arguments: argparse.Namespace, runs: list[Run], results: list[Result]) -> None:
-    """Prints the table and writes the JSON."""
+    """Prints the table so far and writes the JSON."""
     card = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     ranks = int(os.environ.get("WORLD_SIZE", 1))
     columns = ("tokens", "s", "tokens/s", "MFU %", "score s", "update s", "peak GiB", "beyond GiB")

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, PretrainedConfig
 
 from ngrpo.errors import SettingError
+from ngrpo.modeling.transfer import onto
 from ngrpo.modeling.varlen import packed_attention
 
 IMPLEMENTATION = "ngrpo"
@@ -49,7 +50,7 @@ class PackedAttention:
 
     def __init__(self, lengths: list[int], device: torch.device) -> None:
         starts = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32)
-        self.starts = starts.to(device, non_blocking=True)
+        self.starts = onto(starts, device)
         self.longest = max(lengths)
 
     def attend(self, module: Any, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ngrpo.exploration.context import RowContext
 from ngrpo.exploration.record import Record, Step
+from ngrpo.modeling.transfer import onto
 from ngrpo.rollout.types import Rollout
 
 
@@ -40,8 +41,8 @@ class PackedBatch:
 
     def to(self, device: torch.device) -> "PackedBatch":
         """Returns the batch on ``device``."""
-        moved: dict[str, Any] = {n: value.to(device) for n, value in vars(self).items() if isinstance(value, Tensor)}
-        return replace(self, **moved, record=self.record.map(lambda channel: channel.to(device)))
+        moved: dict[str, Any] = {n: onto(value, device) for n, value in vars(self).items() if isinstance(value, Tensor)}
+        return replace(self, **moved, record=self.record.map(lambda channel: onto(channel, device)))
 
     def steps(self) -> Step:
         """Returns the recorded decision of every response token, R rows."""

@@ -81,7 +81,7 @@ class ScoringModel(nn.Module):
         """Returns the last hidden state before each response token, of the inputs that the rollout saw; [R, d]."""
         inputs = replay(self.lm.get_input_embeddings(), batch, exploration, self.learned())
         hidden = self.lm.base_model(
-            inputs_embeds=inputs[None],
+            inputs_embeds=torch.stack([inputs]),  # a view would be a case of its own to the compiler
             position_ids=batch.positions[None],
             use_cache=False,
             plan=PackedAttention(batch.lengths, batch.tokens.device),

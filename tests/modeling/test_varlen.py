@@ -69,13 +69,13 @@ def test_this_torch_has_the_kernel_that_the_adapter_calls():
 @pytest.mark.gpu
 @pytest.mark.parametrize("shared", [4, 2])
 def test_the_kernel_is_near_attention_by_segment(shared: int):
+    """On the same rounded inputs; what is left is the rounding inside the kernel, and cancels nowhere in a norm."""
     generator = torch.Generator("cuda").manual_seed(0)
     shapes = [(1, n, 13, 64) for n in (4, shared, shared)]
-    exact = [torch.randn(shape, generator=generator, device="cuda").requires_grad_() for shape in shapes]
-    half = [part.detach().bfloat16().requires_grad_() for part in exact]
-    starts = STARTS.cuda()
-    outputs = [packed_attention(*inputs, starts, 7, SCALE) for inputs in (exact, half)]
-    torch.testing.assert_close(outputs[1].float(), outputs[0], atol=2e-2, rtol=2e-2)
+    half = [torch.randn(shape, generator=generator, device="cuda").bfloat16().requires_grad_() for shape in shapes]
+    exact = [part.detach().float().requires_grad_() for part in half]
+    starts, scale = STARTS.cuda(), 64**-0.5
+    outputs = [packed_attention(*inputs, starts, 7, scale) for inputs in (exact, half)]
     gradients = [torch.autograd.grad(o.square().sum(), i) for o, i in zip(outputs, (exact, half), strict=True)]
-    for ours, theirs in zip(*gradients, strict=True):
-        torch.testing.assert_close(theirs.float(), ours, atol=5e-2, rtol=5e-2)
+    for expected, made in zip((outputs[0], *gradients[0]), (outputs[1], *gradients[1]), strict=True):
+        assert (made.float() - expected).norm() < 1e-2 * expected.norm()

@@ -126,10 +126,21 @@ def excluded_rows(embedding: Tensor, vocabulary: Vocabulary, further_ids: Iterab
     known = norms[: vocabulary.size]
     # Zero rows stay out of the median: they may be the majority (unused byte tokens of a small vocabulary).
     untrained = norms <= _UNTRAINED_NORM * known[known > 0].median()
-    clustered = (_cosine(table, table[reserved & ~untrained]) > _UNTRAINED_COSINE).any(dim=-1)
+    clustered = _near_any(table, table[reserved & ~untrained])
     excluded = reserved | untrained | clustered
     excluded[_ids(further_ids, table)] = True
     return excluded
+
+
+def _near_any(rows: Tensor, references: Tensor) -> Tensor:
+    """Says which rows are within the cosine of a never-trained row of any reference: [V, d] x [B, d] -> bool [V].
+
+    By blocks of references: most rows are reserved where a tokenizer is much smaller than its model's vocabulary.
+    """
+    near = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
+    for block in references.split(max(1, _BLOCK_ELEMENTS // len(rows))):
+        near |= (_cosine(rows, block) > _UNTRAINED_COSINE).any(dim=-1)
+    return near
 
 
 def _ids(numbers: Iterable[int], table: Tensor) -> Tensor:

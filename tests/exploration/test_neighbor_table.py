@@ -138,6 +138,25 @@ def test_rows_in_the_cluster_of_padded_and_special_rows_are_excluded() -> None:
     assert excluded_rows(rows, vocabulary, (5,)).nonzero()[:, 0].tolist() == [1, 2, 4, 5, 8, 9]
 
 
+@pytest.mark.parametrize("block", [1, 3, 7])
+def test_rows_near_reserved_ones_are_found_block_by_block(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Never all similarities at once: nearly all rows are reserved under a tokenizer of a few."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(40, 2, generator=generator)
+    expected = [
+        n >= 8 or any(float(torch.cosine_similarity(rows[n], rows[m], dim=0)) > 0.95 for m in range(8, 40))
+        for n in range(40)
+    ]
+    held: list[int] = []
+    cosine = module._cosine
+    monkeypatch.setattr(module, "_BLOCK_ELEMENTS", 40 * block)
+    monkeypatch.setattr(module, "_cosine", lambda a, b: held.append(len(a) * len(b)) or cosine(a, b))
+    monkeypatch.setattr(module, "_UNTRAINED_NORM", 0.0)
+    assert excluded_rows(rows, Vocabulary(8, frozenset(), {})).tolist() == expected
+    assert max(held) <= 40 * block
+    assert 0 < sum(expected) < 40
+
+
 def test_nothing_reserved_excludes_nothing() -> None:
     assert not excluded_rows(torch.ones(5, 3), Vocabulary(5, frozenset(), {})).any()
 

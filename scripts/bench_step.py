@@ -282,7 +282,7 @@ def main() -> None:
         subprocess.run([sys.executable, __file__, *sys.argv[1:], "--only", mode], check=False)
         if path.exists():
             results[mode] = json.loads(path.read_text())
-    report(arguments, results)
+            report(arguments, results)
 
 
 def result_of(arguments: argparse.Namespace, mode: str) -> Path:
@@ -292,7 +292,7 @@ def result_of(arguments: argparse.Namespace, mode: str) -> Path:
 
 
 def report(arguments: argparse.Namespace, results: dict[str, dict[str, Any]]) -> None:
-    """Prints the table and writes the JSON."""
+    """Prints the table so far and writes the JSON."""
     card = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     columns = ("step_s", "generate_s", "reward_s", "score_s", "update_s", "sync_s", "peak_gib")
     table = Table("mode", *columns, title=f"{card}: {PROMPTS} x {GROUP} completions of {arguments.tokens} tokens")

@@ -32,7 +32,7 @@ from ngrpo.rewards.verdict import Verdict
 from ngrpo.rollout.worker import RolloutWorker
 
 ROOT = Path(__file__).parents[1]
-PROMPTS, GROUP, PROMPT_WORDS = 16, 8, 40
+PROMPTS, GROUP = 16, 8
 GIB = 2**30
 UNUSED = (
     "evaluation",
@@ -114,10 +114,10 @@ def write(path: Path, steps: list[dict[str, float]]) -> None:
     path.write_text(json.dumps({**medians, "peak_gib": peak, "steps": steps}))
 
 
-def prompts() -> list[str]:
-    """Returns the prompts, all different."""
+def prompts(words: int) -> list[str]:
+    """Returns the prompts of so many numbers, all different."""
     draw = random.Random(0)
-    return [" ".join(str(draw.randrange(1000)) for _ in range(PROMPT_WORDS)) for _ in range(512)]
+    return [" ".join(str(draw.randrange(100, 1000)) for _ in range(words)) for _ in range(512)]
 
 
 def make_work(arguments: argparse.Namespace) -> None:
@@ -139,7 +139,7 @@ def make_work(arguments: argparse.Namespace) -> None:
     torch.manual_seed(0)
     with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
         Qwen2ForCausalLM._from_config(config, dtype=torch.bfloat16).save_pretrained(folder)
-    rows = [{"problem": text, "answer": "1"} for text in prompts()]
+    rows = [{"problem": text, "answer": "1"} for text in prompts(arguments.prompt_words)]
     (arguments.work / "prompts.json").write_text(json.dumps(rows))
 
 
@@ -153,7 +153,7 @@ def run_ours(arguments: argparse.Namespace, result: Path) -> None:
         f"rollout.max_new_tokens={arguments.tokens}", "rollout.temperature=1.0", *engine,
         f"model.path={arguments.work / 'model'}",
         f"data.path={arguments.work / 'prompts.json'}", "data.instruction=''", "data.eval_path=null",
-        "data.max_prompt_tokens=512", "trainer=gpu" if on_gpu else "trainer=cpu", "trainer.devices=1",
+        f"data.max_prompt_tokens={arguments.prompt_tokens}", "trainer=gpu" if on_gpu else "trainer=cpu", "trainer.devices=1",
         f"trainer.iterations={arguments.warm_up + arguments.steps}",
         f"trainer.microbatch_tokens={arguments.microbatch_tokens}", f"model.checkpointing={arguments.checkpointing}",
         f"model.compile={str(arguments.compile).lower()}", "reward._target_=bench_step.AlternateReward",
@@ -181,13 +181,13 @@ def run_trl(arguments: argparse.Namespace, result: Path, liger: bool) -> None:
     from trl import GRPOConfig, GRPOTrainer
 
     folder = str(arguments.work / "model")
-    rows = Dataset.from_list([{"prompt": text} for text in prompts()])
+    rows = Dataset.from_list([{"prompt": text} for text in prompts(arguments.prompt_words)])
     micro = 8
     config = GRPOConfig(
         output_dir=str(arguments.work / "trl"), per_device_train_batch_size=micro,
         gradient_accumulation_steps=GROUP * PROMPTS // micro, num_generations=GROUP,
         max_completion_length=arguments.tokens, use_vllm=True, vllm_mode="colocate",
-        vllm_gpu_memory_utilization=0.35, vllm_max_model_length=arguments.tokens + 512,
+        vllm_gpu_memory_utilization=0.35, vllm_max_model_length=arguments.tokens + arguments.prompt_tokens,
         beta=0.001, bf16=True, gradient_checkpointing=True, learning_rate=1e-6,
         max_steps=arguments.warm_up + arguments.steps, logging_steps=1, report_to="none", save_strategy="no",
         temperature=1.0, generation_kwargs={"ignore_eos": True}, use_liger_kernel=liger,
@@ -250,10 +250,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--engine", choices=["vllm", "torch"], default="vllm", help="of our side")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
     parser.add_argument("--tokens", type=int, default=1024, help="of each completion")
+    parser.add_argument("--prompt-words", type=int, default=40, help="numbers of three digits in each prompt")
+    parser.add_argument("--prompt-tokens", type=int, default=512, help="most tokens of a prompt")
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--warm-up", type=int, default=2)
-    parser.add_argument("--microbatch-tokens", type=int, default=16384)
-    parser.add_argument("--checkpointing", default="selective")
+    parser.add_argument("--microbatch-tokens", type=int, default=5120)
+    parser.add_argument("--checkpointing", default="off")
     parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--overrides", nargs="*", default=[], help="further settings of our side")
     parser.add_argument("--json", type=Path)

@@ -138,7 +138,7 @@ def _near_any(rows: Tensor, references: Tensor) -> Tensor:
     By blocks of references: most rows are reserved where a tokenizer is much smaller than its model's vocabulary.
     """
     near = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
-    for block in references.split(max(1, _BLOCK_ELEMENTS // len(rows))):
+    for block in torch.split(references, max(1, _BLOCK_ELEMENTS // len(rows))):
         near |= (_cosine(rows, block) > _UNTRAINED_COSINE).any(dim=-1)
     return near
 

@@ -11,6 +11,9 @@ from callbacks.evaluation import Evaluation, EvaluationResult
 from ngrpo.data.types import PromptBatch
 from ngrpo.report.curves import pass_curve
 
+_MOST_CURVES = 8
+"""More cannot be told apart, and a long run's figures would take ever more time and memory."""
+
 
 class PassAtKFigure(Callback):
     """Draws ``eval/pass_at_k`` (of a benchmark: ``eval/<name>/pass_at_k``) after each evaluation.
@@ -47,13 +50,18 @@ class PassAtKFigure(Callback):
                 for prefix in results[-1].rates:
                     figure = pass_at_k_figure(results, prefix)
                     logger.experiment.add_figure(f"eval/{prefix}pass_at_k", figure, results[-1].iteration)
+                    figure.clear()  # its parts refer to each other: they would stay until the next full collection
 
 
 def pass_at_k_figure(results: Sequence[EvaluationResult], prefix: str = "") -> Figure:
-    """Returns the curves of one or more evaluations, in order; their metrics' names start with ``prefix``."""
+    """Returns the curves of one or more evaluations, in order; their metrics' names start with ``prefix``.
+
+    Of many, the first and the last are drawn, and some that are spread evenly between them.
+    """
     # Not pyplot: it keeps every figure and asks for a display.
     figure = Figure(figsize=(5, 3.5), layout="constrained")
     axes = figure.subplots()
+    results = spread(results, _MOST_CURVES)
     last = len(results) - 1
     for number, result in enumerate(results):
         curve = pass_curve(result.metrics, prefix)
@@ -67,3 +75,10 @@ def pass_at_k_figure(results: Sequence[EvaluationResult], prefix: str = "") -> F
     axes.set(xlabel="k", ylabel="Pass@k", ylim=(0, 1.02))
     axes.legend()
     return figure
+
+
+def spread(results: Sequence[EvaluationResult], most: int) -> list[EvaluationResult]:
+    """Returns at most so many results, two or more: the first, the last and evenly spread ones between them."""
+    if len(results) <= most:
+        return list(results)
+    return [results[round(place * (len(results) - 1) / (most - 1))] for place in range(most)]

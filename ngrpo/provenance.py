@@ -2,14 +2,19 @@
 
 import platform
 import subprocess
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 _PACKAGES = ("ngrpo", "torch", "lightning", "transformers", "hydra-core", "latex2sympy2_extended", "vllm")
 
 
+@cache
 def git_commit() -> str | None:
-    """Returns the commit of the checkout this package runs from, with ``+`` for uncommitted changes; None without."""
+    """Returns the commit of the checkout this package runs from, with ``+`` for uncommitted changes; None without.
+
+    As it was at the first call: code that changes later is not the code that runs.
+    """
     root = Path(__file__).parents[1]
     try:
         commit = _git(root, "rev-parse", "HEAD")

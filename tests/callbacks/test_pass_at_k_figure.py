@@ -10,7 +10,7 @@ from lightning.pytorch.loggers import TensorBoardLogger
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from callbacks.evaluation import Evaluation, EvaluationResult
-from callbacks.pass_at_k_figure import PassAtKFigure, pass_at_k_figure
+from callbacks.pass_at_k_figure import PassAtKFigure, pass_at_k_figure, spread
 
 RESULTS = [EvaluationResult(n, {"mean@1": 0.1, "pass@4": 0.5 + n / 10, "pass@1": n / 10}, {"": []}) for n in range(3)]
 
@@ -28,6 +28,21 @@ def test_first_and_newest_are_named():
 
 def test_a_single_evaluation_is_drawn():
     assert len(pass_at_k_figure(RESULTS[:1]).axes[0].lines) == 1
+
+
+@pytest.mark.parametrize(
+    ("count", "kept"), [(1, [0]), (4, [0, 1, 2, 3]), (5, [0, 1, 3, 4]), (100, [0, 33, 66, 99]), (101, [0, 33, 67, 100])]
+)
+def test_many_curves_are_thinned_evenly(count: int, kept: list[int]):
+    assert spread(range(count), 4) == kept
+
+
+def test_a_long_run_draws_no_more_curves_than_can_be_told_apart():
+    results = [EvaluationResult(n, {"pass@1": n / 300, "pass@2": 1.0}, {"": []}) for n in range(300)]
+    axes = pass_at_k_figure(results).axes[0]
+    assert len(axes.lines) == 8
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["iteration 0", "iteration 299"]
+    assert [axes.lines[at].get_ydata()[0] for at in (0, -1)] == [0.0, 299 / 300]
 
 
 def test_drawn_once_an_evaluation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

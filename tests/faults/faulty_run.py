@@ -18,20 +18,17 @@ QUICK = (
 )  # fmt: skip
 
 
-def command(run: Path, *overrides: str) -> list[str]:
-    return [sys.executable, "scripts/train.py", *QUICK, f"hydra.run.dir={run}", *overrides]
-
-
 def environment() -> dict[str, str]:
     path = f"{ROOT}:{ROOT / 'tests'}:{Path(__file__).parent}"
     return os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
 
 
-def start(run: Path, *overrides: str, **more: Any) -> subprocess.Popen[str]:
+def start(run: Path, *overrides: str, settings: tuple[str, ...] = QUICK, **more: Any) -> subprocess.Popen[str]:
     """Starts a run; its output goes into ``<run>.out``."""
+    command = [sys.executable, "scripts/train.py", *settings, f"hydra.run.dir={run}", *overrides]
     with Path(f"{run}.out").open("w") as out:
         streams = {"stdout": out, "stderr": subprocess.STDOUT, "text": True}
-        return subprocess.Popen(command(run, *overrides), cwd=ROOT, env=environment(), **streams, **more)
+        return subprocess.Popen(command, cwd=ROOT, **({"env": environment()} | streams | more))
 
 
 def finish(run: Path, *overrides: str, **more: Any) -> tuple[int, str]:

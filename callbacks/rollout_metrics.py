@@ -9,7 +9,7 @@ from ngrpo.algo.advantage import is_dead
 from ngrpo.data.types import PromptBatch
 from ngrpo.evaluation.estimators import pass_at_k
 from ngrpo.evaluation.ks import powers_of_two
-from ngrpo.rewards.terms import CORRECTNESS
+from ngrpo.rewards.terms import CORRECTNESS, LEFT_OUT
 from ngrpo.rewards.verdict import Verdict
 from ngrpo.rollout.experience import Experience
 
@@ -19,7 +19,8 @@ class RolloutMetrics(Callback):
 
     ``train/zero_signal`` is the fraction of groups whose rewards are all equal: they move nothing under a
     group-relative advantage. ``reward/correctness`` and ``reward/<term>`` are the weighted summands of
-    ``train/reward``, ``reward/<verdict>`` are fractions. ``rollout/tokens_per_s`` is that of all ranks together. The
+    ``train/reward``, ``reward/<verdict>`` are fractions, and so is ``reward/left_out``: responses that have no reward,
+    or an infinite one, and take no part in the loss. ``rollout/tokens_per_s`` is that of all ranks together. The
     groups are those trained on, after selection.
     """
 
@@ -63,7 +64,8 @@ def rollout_values(experience: Experience) -> dict[str, Tensor]:
 
 
 def reward_values(experience: Experience) -> dict[str, Tensor]:
-    """Returns the values whose means are the reward's summands and the verdicts."""
+    """Returns the values whose means are the reward's summands, the verdicts and what is left out."""
     verdicts = {f"reward/{v}": torch.tensor([s.status is v for s in experience.scores]) for v in Verdict}
     terms = {CORRECTNESS: experience.correctness, **experience.terms}
-    return verdicts | {f"reward/{name}": values for name, values in terms.items()}
+    left_out = {f"reward/{LEFT_OUT}": experience.rewards.isnan()}
+    return verdicts | left_out | {f"reward/{name}": values for name, values in terms.items()}

@@ -24,17 +24,18 @@ class PoisonGradient(Callback):
             next(pl_module.policy.parameters()).grad.view(-1)[0] = math.nan
 
 
-class InfiniteReward:
-    """An infinite value for one response of the chosen calls."""
+class SpoiledReward:
+    """A value that is no number for one response of the chosen calls."""
 
-    def __init__(self, calls: list[int]) -> None:
+    def __init__(self, calls: list[int], value: float) -> None:
         self.calls = calls
+        self.value = value
         self.made = 0
 
     def __call__(self, responses: Responses) -> torch.Tensor:
         values = torch.zeros(len(responses))
         if self.made in self.calls:
-            values[1] = math.inf
+            values[1] = self.value
         self.made += 1
         return values
 

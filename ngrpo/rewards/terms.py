@@ -20,7 +20,10 @@ log = logging.getLogger(__name__)
 CORRECTNESS = "correctness"
 """Name of the first term, the verifier's; see `ngrpo.rewards.math.MathReward` for its values."""
 
-_TAKEN = {CORRECTNESS, *Verdict}
+LEFT_OUT = "left_out"
+"""Name of the share of responses without a usable reward, for whatever reason."""
+
+_TAKEN = {CORRECTNESS, LEFT_OUT, *Verdict}
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,12 @@ class WeightedTerm:
         return NONE_ALONE
 
 
+def _given(scores: Sequence[Score]) -> Tensor:
+    """Returns the verifier's rewards; 0 where it has said by its verdict why there is none; float32 [N]."""
+    excused = Verdict.UNPARSABLE_REFERENCE
+    return torch.tensor([0.0 if score.status is excused else score.reward for score in scores])
+
+
 def _at(responses: Responses, index: int) -> str:
     return at(index, responses.problems[index].key, responses.texts[index])
 
@@ -125,16 +134,35 @@ def _at(responses: Responses, index: int) -> str:
 class RewardTerms:
     """The terms beside correctness, in the order of the configuration.
 
+    The first NaN of each, and of a reward of the user's own, is told: it leaves its response out of what is learned.
+
     Args:
         terms: the summands.
     """
 
     def __init__(self, terms: Sequence[WeightedTerm]) -> None:
         self.terms = tuple(terms)
+        self._told: set[str] = set()
 
     def __call__(self, responses: Responses) -> dict[str, Tensor]:
         """Returns each term's weighted values by name; float32 [N]."""
-        return {term.name: term.share(responses) for term in self.terms}
+        shares = {term.name: term.share(responses) for term in self.terms}
+        self._tell("reward", _given(responses.scores), responses)
+        for name, values in shares.items():
+            self._tell(f"reward_terms.{name}", values, responses)
+        return shares
+
+    def _tell(self, name: str, values: Tensor, responses: Responses) -> None:
+        if name in self._told or not values.isnan().any():
+            return
+        self._told.add(name)
+        log.warning(
+            "%s returned nan%s; such responses are left out of the loss and of their group's statistics, reward/%s "
+            "tells how many: let it return a number for each if that is not meant",
+            name,
+            _at(responses, int(values.isnan().nonzero()[0])),
+            LEFT_OUT,
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """Holds the state of the stateful terms by name."""

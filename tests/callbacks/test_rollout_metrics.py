@@ -64,6 +64,7 @@ def test_figures_of_an_iteration():
             "reward/timeout": 1 / 8,
             "reward/crashed": 1 / 8,
             "reward/unparsable_reference": 0.0,
+            "reward/left_out": 0.0,
         }
     )
 
@@ -72,7 +73,13 @@ def test_unscored_samples_are_left_out_of_the_reward():
     figures = logged(made(SOLVED + UNSCORED))
     assert figures["train/reward"] == pytest.approx(2 / 5)
     assert figures["train/zero_signal"] == 1 / 2
-    assert figures["reward/unparsable_reference"] == 3 / 8
+    assert figures["reward/unparsable_reference"] == figures["reward/left_out"] == 3 / 8
+
+
+def test_what_terms_leave_out_is_counted_once_a_response():
+    terms = {"a": torch.tensor([math.nan, math.inf] + [0.0] * 6), "b": torch.tensor([math.nan] + [0.0] * 7)}
+    figures = logged(replace(made(SOLVED + FAILED), terms=terms))
+    assert figures["reward/left_out"] == 2 / 8
 
 
 def test_terms_are_logged_and_added_to_the_reward():

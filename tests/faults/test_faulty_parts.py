@@ -87,13 +87,31 @@ def test_nothing_but_bad_steps_ends_the_run_and_names_the_last_checkpoint(tmp_pa
     assert last.endswith(f"; the last checkpoint is of iteration 3: go on with ckpt={run}.")
 
 
-def test_an_infinite_reward_skips_one_step(tmp_path: Path) -> None:
+SPOILED = (
+    "reward_terms=[custom]",
+    "reward_terms.custom.term._target_=poison.SpoiledReward",
+    "+reward_terms.custom.term.calls=[1,2]",
+)
+
+
+def test_an_infinite_reward_skips_one_step_and_is_told(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    own = ("reward_terms=[custom]", "reward_terms.custom.term._target_=poison.InfiniteReward")
-    status, said = finish(run, "trainer.iterations=3", *own, "+reward_terms.custom.term.calls=[1]")
+    status, said = finish(run, "trainer.iterations=4", *SPOILED, "+reward_terms.custom.term.value=inf")
     assert status == 0, said
-    assert scalar(run, "policy/skipped_steps") == [0, 1, 0]
+    assert scalar(run, "policy/skipped_steps") == [0, 1, 1, 0]
+    assert scalar(run, "reward/left_out") == [0, 1 / 16, 1 / 16, 0]
     assert "reward_terms.custom returned inf on response 1, to problem 4" in said
+    assert all(value == value for value in scalar(run, "policy/loss"))
+
+
+def test_a_nan_reward_is_left_out_counted_and_told_once(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    status, said = finish(run, "trainer.iterations=4", *SPOILED, "+reward_terms.custom.term.value=nan")
+    assert status == 0, said
+    assert scalar(run, "policy/skipped_steps") == [0, 0, 0, 0]
+    assert scalar(run, "reward/left_out") == [0, 1 / 16, 1 / 16, 0]
+    assert "reward_terms.custom returned nan on response 1, to problem 4" in said
+    assert said.count("returned nan") == 1
     assert all(value == value for value in scalar(run, "policy/loss"))
 
 

@@ -1,6 +1,7 @@
 """Weights, names, state and faults of reward terms."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 from ngrpo.errors import RunError, SettingError
 from ngrpo.rewards.count_bonus import CountBonus
 from ngrpo.rewards.terms import Responses, RewardTerms, WeightedTerm
+from ngrpo.rewards.verdict import Verdict
 
 THREE = responses(["7", None, "8"], keys=[4, 4, 9], lengths=[2, 3, 5])
 
@@ -35,6 +37,35 @@ def test_terms_are_weighted_and_named():
 def test_nan_leaves_a_response_out():
     (values,) = RewardTerms([WeightedTerm("t", 1.0, lambda s: torch.tensor([1.0, math.nan, 2.0]))])(THREE).values()
     assert values.isnan().tolist() == [False, True, False]
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_the_first_nan_of_each_term_is_told(caplog: pytest.LogCaptureFixture):
+    def never(seen: Responses) -> Tensor:
+        return torch.tensor([0.0, math.nan, math.nan])
+
+    terms = RewardTerms([WeightedTerm("one", 1.0, never), WeightedTerm("other", 0.0, never)])
+    terms(THREE)
+    terms(THREE)
+    assert told(caplog) == [
+        f"reward_terms.{name} returned nan on response 1, to problem 4: 'text 1'; such responses are left out of the "
+        "loss and of their group's statistics, reward/left_out tells how many: let it return a number for each if that "
+        "is not meant"
+        for name in ("one", "other")
+    ]
+
+
+def test_a_nan_of_the_reward_itself_is_told_unless_its_verdict_says_why(caplog: pytest.LogCaptureFixture):
+    spoiled = [replace(THREE.scores[0], reward=math.nan, status=status) for status in Verdict]
+    for score in spoiled:
+        RewardTerms([])(replace(THREE, scores=[*THREE.scores[:2], score]))
+    assert len(told(caplog)) == len(Verdict) - 1
+    assert all(line.startswith("reward returned nan on response 2, to problem 9") for line in told(caplog))
+    RewardTerms([])(THREE)
+    assert len(told(caplog)) == len(Verdict) - 1
 
 
 def test_a_term_that_raises_names_the_sample():
@@ -65,7 +96,7 @@ def test_an_infinite_value_names_the_sample(caplog: pytest.LogCaptureFixture):
     assert "reward_terms.mine returned -inf on response 1, to problem 4" in caplog.text
 
 
-@pytest.mark.parametrize("name", ["correctness", "correct", "no_answer"])
+@pytest.mark.parametrize("name", ["correctness", "correct", "no_answer", "left_out"])
 def test_names_of_other_figures_are_refused(name: str):
     with pytest.raises(SettingError, match=rf"reward_terms\.{name} .*reward/{name}"):
         WeightedTerm(name, 1.0, lengths)

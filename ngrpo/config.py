@@ -106,6 +106,8 @@ class Config:
         ckpt: null, "latest", or a run's or checkpoint's folder to go on from.
         allow_targets: modules beside `ngrpo.targets.ALLOWED` that `_target_` may name; those named on the command line
             are added.
+        custom_reward_timeout_s: seconds that a call of a reward, or of a reward term, from outside the package may
+            take; it runs in a process of its own. Null runs it in the trainer's, without a limit.
     """
 
     model: Any = MISSING
@@ -124,6 +126,7 @@ class Config:
     seed: int = 0
     ckpt: str | None = None
     allow_targets: list[str] = field(default_factory=list)
+    custom_reward_timeout_s: float | None = None
 
 
 @dataclass

@@ -37,7 +37,7 @@ def exchanged(parts: Sequence[T]) -> list[T]:
     if _alone():
         return list(parts)
     device = torch.device("cuda" if distributed.get_backend() == "nccl" else "cpu")
-    payloads = [torch.frombuffer(bytearray(_packed(part)), dtype=torch.uint8) for part in parts]
+    payloads = [torch.frombuffer(bytearray(packed(part)), dtype=torch.uint8) for part in parts]
     sizes = [len(payload) for payload in payloads]
     coming = [column[distributed.get_rank()] for column in gathered(sizes)]
     received = torch.empty(sum(coming), dtype=torch.uint8, device=device)
@@ -54,7 +54,8 @@ class _Compact(pickle.Pickler):
         return NotImplemented
 
 
-def _packed(value: Any) -> bytes:
+def packed(value: Any) -> bytes:
+    """Returns an object as bytes for ``pickle.loads`` in another process of this run."""
     buffer = io.BytesIO()
     _Compact(buffer, pickle.HIGHEST_PROTOCOL).dump(value)
     return buffer.getvalue()

@@ -11,6 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 from rich import get_console
 
 from ngrpo.checks import check_context
+from ngrpo.composed import keep
 from ngrpo.config import EvaluateConfig, build, checked
 from ngrpo.data.types import Prompt
 from ngrpo.errors import SettingError
@@ -24,6 +25,7 @@ from ngrpo.evaluation.store import AnswerStore
 from ngrpo.evaluation.tables import report_table
 from ngrpo.input_checks import check_template, check_tokens
 from ngrpo.live import live_line
+from ngrpo.lock import lock
 from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
@@ -60,15 +62,21 @@ def evaluate(config: DictConfig, out: Path) -> dict[str, Report]:
         The figures by benchmark, computed from the stored answers.
 
     Raises:
-        SettingError: a setting cannot work, or ``out`` holds answers made with others; raised before the model is
-            loaded.
+        SettingError: a setting cannot work, or ``out`` holds answers made with others or is being written; raised
+            before the model is loaded.
     """
     config = checked(config, EvaluateConfig)
+    with lock(out, "out"):
+        return _evaluate(config, out)
+
+
+def _evaluate(config: DictConfig, out: Path) -> dict[str, Report]:
     use_threads(config.threads)
     source, evaluator = build(config.model), build(config.evaluator)
     ks = chosen_ks(config.k, evaluator.samples)
     worker = _worker(config, source, evaluator)
     tasks = _tasks(config, source, evaluator, worker, out)
+    keep(config, out)
     waiting = {name: missing(task.prompts, task.store) for name, task in tasks.items()}
     if any(waiting.values()):
         worker.start(torch.device("cuda" if accelerator_of(config.accelerator) == "gpu" else "cpu"))

@@ -1,4 +1,4 @@
-"""One process group a run folder."""
+"""One process group an output folder."""
 
 import fcntl
 from pathlib import Path
@@ -9,8 +9,12 @@ from ngrpo.errors import SettingError
 _FILE = ".lock"
 
 
-def lock(folder: Path) -> IO[str]:
+def lock(folder: Path, setting: str = "hydra.run.dir") -> IO[str]:
     """Takes the folder for this process until the file is closed or the process ends, killed or not.
+
+    Args:
+        folder: made if there is none; nothing that is in it changes.
+        setting: that names the folder.
 
     Returns:
         The open lock file; it must be kept.
@@ -25,6 +29,6 @@ def lock(folder: Path) -> IO[str]:
     except BlockingIOError as error:
         file.close()
         raise SettingError(
-            f"hydra.run.dir={folder} is being written by another process; wait for it, or choose another folder."
+            f"{setting}={folder} is being written by another process; wait for it, or choose another folder."
         ) from error
     return file

@@ -18,6 +18,7 @@ CHANGEABLE = (
     "callbacks",
     "ckpt",
     "critic.optimizer.lr",
+    "custom_reward_timeout_s",
     "data.eval_problems",
     "logger",
     "model.checkpointing",

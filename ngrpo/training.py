@@ -26,6 +26,7 @@ from ngrpo.checks import (
     check_support,
     warn_of_equal_groups,
 )
+from ngrpo.composed import keep
 from ngrpo.config import TrainerConfig, build, checked
 from ngrpo.duration import seconds
 from ngrpo.errors import SettingError
@@ -43,6 +44,7 @@ from ngrpo.input_checks import (
 from ngrpo.lock import lock
 from ngrpo.module import PolicyOptimization, UpdateSettings
 from ngrpo.resuming import check_resumable, identity
+from ngrpo.rewards.own import RewardApart, TermApart, build_reward
 from ngrpo.rewards.terms import WeightedTerm
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 
@@ -103,6 +105,8 @@ def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: 
     callbacks = [build(node, **parts) for node in config.callbacks.values() if node is not None]
     logger = build(config.logger, save_dir=str(run_dir))
     trainer = make_trainer(config.trainer, process_count(config.trainer), callbacks, logger)
+    if rank_zero_only.rank == 0:
+        keep(config, run_dir)
     log.info("run folder %s", run_dir)
     state = None if checkpoint is None else checkpoint / STATE
     try:
@@ -114,7 +118,11 @@ def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: 
 def _build_parts(config: DictConfig) -> dict[str, Any]:
     """Builds what a run consists of, checks that it fits together, and returns it by parameter name."""
     source, algorithm, exploration = (build(node) for node in (config.model, config.algo, config.exploration))
-    terms = [WeightedTerm(str(name), node.weight, build(node.term)) for name, node in config.reward_terms.items()]
+    limit_s = config.custom_reward_timeout_s
+    terms = [
+        WeightedTerm(str(name), node.weight, build_reward(f"reward_terms.{name}", node.term, limit_s, TermApart))
+        for name, node in config.reward_terms.items()
+    ]
     selection = build(config.selection)
     critic = None if config.critic is None else build(config.critic)
     if critic is not None:
@@ -151,7 +159,7 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
         config.data, tokenizer=tokenizer, prompts_per_batch=batch, seed=config.seed, benchmarks=benchmarks
     )
     check_ahead(rollout, engine, algorithm, selection, datamodule.curriculum)
-    reward = build(config.reward)
+    reward = build_reward("reward", config.reward, limit_s, RewardApart)
     stop_ids = source.stop_ids(tokenizer)
     worker = RolloutWorker(engine, tokenizer, reward, exploration, rollout, stop_ids, config.seed, terms=terms)
     return {

@@ -52,6 +52,22 @@ class Raising:
         return torch.zeros(len(responses))
 
 
+class Hanging:
+    """Never comes back from the chosen calls."""
+
+    def __init__(self, calls: list[int], marker: str) -> None:
+        self.calls = calls
+        self.marker = Path(marker)
+
+    def __call__(self, responses: Responses) -> torch.Tensor:
+        """The calls are counted in a file: the process does not live long enough to."""
+        made = len(self.marker.read_text()) if self.marker.exists() else 0
+        self.marker.write_text("." * (made + 1))
+        while made in self.calls:
+            pass
+        return torch.zeros(len(responses))
+
+
 class Slow(Callback):
     """Makes iterations long enough to be hit in the middle."""
 

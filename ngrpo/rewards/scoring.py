@@ -34,9 +34,7 @@ def scored(reward: Scoring, texts: Sequence[str], references: Sequence[str], pro
         raise
     except Exception as error:
         index = _culprit(reward, texts, references)
-        whom = (
-            " on all responses together, on none alone" if index is None else at(index, problems[index], texts[index])
-        )
+        whom = NONE_ALONE if index is None else at(index, problems[index], texts[index])
         raise RunError(f"reward raised {error!r}{origin(error)}{whom}; mend it and go on with ckpt=latest.") from error
     if len(scores) != len(texts):
         raise RunError(f"reward returned {len(scores)} scores for {len(texts)} responses; let it return one for each.")
@@ -52,6 +50,23 @@ def _culprit(reward: Scoring, texts: Sequence[str], references: Sequence[str]) -
     return None
 
 
+class Elsewhere(Exception):
+    """An exception in another process.
+
+    Args:
+        said: what its ``repr`` was.
+        place: where it came from, see `origin`.
+    """
+
+    def __init__(self, said: str, place: str) -> None:
+        super().__init__(f"{said}{place}")
+        self.said = said
+        self.place = place
+
+    def __repr__(self) -> str:
+        return self.said
+
+
 def at(index: int, problem: int, text: str) -> str:
     """Returns which response is meant."""
     shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
@@ -60,5 +75,7 @@ def at(index: int, problem: int, text: str) -> str:
 
 def origin(error: BaseException) -> str:
     """Returns where in the code an error comes from."""
+    if isinstance(error, Elsewhere):
+        return error.place
     frames = traceback.extract_tb(error.__traceback__)
     return f" in {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""

@@ -97,6 +97,8 @@ class WeightedTerm:
         """
         try:
             values = torch.as_tensor(self.function(responses))
+        except RunError:
+            raise
         except Exception as error:
             raise RunError(
                 f"reward_terms.{self.name} raised {error!r}{origin(error)}{self._on(responses)}; mend it and go on with"

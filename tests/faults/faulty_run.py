@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,20 @@ import torch
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 300
+ITERATIONS = 12
 QUICK = (
     "exploration=neighbor", "debug=fast", "exploration.rate=0.5", "exploration.refresh_every=2",
     "callbacks.checkpoint.every=1", "callbacks.evaluation=null", "callbacks.export=null", "trainer=cpu",
+    f"trainer.iterations={ITERATIONS}",
 )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Undisturbed:
+    """A whole run: its state at the end, and the seconds from its first log line to its last iteration."""
+
+    state: dict[str, Any]
+    seconds: float
 
 
 def environment() -> dict[str, str]:

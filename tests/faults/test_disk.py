@@ -1,13 +1,23 @@
 """A disk that fills up, and one folder for two runs."""
 
 import resource
+import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from faulty_run import assert_equal_states, ended, final_state, finish, logged, start, wait_until
+from faulty_run import (
+    ITERATIONS,
+    Undisturbed,
+    assert_equal_states,
+    ended,
+    final_state,
+    finish,
+    logged,
+    start,
+    wait_until,
+)
 
 from ngrpo.checkpoints import complete, opened
 
@@ -30,15 +40,14 @@ def assert_told(said: str, run: Path, failed: int, kept: int) -> None:
     assert not list((run / "checkpoints").glob("*.tmp"))
 
 
-def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before_it(tmp_path: Path) -> None:
-    run, straight = tmp_path / "run", tmp_path / "straight"
+def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before_it(undisturbed: Undisturbed, tmp_path: Path) -> None:
+    run = tmp_path / "run"
     assert finish(run, "trainer.iterations=2")[0] == 0
-    status, said = finish(run, "trainer.iterations=4", "ckpt=latest", preexec_fn=limit_files)
+    status, said = finish(run, "ckpt=latest", preexec_fn=limit_files)
     assert status == 1
     assert_told(said, run, failed=3, kept=2)
-    assert finish(run, "trainer.iterations=4", "ckpt=latest")[0] == 0
-    assert finish(straight, "trainer.iterations=4")[0] == 0
-    assert_equal_states(final_state(straight, 4), final_state(run, 4))
+    assert finish(run, "ckpt=latest")[0] == 0
+    assert_equal_states(undisturbed.state, final_state(run, ITERATIONS))
 
 
 @pytest.fixture
@@ -58,24 +67,32 @@ def test_a_full_disk_leaves_both_checkpoints(small_disk: Path, tmp_path: Path) -
     run = small_disk / "run"
     run.mkdir()
     Path(f"{run}.out").symlink_to(tmp_path / "out")  # what is printed goes to another disk
-    status, said = finish(run, "trainer.iterations=9", "callbacks.checkpoint.keep=5")
+    status, said = finish(run, "callbacks.checkpoint.keep=5")
     assert status == 1
     assert_told(said, run, failed=3, kept=2)
 
 
+def contents(folder: Path) -> dict[Path, tuple[int, bytes]]:
+    """When each file was last written, and what it holds."""
+    return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in folder.rglob("*") if path.is_file()}
+
+
 def test_two_processes_do_not_write_to_one_folder(tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    first = start(run, "trainer.iterations=1000", "callbacks.checkpoint=null")
+    run, second = tmp_path / "run", tmp_path / "second"
+    first = start(run, "trainer.iterations=1000")
     wait_until(lambda: "iteration 1/1000" in logged(run), first, run)
-    second = tmp_path / "second"
+    first.send_signal(signal.SIGSTOP)  # it holds the folder, and what changes is the other's doing
+    before = contents(run)
     process = start(second, "trainer.iterations=2", f"hydra.run.dir={run}")
     status, said = ended(process, second)
     assert status == 1
     assert said == (
         f"error: hydra.run.dir={run} is being written by another process; wait for it, or choose another folder.\n"
     )
-    before = len(logged(run).splitlines())
-    time.sleep(2)
-    wait_until(lambda: len(logged(run).splitlines()) > before, first, run)  # the first one is not disturbed
+    assert run / ".hydra" / "overrides.yaml" in before
+    assert contents(run) == before
+    first.send_signal(signal.SIGCONT)
+    lines = len(logged(run).splitlines())
+    wait_until(lambda: len(logged(run).splitlines()) > lines + 1, first, run)
     first.kill()
     first.wait()

@@ -35,7 +35,7 @@ def scalar(run: Path, tag: str) -> list[float]:
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL], ids=["hanging", "dying"])
 def test_a_reward_worker_that_hangs_or_dies_is_replaced(tmp_path: Path, number: signal.Signals) -> None:
     run = tmp_path / "run"
-    process = start(run, "trainer.iterations=12", "reward.timeout_s=1")
+    process = start(run, "reward.timeout_s=1")
     wait_until(lambda: "iteration 1/12" in logged(run), process, run)
     struck = workers_of(process)
     assert struck
@@ -87,6 +87,33 @@ def test_nothing_but_bad_steps_ends_the_run_and_names_the_last_checkpoint(tmp_pa
     assert last.endswith(f"; the last checkpoint is of iteration 3: go on with ckpt={run}.")
 
 
+def hanging(run: Path, *calls: int) -> tuple[str, ...]:
+    return (
+        "reward_terms=[custom]", "reward_terms.custom.term._target_=poison.Hanging", "custom_reward_timeout_s=1",
+        f"+reward_terms.custom.term.calls={list(calls)}", f"+reward_terms.custom.term.marker={run}.calls",
+    )  # fmt: skip
+
+
+def test_a_reward_term_that_hangs_is_ended_and_left_out(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    status, said = finish(run, "trainer.iterations=4", *hanging(run, 1, 2))
+    assert status == 0, said
+    assert scalar(run, "reward/left_out") == [0, 1, 1, 0]
+    line = "reward_terms.custom took longer than custom_reward_timeout_s=1: the rewards of 16 responses are left out"
+    assert said.count(line) == 2
+    assert json.loads((run / "summary.json").read_text())["iterations"] == 4
+
+
+def test_a_reward_term_that_always_hangs_ends_the_run(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    status, said = finish(run, *hanging(run, 1, 2, 3))
+    assert (status, said.splitlines()[-1]) == (
+        1,
+        "error: reward_terms.custom took longer than custom_reward_timeout_s=1, for the 3rd time in a row; mend it, or "
+        "raise custom_reward_timeout_s, and go on with ckpt=latest.",
+    )
+
+
 SPOILED = (
     "reward_terms=[custom]",
     "reward_terms.custom.term._target_=poison.SpoiledReward",
@@ -117,19 +144,20 @@ def test_a_nan_reward_is_left_out_counted_and_told_once(tmp_path: Path) -> None:
 
 def test_damaged_checkpoints_are_refused_and_the_named_one_goes_on(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    assert finish(run, "trainer.iterations=3", "callbacks.checkpoint.keep=3")[0] == 0
+    assert finish(run, "trainer.iterations=4", "callbacks.checkpoint.keep=4")[0] == 0
     folder = run / "checkpoints"
-    state = folder / "iteration-3" / "state.ckpt"
+    state = folder / "iteration-4" / "state.ckpt"
     content = bytearray(state.read_bytes())
     content[len(content) // 2] ^= 1
     state.write_bytes(content)
-    truncated = folder / "iteration-2" / "state.ckpt"
+    truncated = folder / "iteration-3" / "state.ckpt"
     truncated.write_bytes(truncated.read_bytes()[:-100])
-    status, said = finish(run, "trainer.iterations=4", "ckpt=latest")
+    (folder / "iteration-2" / "state.ckpt").unlink()
+    status, said = finish(run, "trainer.iterations=5", "ckpt=latest")
     assert (status, said.splitlines()[-1]) == (
         1,
-        f"error: ckpt={folder}/iteration-3 is damaged (the content of state.ckpt has changed); the last good one before"
+        f"error: ckpt={folder}/iteration-4 is damaged (the content of state.ckpt has changed); the last good one before"
         f" it is ckpt='{folder}/iteration-1'.",
     )
     again = tmp_path / "again"
-    assert finish(again, "trainer.iterations=4", f"ckpt='{folder}/iteration-1'")[0] == 0
+    assert finish(again, "trainer.iterations=5", f"ckpt='{folder}/iteration-1'")[0] == 0

@@ -1,0 +1,159 @@
+"""Objects in a process apart: results, state, exceptions, hanging, dying, and what is left of them."""
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from made_responses import responses
+from omegaconf import OmegaConf
+
+from ngrpo.errors import RunError, SettingError
+from ngrpo.rewards.apart import Apart, CallFailed
+from ngrpo.rewards.own import RewardApart, TermApart, build_reward
+from ngrpo.rewards.scoring import Elsewhere, scored
+from ngrpo.rewards.terms import RewardTerms, WeightedTerm
+from ngrpo.rewards.verdict import Verdict
+
+THREE = responses(["7", None, "8"], keys=[4, 4, 9], lengths=[2, 3, 5])
+LIMIT_S = 30.0
+
+
+@pytest.fixture
+def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Apart]]:
+    """Makes objects of `apart_objects` and ends their processes."""
+    made: list[Apart] = []
+
+    def one(target: str, limit_s: float = LIMIT_S, **arguments: Any) -> Apart:
+        made.append(Apart("reward_terms.mine", {"_target_": f"apart_objects.{target}", **arguments}, limit_s))
+        return made[-1]
+
+    yield one
+    for apart in made:
+        apart.close()
+
+
+def test_a_term_sees_what_it_would_see_here_and_changes_in_its_process_only(make):
+    summed = make("LengthsAndCalls")
+    term = TermApart(summed)
+    assert term(THREE).tolist() == [2.0, 3.0, 5.0]
+    assert term(THREE.only(2)).tolist() == [5.0 + 1]
+    assert summed(THREE)[0] == 2.0 + 2
+    assert term.state_dict() == {}
+
+
+def test_state_is_that_after_the_last_call_and_goes_on_in_another_process(make):
+    term = TermApart(make("Counting"))
+    assert term.state_dict() == {"calls": 0}
+    assert [float(term(THREE)[0]) for _ in range(2)] == [1.0, 2.0]
+    state = term.state_dict()
+    other = TermApart(make("Counting"))
+    other.load_state_dict(state)
+    assert float(other(THREE)[0]) == 3.0
+    assert (term.state_dict(), other.state_dict()) == ({"calls": 2}, {"calls": 3})
+
+
+def test_what_it_raises_names_place_and_sample(make):
+    terms = RewardTerms([WeightedTerm("mine", 1.0, TermApart(make("Raising", key=9)))])
+    with pytest.raises(RunError) as caught:
+        terms(THREE)
+    assert str(caught.value) == (
+        "reward_terms.mine raised KeyError('not this one') in apart_objects.py:41 on response 2, to problem 9: "
+        "'text 2'; mend it and go on with ckpt=latest."
+    )
+
+
+@pytest.mark.parametrize(
+    ("how", "verdict", "reason"),
+    [
+        ("hang", Verdict.TIMEOUT, "took longer than custom_reward_timeout_s=1"),
+        ("hold", Verdict.TIMEOUT, "took longer than custom_reward_timeout_s=1"),
+        ("die", Verdict.CRASHED, "ended the process that it runs in"),
+    ],
+)
+def test_a_call_that_fails_costs_its_limit_and_the_process(make, how: str, verdict: Verdict, reason: str):
+    apart = make("Failing", limit_s=1.0, how=how)
+    old = apart("")
+    start = time.monotonic()
+    with pytest.raises(CallFailed) as caught:
+        apart("fail")
+    assert time.monotonic() - start < 5
+    assert (caught.value.verdict, str(caught.value)) == (verdict, reason)
+    assert not Path(f"/proc/{old}").exists()
+    assert apart("") != old
+
+
+def test_a_failed_term_leaves_all_out_and_keeps_its_state(make, caplog: pytest.LogCaptureFixture):
+    term = TermApart(make("Counting", limit_s=1.0, hang_at=2))
+    values = [term(THREE) for _ in range(3)]
+    assert [float(value[0]) for value in values] == pytest.approx([1.0, math.nan, 2.0], nan_ok=True)
+    assert values[1].isnan().all()
+    assert caplog.messages == [
+        "reward_terms.mine took longer than custom_reward_timeout_s=1: the rewards of 3 responses are left out"
+    ]
+
+
+def test_a_reward_that_fails_has_its_verdict(make):
+    reward = RewardApart(make("Scoring", limit_s=1.0))
+    assert [score.reward for score in scored(reward, ["7", "8"], ["7", "7"], [0, 1])] == [1.0, 0.0]
+    failed = scored(reward, ["hang", "8"], ["7", "7"], [0, 1])
+    assert [(math.isnan(s.reward), s.correct, s.status) for s in failed] == [(True, False, Verdict.TIMEOUT)] * 2
+
+
+def test_three_failures_in_a_row_end_the_run_and_no_others(make):
+    apart = make("Failing", limit_s=20.0, how="die")
+    with pytest.raises(CallFailed):
+        apart("fail")
+    apart("")
+    for _ in range(2):
+        with pytest.raises(CallFailed):
+            apart("fail")
+    with pytest.raises(RunError) as caught:
+        apart("fail")
+    assert str(caught.value) == (
+        "reward_terms.mine ended the process that it runs in, for the 3rd time in a row; mend it, or raise "
+        "custom_reward_timeout_s, and go on with ckpt=latest."
+    )
+
+
+def test_what_cannot_be_made_is_said_at_once():
+    with pytest.raises(SettingError) as caught:
+        Apart("reward_terms.mine", {"_target_": "apart_objects.Raising", "key": "none"}, LIMIT_S)
+    assert str(caught.value) == (
+        "reward_terms.mine cannot be made (ValueError('no such problem') in apart_objects.py:35); mend it."
+    )
+
+
+def test_results_that_cannot_travel_are_its_fault(make):
+    with pytest.raises(Elsewhere, match="pickle"):
+        make("Unpicklable")()
+
+
+def test_nothing_is_left_when_it_is_forgotten():
+    apart = Apart("reward_terms.mine", {"_target_": "apart_objects.Failing", "how": "hang"}, LIMIT_S)
+    pid = apart("")
+    assert pid != os.getpid()
+    del apart
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_only_what_is_not_the_packages_runs_apart():
+    own = OmegaConf.create({"_target_": "ngrpo.rewards.one_box.OneBox"})
+    other = OmegaConf.create({"_target_": "apart_objects.Counting"})
+    assert type(build_reward("reward_terms.mine", own, 5.0, TermApart)).__name__ == "OneBox"
+    assert type(build_reward("reward_terms.mine", other, None, TermApart)).__name__ == "Counting"
+    made = build_reward("reward_terms.mine", other, 5.0, TermApart)
+    assert isinstance(made, TermApart)
+    made.apart.close()
+    for limit_s in (0.0, -1.0, math.inf, math.nan):
+        with pytest.raises(SettingError, match=r"custom_reward_timeout_s=.* is no time to answer in"):
+            build_reward("reward_terms.mine", own, limit_s, TermApart)
+
+
+def test_tensors_arrive_without_the_storage_they_are_a_part_of(make):
+    whole = torch.zeros(10_000_000)
+    assert make("StorageBytes")(whole[:2]) == 8

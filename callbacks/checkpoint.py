@@ -106,7 +106,7 @@ class IterationCheckpoint(Callback):
         try:
             step()
         except (Exception, CheckpointException) as error:
-            failure = " ".join(str(error).split()) or repr(error)
+            failure = _reason(error)
         failures = [reason for reason in gathered(failure) if reason]
         if not failures:
             return
@@ -120,6 +120,13 @@ class IterationCheckpoint(Callback):
             self.best.mark(final, record)
         for old in self.best.outdated(self.run_dir, self.keep):
             discard(old)
+
+
+def _reason(error: BaseException) -> str:
+    """Returns why something failed, in one line; of a failure on several ranks the first one's reason."""
+    if isinstance(error, CheckpointException) and error.failures:
+        error = next(iter(error.failures.values()))[0]
+    return " ".join(str(error).split()) or repr(error)
 
 
 def _write(trainer: Trainer, path: Path) -> None:

@@ -23,7 +23,10 @@ _LOST = ("Connection closed by peer", "Connection reset by peer")
 _TRACEBACK = "HYDRA_FULL_ERROR"
 """Hydra's own switch: set to 1 by a user who wants to see where an error comes from."""
 
-_WANTED = os.environ.get(_TRACEBACK) == "1"
+_OURS = "NGRPO_DOOR"
+"""Set where the switch is set by this module: the ranks that a process starts inherit both."""
+
+_WANTED = os.environ.get(_TRACEBACK) == "1" and _OURS not in os.environ
 
 
 @contextmanager
@@ -35,6 +38,8 @@ def door() -> Iterator[None]:
     """
     os.umask(os.umask(0o022) | 0o002)
     logging.raiseExceptions = False  # a log file on a full disk must not print tracebacks
+    if not _WANTED:
+        os.environ[_OURS] = "1"
     os.environ[_TRACEBACK] = "1"  # else Hydra prints errors in its own way, and exits
     try:
         yield

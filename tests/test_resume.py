@@ -28,6 +28,7 @@ def command(run: Path, prompts: Path, *overrides: str) -> list[str]:
         "exploration.rate=0.5",
         "callbacks.checkpoint.every=3",
         "callbacks.export=null",
+        "reward.workers=1",
         "callbacks.evaluation.every=0",
         f"hydra.run.dir={run}",
         "+callbacks.recorder._target_=prompt_recorder.PromptRecorder",
@@ -49,7 +50,7 @@ def final_state(run: Path) -> dict:
 CASES = {
     "grpo": ["algo=grpo"],
     # Prompts drawn beside the batches, and counts that rewards depend on.
-    "dapo": ["algo=dapo", "reward_terms=[overlong,count_bonus]"],
+    "dapo": ["algo=dapo", "reward_terms=[overlong,count_bonus]", "selection.max_refills=2"],
     # Rollouts that were made before their turn, with weights that no longer exist.
     "ahead": ["algo=grpo", "algo/correction=truncate", "rollout.ahead=1"],
     # A second model with an optimiser of its own, and a learning rate that changes.

@@ -9,6 +9,9 @@ from ngrpo.rewards.boxed import answer_of
 from ngrpo.rewards.pool import VerifierPool
 from ngrpo.rewards.verdict import Verdict
 
+_MOST_WORKERS = 1024
+"""More than any machine has cores for; a slip of the keyboard must not start processes until it has no memory left."""
+
 
 @dataclass(frozen=True)
 class Score:
@@ -55,8 +58,8 @@ class MathReward:
     ) -> None:
         if not (math.isfinite(timeout_s) and timeout_s > 0):
             raise SettingError(f"reward.timeout_s is {timeout_s}; set a positive number of seconds, such as 5.")
-        if workers < 1:
-            raise SettingError(f"reward.workers is {workers}; set it to at least 1.")
+        if not 1 <= workers <= _MOST_WORKERS:
+            raise SettingError(f"reward.workers is {workers}; set it to at least 1 and at most {_MOST_WORKERS}.")
         for name, value in (("correct", correct), ("wrong", wrong)):
             if not math.isfinite(value):
                 raise SettingError(f"reward.{name}={value} cannot be learned from; set a finite number.")

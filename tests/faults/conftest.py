@@ -1,13 +1,15 @@
-"""One undisturbed run that all others are compared with, however many processes the tests are shared out to."""
+"""An undisturbed run that all others are compared with, however the tests are shared out, and a disk that fills up."""
 
 import fcntl
 import json
 import os
+import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from faulty_run import ITERATIONS, Undisturbed, ended, final_state, logged, start, wait_until
+from faulty_run import CHECKPOINT_BYTES, ITERATIONS, Undisturbed, ended, final_state, logged, start, wait_until
 
 
 @pytest.fixture(scope="session")
@@ -32,3 +34,16 @@ def made(run: Path) -> float:
     seconds = time.monotonic() - begun
     assert ended(process, run)[0] == 0
     return seconds
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """Room for two checkpoints and a little more."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    size = 2 * CHECKPOINT_BYTES + 6_000_000
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)]
+    if subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("mounting a small disk needs root")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)

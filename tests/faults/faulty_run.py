@@ -11,13 +11,18 @@ from typing import Any
 
 import torch
 
+from ngrpo.checkpoints import complete, opened
+
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 300
 ITERATIONS = 12
+CHECKPOINT_BYTES = 8_000_000
+"""Somewhat less than a checkpoint of the demo has."""
+
 QUICK = (
     "exploration=neighbor", "debug=fast", "exploration.rate=0.5", "exploration.refresh_every=2",
     "callbacks.checkpoint.every=1", "callbacks.evaluation=null", "callbacks.export=null", "trainer=cpu",
-    f"trainer.iterations={ITERATIONS}",
+    f"trainer.iterations={ITERATIONS}", "reward.workers=1",
 )  # fmt: skip
 
 
@@ -67,6 +72,17 @@ def wait_until(met: Callable[[], bool], process: subprocess.Popen[str], run: Pat
 def logged(run: Path) -> str:
     log = run / "train.log"
     return log.read_text() if log.exists() else ""
+
+
+def assert_told(said: str, run: Path, failed: int, kept: int) -> None:
+    """A checkpoint could not be written; those before it are whole, and the user knows."""
+    last = said.splitlines()[-1]
+    assert last.startswith(f"error: {run}/checkpoints/iteration-{failed} could not be written (")
+    assert last.endswith(f"; free some space; the last checkpoint is of iteration {kept}: go on with ckpt={run}.")
+    for checkpoint in complete(run):
+        opened(checkpoint)
+    assert (run / "checkpoints" / "latest").read_text() == f"iteration-{kept}"
+    assert not list((run / "checkpoints").glob("*.tmp"))
 
 
 def final_state(run: Path, iteration: int) -> dict[str, Any]:

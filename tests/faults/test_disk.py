@@ -2,15 +2,15 @@
 
 import resource
 import signal
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from faulty_run import (
+    CHECKPOINT_BYTES,
     ITERATIONS,
     Undisturbed,
     assert_equal_states,
+    assert_told,
     ended,
     final_state,
     finish,
@@ -19,25 +19,11 @@ from faulty_run import (
     wait_until,
 )
 
-from ngrpo.checkpoints import complete, opened
-
 pytestmark = pytest.mark.faults
-CHECKPOINT_BYTES = 8_000_000
-"""Somewhat less than a checkpoint of the demo has."""
 
 
 def limit_files() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (CHECKPOINT_BYTES, CHECKPOINT_BYTES))
-
-
-def assert_told(said: str, run: Path, failed: int, kept: int) -> None:
-    last = said.splitlines()[-1]
-    assert last.startswith(f"error: {run}/checkpoints/iteration-{failed} could not be written (")
-    assert last.endswith(f"; free some space; the last checkpoint is of iteration {kept}: go on with ckpt={run}.")
-    for checkpoint in complete(run):
-        opened(checkpoint)
-    assert (run / "checkpoints" / "latest").read_text() == f"iteration-{kept}"
-    assert not list((run / "checkpoints").glob("*.tmp"))
 
 
 def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before_it(undisturbed: Undisturbed, tmp_path: Path) -> None:
@@ -48,19 +34,6 @@ def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before_it(undisturbe
     assert_told(said, run, failed=3, kept=2)
     assert finish(run, "ckpt=latest")[0] == 0
     assert_equal_states(undisturbed.state, final_state(run, ITERATIONS))
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """Room for two checkpoints and a little more."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    size = 2 * CHECKPOINT_BYTES + 6_000_000
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(disk)]
-    if subprocess.run(command, capture_output=True).returncode:
-        pytest.skip("mounting a small disk needs root")
-    yield disk
-    subprocess.run(["umount", str(disk)], check=True)
 
 
 def test_a_full_disk_leaves_both_checkpoints(small_disk: Path, tmp_path: Path) -> None:

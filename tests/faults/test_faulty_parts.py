@@ -35,7 +35,7 @@ def scalar(run: Path, tag: str) -> list[float]:
 @pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL], ids=["hanging", "dying"])
 def test_a_reward_worker_that_hangs_or_dies_is_replaced(tmp_path: Path, number: signal.Signals) -> None:
     run = tmp_path / "run"
-    process = start(run, "reward.timeout_s=1")
+    process = start(run, "reward.timeout_s=1", "reward.workers=2")
     wait_until(lambda: "iteration 1/12" in logged(run), process, run)
     struck = workers_of(process)
     assert struck

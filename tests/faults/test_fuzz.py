@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -16,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from ngrpo.config import register
 from ngrpo.data.datamodule import PromptDataModule
 from ngrpo.door import sentence
+from ngrpo.memory_budget import out_of_memory
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rewards.math import MathReward
 from ngrpo.rewards.verdict import Verdict
@@ -41,9 +43,9 @@ ANSWERS = st.text(max_size=60) | LATEX
 
 
 def told(error: Exception) -> None:
-    """The user is shown one line."""
+    """The user is shown one line, before memory runs out."""
     said = sentence(error)
-    if said is None:
+    if said is None or out_of_memory(error):
         raise error
     assert said.isprintable()
 
@@ -110,6 +112,17 @@ LIKELY = st.sampled_from(
 )
 
 
+@pytest.fixture(scope="module")
+def little_memory() -> Iterator[None]:
+    """What a setting makes the program allocate is refused, not the next program's memory."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    resource.setrlimit(resource.RLIMIT_AS, (pages * resource.getpagesize() + 2**32, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.usefixtures("little_memory")
 @given(changes=st.dictionaries(st.sampled_from(KEYS), LIKELY | SCALARS, min_size=1, max_size=2))
 @settings(max_examples=500, **RELAXED)
 def test_settings(changes: dict[str, Any]) -> None:

@@ -1,0 +1,62 @@
+"""Two processes that train together: they stop together, and a disk that is full for both leaves what was saved."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from faulty_run import ITERATIONS, assert_told, ended, finish, logged, start, wait_until
+from process_tree import tree
+
+from ngrpo.checkpoints import complete, opened
+
+pytestmark = pytest.mark.faults
+TWO = ("trainer.devices=2", "algo.optimizer_steps=2")
+
+
+def assert_over(processes: list[int]) -> None:
+    assert len(processes) == 4  # two ranks, each with one that checks answers
+    deadline = time.monotonic() + 20  # the second rank may take a moment longer than the first
+    while left := [pid for pid in processes if Path(f"/proc/{pid}").exists()]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("whole_group", [True, False], ids=["both", "the_first"])
+def test_a_signal_stops_both_after_the_same_iteration(tmp_path: Path, whole_group: bool) -> None:
+    run = tmp_path / "run"
+    process = start(run, *TWO, "callbacks.checkpoint.every=100", start_new_session=True)
+    wait_until(lambda: f"iteration 2/{ITERATIONS}" in logged(run), process, run)
+    processes = tree(process.pid)
+    if whole_group:
+        os.killpg(process.pid, signal.SIGTERM)
+    else:
+        process.send_signal(signal.SIGTERM)
+    status, said = ended(process, run)
+    assert status == 143
+    (checkpoint,) = complete(run)
+    opened(checkpoint)
+    done = int(checkpoint.name.removeprefix("iteration-"))
+    assert 2 <= done < ITERATIONS
+    assert said.splitlines()[-1] == (
+        f"stopped by SIGTERM after iteration {done} of {ITERATIONS}; the last checkpoint is of iteration {done}: go on "
+        f"with ckpt={run}"
+    )
+    assert_over(processes)
+    status, said = finish(run, *TWO, f"trainer.iterations={done + 1}", "ckpt=latest")
+    assert status == 0, said
+    assert complete(run)[-1].name == f"iteration-{done + 1}"
+
+
+def test_a_full_disk_stops_both_and_leaves_what_was_saved(small_disk: Path, tmp_path: Path) -> None:
+    run = small_disk / "run"
+    run.mkdir()
+    Path(f"{run}.out").symlink_to(tmp_path / "out")
+    process = start(run, *TWO, "callbacks.checkpoint.keep=5")
+    wait_until(lambda: f"iteration 1/{ITERATIONS}" in logged(run), process, run)
+    processes = tree(process.pid)
+    status, said = ended(process, run)
+    assert status == 1
+    assert_told(said, run, failed=3, kept=2)
+    assert_over(processes)

@@ -148,6 +148,7 @@ def test_command(command: str, run_folder: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     elsewhere = {
         "bash scripts/test.sh": "continuous integration runs it, and these tests with it",
+        "python -m pytest -m faults -n 2 --dist worksteal": "continuous integration runs it",
         "tensorboard --logdir outputs": "a server; tests/test_training.py reads the event files",
         "bash scripts/setup_vllm_cpu.sh": "continuous integration runs it",
         '.venv-vllm/bin/python -m pytest -m "vllm and not slow"': "continuous integration runs it",

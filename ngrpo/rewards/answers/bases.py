@@ -4,7 +4,9 @@ import re
 from dataclasses import dataclass
 
 _BASED = re.compile(
-    r"\(?(?P<sign>-?)(?P<digits>\d[\dA-F ,]*)\)? ?(?:_|\\text ?\{ ?\(?base |\(?base )(?P<base>[^+*/]+?)\)?"
+    r"(?:\\text\{|\()?(?P<sign>-?)(?P<digits>\d[\dA-F ,]*|[A-F][\dA-F]+)[)}]? ?"
+    r"(?:_|\\text ?\{ ?\(?(?:in )?base |\(?(?:in )?base )(?P<base>[^+*/]+?)\)?",
+    re.IGNORECASE,
 )
 _WORDS = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
 _NAMES = {word: number for number, word in enumerate(_WORDS, start=2)} | {"sixteen": 16}
@@ -29,5 +31,5 @@ def read_based(text: str) -> Based | None:
         return None
     base = re.sub(r"\\text|[{}() ]", "", match["base"]).lower()
     number = _NAMES.get(base) or (int(base) if re.fullmatch(r"\d{1,2}", base) else 0)
-    digits = re.sub(r"[ ,]", "", match["digits"]).lstrip("0") or "0"
+    digits = re.sub(r"[ ,]", "", match["digits"]).upper().lstrip("0") or "0"
     return Based(match["sign"] + digits, number) if 2 <= number <= 36 else None

@@ -1,5 +1,8 @@
 """Characters that people type instead of LaTeX, each with its LaTeX."""
 
+import re
+from unicodedata import normalize
+
 _COMMANDS = {
     "×": r"\times",
     "⋅": r"\cdot",
@@ -23,6 +26,8 @@ _COMMANDS = {
     "ℝ": r"\mathbb{R}",
     "ℤ": r"\mathbb{Z}",
     "√": r"\sqrt",
+    "∛": r"\sqrt[3]",
+    "∜": r"\sqrt[4]",
     "∠": r"\angle",
     "π": r"\pi",
     "α": r"\alpha",
@@ -38,13 +43,28 @@ _COMMANDS = {
     "⟨": r"\langle",
     "⟩": r"\rangle",
 }
-_FRACTIONS = {"½": (1, 2), "⅓": (1, 3), "⅔": (2, 3), "¼": (1, 4), "¾": (3, 4), "⅕": (1, 5), "⅛": (1, 8), "⅜": (3, 8)}
-_PLAIN = {"−": "-", "–": "-", "—": "-", "﹣": "-", "°": r"^\circ", "％": r"\%", "，": ",", "（": "(", "）": ")"}
-_PLAIN |= {"：": ":", "“": '"', "”": '"', "’": "'", "‘": "'", "′": "'", "\u00a0": " ", "\u2009": " ", "\u202f": " "}
+_FRACTIONS = "½⅓⅔¼¾⅕⅖⅗⅘⅙⅚⅐⅛⅜⅝⅞⅑⅒"
+_FULL_WIDTH = {chr(code + 0xFEE0): chr(code) for code in range(ord("!"), ord("~") + 1)}
+_PLAIN = dict.fromkeys("‐‑‒–—−﹣", "-") | {"⁄": "/", "∕": "/", "°": r"^\circ", "％": r"\%", "…": "..."}
+_PLAIN |= {"“": '"', "”": '"', "’": "'", "‘": "'", "′": "'", "\u00a0": " ", "\u2009": " ", "\u202f": " "}
 
-TO_LATEX = str.maketrans(
-    _PLAIN
+_RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+")
+_LOWERED = re.compile("[₀₁₂₃₄₅₆₇₈₉₊₋ₙ]+")
+
+_TO_LATEX = str.maketrans(
+    _FULL_WIDTH
+    | _PLAIN
     | {character: command + " " for character, command in _COMMANDS.items()}
-    | {character: rf"\frac{{{a}}}{{{b}}}" for character, (a, b) in _FRACTIONS.items()}
-    | {character: f"^{digit}" for digit, character in enumerate("⁰¹²³⁴⁵⁶⁷⁸⁹")}
+    | {fraction: r"\frac{{{}}}{{{}}}".format(*normalize("NFKC", fraction).split("⁄")) for fraction in _FRACTIONS}
 )
+
+
+def to_latex(text: str) -> str:
+    """Return the text with LaTeX for other characters; raised and lowered digits, ``10⁻³``, keep together."""
+    text = _RAISED.sub(lambda run: f"^{{{_plain(run[0])}}}", text)
+    text = _LOWERED.sub(lambda run: f"_{{{_plain(run[0])}}}", text)
+    return text.translate(_TO_LATEX)
+
+
+def _plain(run: str) -> str:
+    return normalize("NFKC", run).replace("−", "-")

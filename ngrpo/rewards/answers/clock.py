@@ -1,4 +1,4 @@
-"""Times of day and ratios, both written with colons."""
+"""Times of day and ratios, mostly written with colons."""
 
 import re
 from dataclasses import dataclass
@@ -10,11 +10,11 @@ from ngrpo.rewards.answers.scan import split
 from ngrpo.rewards.answers.values import same_value
 
 _TIME = re.compile(
-    r"(?P<h>\d{1,2}):(?P<m>[0-5]\d)(?::(?P<s>[0-5]\d))?"
-    r"(?: ?(?:\\text ?\{ ?)?(?:(?P<half>[ap])\.? ?m\.?|noon|o'clock)(?: ?\})?)?",
+    r"(?P<h>\d{1,2})(?::(?P<m>[0-5]\d)(?::(?P<s>[0-5]\d))?)?"
+    r"(?: ?(?:\\text ?\{ ?)?(?P<said>(?P<half>[ap])\.? ?m\.?|noon|o'clock)(?: ?\})?)?",
     re.IGNORECASE,
 )
-_COLON = re.compile(":")
+_COLON = re.compile(r":|\\text ?\{ ?to ?\}|(?<= )to(?= )")
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class Ratio:
 def read_time(text: str) -> Time | None:
     """Read a tidy text as a time of day."""
     match = _TIME.fullmatch(text)
-    if match is None:
+    if match is None or not (match["m"] or match["said"]):
         return None
-    return Time(int(match["h"]), int(match["m"]), int(match["s"] or 0), match["half"] and match["half"].lower())
+    return Time(int(match["h"]), int(match["m"] or 0), int(match["s"] or 0), match["half"] and match["half"].lower())
 
 
 def read_ratio(text: str) -> Ratio | None:

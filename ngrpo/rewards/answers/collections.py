@@ -16,6 +16,9 @@ SEPARATOR = re.compile(rf"{_AND}|[,;]")
 _SEMICOLON = re.compile(";")
 _GROUPS = re.compile(r"(?<![\d,.])\d{1,3}(?:,\d{3})+(?!\d|,\d)")
 _LISTABLE = re.compile(r"[1-9]\d{0,2}(?:,[1-9]\d{2})+")
+_NAMED_NUMBER = re.compile(r"[^,=]+= ?-?(?:\\\$ ?)?\d{1,3}(?:,\d{3})+(?!\d)[^,]*")
+_LOGIC = re.compile(r"\\(?:lor|vee|land|wedge)(?![A-Za-z])")
+_RELATION = re.compile(r"[<>=]|\\(?:le|ge|ne|in)(?![A-Za-z])")
 _BRACKETS = (("(", ")"), ("[", "]"), (r"\langle", r"\rangle"))
 
 
@@ -56,9 +59,14 @@ def read_set(text: str, read: Read) -> Unordered | None:
 
 
 def read_list(text: str, read: Read) -> Unordered | None:
-    r"""Read a list without brackets: ``1, 2`` or ``1 \text{ or } 2``; of ``100,200`` the entries."""
+    r"""Read a list without brackets: ``1, 2`` or ``1 \text{ or } 2``; of ``100,200`` the entries.
+
+    ``x = 1,234`` names one number, and ``p \lor q`` is a statement.
+    """
     if _GROUPS.fullmatch(text):
         return unordered(text.split(","), read) if _LISTABLE.fullmatch(text) else None
+    if _NAMED_NUMBER.fullmatch(text) or (_LOGIC.search(text) and not _RELATION.search(text)):
+        return None
     parts = _parts(text)
     return unordered(parts, read) if len(parts) > 1 else None
 

@@ -10,7 +10,7 @@ import re
 
 from latex2sympy2_extended.latex2sympy2 import ConversionConfig, _Latex2Sympy
 from sympy import Basic, Expr, I, MatrixBase, Pow, Rational, Set, Symbol, UnevaluatedExpr, nan, oo, zoo
-from sympy.core.function import AppliedUndef
+from sympy.core.function import AppliedUndef, Derivative
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import Boolean
 
@@ -29,10 +29,14 @@ _REWRITES = (
     (re.compile(r"(?<![_^\d.])(\d+(?:\.\d+)?) ?(?=\(|\\frac)"), r"\1 \\cdot "),
     (re.compile(r"\) ?(?=[\d(]|\\frac)"), r") \\cdot "),
     (re.compile(r"\\div(?![A-Za-z])"), "/"),
+    (re.compile(r"(?<![A-Za-z\\])I(?![A-Za-z])"), r"\\iota "),  # not the imaginary unit, which is i
+    (re.compile(r"(?<=[A-Za-z])('+)"), lambda match: rf"_{{{'p' * len(match[1])}rime}}"),
     (re.compile(r"(?<=[(\[{])\+"), ""),
 )
 
 
+_CALCULUS = re.compile(r"\\int|\\frac\{d[^{}]*\}\{d")
+_DIFFERENTIAL = re.compile(r"(\\[A-Za-z]+)|d(?= ?[a-z\\])")  # without calculus dc is d times c
 _CONFIG = ConversionConfig(lowercase_symbols=False)
 _MISREAD = re.compile(r"(?<![_^\d.])\d[\d.]* +\d|\d ?_")  # 2 3 as a sum, 52_8 as 52
 
@@ -81,12 +85,17 @@ def settled(tree: Basic) -> Basic | None:
     """
     if isinstance(tree, Symbol):
         return Symbol(tree.name, real=True)
-    if isinstance(tree, (Relational, Boolean, MatrixBase, Set, AppliedUndef)):
+    if isinstance(tree, (Relational, Boolean, MatrixBase, Set, AppliedUndef)) or _of_unknown(tree):
         return None
     if not tree.args:
         return tree
     arguments = tuple(settled(argument) for argument in tree.args)
     return None if None in arguments else _evaluated(tree, arguments)
+
+
+def _of_unknown(tree: Basic) -> bool:
+    """Whether a tree is a derivative of what does not show how it depends on the variable, which is not 0."""
+    return isinstance(tree, Derivative) and not set(tree.variables) <= tree.expr.free_symbols
 
 
 def _evaluated(tree: Basic, arguments: tuple[Basic, ...]) -> Basic:
@@ -108,6 +117,8 @@ def _real_root(base: Basic, exponent: Basic) -> Basic:
 def _tree(text: str) -> Basic | None:
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
+    if not _CALCULUS.search(text):
+        text = _DIFFERENTIAL.sub(lambda match: match[1] or "{d}", text)
     if not re.search(r"[A-Za-z\d]", text) or _MISREAD.search(text):
         return None
     try:

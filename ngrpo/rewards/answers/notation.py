@@ -3,7 +3,7 @@ r"""One notation for what is written in many: ``\dfrac12``, ``½`` and ``\tfrac{
 import re
 from collections.abc import Callable
 
-from ngrpo.rewards.answers.characters import TO_LATEX
+from ngrpo.rewards.answers.characters import to_latex
 from ngrpo.rewards.answers.scan import enclosed, group_end
 
 _FUNCTIONS = "arcsin|arccos|arctan|sin|cos|tan|cot|sec|csc|ln|log|exp"
@@ -11,12 +11,19 @@ _COMMANDS = (
     # Typesetting without meaning.
     (r"\\(?:left|right)\s*\.", ""),
     (r"\\(?:left|right|middle|[bB]igg?[lrm]?)(?![A-Za-z])\s*", ""),
-    (r"\\(?:displaystyle|textstyle|limits|nolimits|rm|bf)(?![A-Za-z])", ""),
+    (r"\\(?:displaystyle|textstyle|limits|nolimits|rm|bf|tiny|small|large|Large|LARGE|huge|Huge)(?![A-Za-z])", ""),
+    (r"\\tag\*?\s*\{[^{}]*\}", ""),
+    (r"\\\\\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm)\s*\]|\\cr(?![A-Za-z])", r"\\\\"),
     # Digit groups, before the thin spaces in them are lost.
-    (r"(?<=\d)(?:,\s*\\!\s*|\{,\}|\\,|\\!)(?=\d{3}(?!\d))", ""),
+    (r"(?<=\d)(?:,\s*\\!\s*|\{,\}(?:\\!)?|\\text\{,\}|\\,|\\!|')(?=\d{3}(?!\d))", ""),
     (r"(?<!\\)\\[,;:!> ]|~|\\q?quad(?![A-Za-z])", " "),
-    (r"\\(?:text|math)(?:bf|it|rm|sf|tt|up|normal)\s*\{|\\(?:text|mbox|hbox|operatorname\*?)\s*\{", r"\\text{"),
-    (r"\\(?:underline|mathbb(?=\{\d))\s*(?=\{)|\\(?:text)?color\s*\{\w+\}", ""),
+    (r"\\(math(?:bb|bf|rm|it|cal|sf))\s+([A-Za-z\d])", r"\\\1{\2}"),
+    (r"\\(?:text|math)(?:bf|it|rm|sf|tt|up|normal)\s*\{|\\(?:text|mbox|hbox|unit|operatorname\*?)\s*\{", r"\\text{"),
+    (r"(?<=[\d+\-)}])\s*\\text\{\s*i\s*\}", " i"),
+    (r"\\(?:underline|underbrace|boldsymbol|bm|pmb|boxed|fbox|ensuremath|mathbb(?=\{\d))\s*(?=\{)", ""),
+    (r"\\(?:text)?color\s*\{\w+\}", ""),
+    (r"\{\s*\}(?=\s*[\^_])", ""),
+    (r"(?<![A-Za-z\d}\]^_\\])\{\s*(\d[\d.]*)\s*\}(?=\s*[\^_])", r"\1"),
     # Synonyms.
     (r"\\textdollar(?![A-Za-z])|\\text\{\s*\\\$\s*\}|(?<![A-Za-z])US ?\\\$", r"\\$"),
     (r"\\pounds(?![A-Za-z])", "£"),
@@ -24,14 +31,22 @@ _COMMANDS = (
     (r"\\imath(?![A-Za-z])", "i"),
     (r"\\bigcup(?![A-Za-z])|(?<=[)\]}]) ?U ?(?=[(\[\\])", r"\\cup "),
     (r"(?<=\d)\.(\d*)\\bar(?![A-Za-z])", r".\1\\overline"),
+    (r"(\.\d*)\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?", r"\1\\overline{\2\3\4}"),
     (r"\\&(?= )", r"\\text{ and }"),
-    (r"\\[dtc]frac(?![A-Za-z])", r"\\frac"),
+    (r"\\(?:[dtcs]|nice)frac(?![A-Za-z])", r"\\frac"),
     (r"\\[dt]binom(?![A-Za-z])", r"\\binom"),
+    (r"\{([^{}]*)\\choose(?![A-Za-z])([^{}]*)\}", r"\\binom{\1}{\2}"),
+    (r"^([^{}]*)\\choose(?![A-Za-z])([^{}]*)$", r"\\binom{\1}{\2}"),
+    (r"(?<==)\s*\{([^{}]*)\}$", r"\1"),
+    (r"\\lg(?![A-Za-z])", r"\\log_{10}"),
+    (r"\\pmod\s*(\d+|[A-Za-z])(?![A-Za-z])|\(\s*(?:\\text\{\s*mod\s*\}|\\?mod)\s*(\d+)\s*\)", r"\\pmod{\1\2}"),
     (r"\\(?:leqslant|leqq|leq)(?![A-Za-z])|<=", r"\\le "),
     (r"\\(?:geqslant|geqq|geq)(?![A-Za-z])|>=", r"\\ge "),
     (r"\\neq(?![A-Za-z])|!=", r"\\ne "),
     (r"\\lt(?![A-Za-z])", "<"),
     (r"\\gt(?![A-Za-z])", ">"),
+    (r"\\lparen(?![A-Za-z])", "("),
+    (r"\\rparen(?![A-Za-z])", ")"),
     (r"\\lbrace(?![A-Za-z])", r"\\{"),
     (r"\\rbrace(?![A-Za-z])", r"\\}"),
     (r"\\lbrack(?![A-Za-z])", "["),
@@ -56,24 +71,38 @@ _COMMANDS = (
     (r"\s+", " "),
 )
 _REWRITES = tuple((re.compile(pattern), replacement) for pattern, replacement in _COMMANDS)
+_DOTS = re.compile(r"\\[lc]?dots[cbmio]?(?![A-Za-z])|\.{3,}")
+_RECURRING = re.compile(r"(\.\d*?)(\d+?)\2{2,} ?\\dots(?![A-Za-z])")  # 0.333...
+_ROUNDED = re.compile(r"(\.\d+) ?\\dots ?$")
+_LINES = re.compile(r"\\begin\{(aligned|align\*?|gathered|cases)\}(.*?)\\end\{\1\}", re.DOTALL)
+_ANY_INTEGER = re.compile(
+    r"""(?<=[^\s,])(?:
+            (?:,|\ )\s*(?:\\text\{\s*(?:where|for|with)?\s*\}\s*)?[a-z]\s*\\in\s*\\mathbb\{Z\}
+          | ,?\ ?\\text\{\s*,?\s*(?:where|for|with)\s+(?:any|all|some|every)?\s*integers?\s*\}\s*[a-z]
+          | ,?\ ?\\text\{\s*,?\s*where\s*\}\s*[a-z]\s*\\text\{\s*(?:is\s+)?an?y?\s+integer\s*\}
+        )$""",
+    re.VERBOSE,
+)
 _END = re.compile(r"(?<!\\)[\s.,;:]+$|\\$")
 _GENERIC = re.compile(r"(?<=[^\s{]) ?\\text ?\{ ?units? ?\}$|(?<=[\d})\]]) units?$")
 _OUTWARD = re.compile(r"([(\[\]])([^()\[\]]*[,;][^()\[\]]*)([)\[\]])")
 _DOLLAR = re.compile(r"(?<!\\)\$")
 _ARGUMENT = re.compile(r"\s*(?:\\[A-Za-z]+|[^\s{}\\^_])")
-_PAIRS = (("{", "}"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ('"', '"'), ("'", "'"), ("`", "`"))
+_PAIRS = (("{", "}"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ("*", "*"), ('"', '"'), ("'", "'"), ("`", "`"))
 
 
 def tidy(text: str) -> str:
     """Return the text in one notation: one line, no typesetting, arguments in braces, no closing punctuation."""
-    text = text.translate(TO_LATEX).strip()
+    text = _RECURRING.sub(r"\1\\overline{\2}", _DOTS.sub(r"\\dots ", to_latex(text))).strip()
     if len(_DOLLAR.findall(text)) == 1:  # a price and not the sign of mathematics
         text = _DOLLAR.sub(r"\\$", text)
-    text = _END.sub("", _unwrapped(_END.sub("", _DOLLAR.sub("", text).strip())))
+    text = _LINES.sub(_listed, _END.sub("", _unwrapped(_END.sub("", _DOLLAR.sub("", text).strip()))))
+    text = _ROUNDED.sub(r"\1", text)
     for pattern, replacement in _REWRITES:
         text = pattern.sub(replacement, text)
-    text = _GENERIC.sub("", _END.sub("", text.strip()))
-    text = _each(r"\frac", text, lambda rest: _braced(rest, 2))
+    text = _GENERIC.sub("", _END.sub("", _ANY_INTEGER.sub("", text.strip())))
+    for command in (r"\frac", r"\binom"):
+        text = _each(command, text, lambda rest: _braced(rest, 2))
     text = _each(r"\sqrt", text, _root)
     text = _each("^", text, _exponent)
     return _OUTWARD.sub(_inward, _unwrapped(text))
@@ -81,7 +110,8 @@ def tidy(text: str) -> str:
 
 def squeeze(text: str) -> str:
     """Return the text to compare literally: no braces around single characters, spaces only between words or digits."""
-    return re.sub(r"\{(\w)\}", r"\1", re.sub(r"(?<!\w) | (?!\w)", "", text))
+    tight = re.sub(r"(?<!\w) | (?!\w)|(?<=\\equiv) | (?=\\)", "", text)
+    return re.sub(r"\{(\w)\}", r"\1", tight)
 
 
 def _unwrapped(text: str) -> str:
@@ -90,6 +120,14 @@ def _unwrapped(text: str) -> str:
             inner = enclosed(text, opening, closing) if opening == "{" else text[len(opening) : -len(closing)]
             text = _unwrapped(inner.strip()) if inner else text
     return text
+
+
+def _listed(match: re.Match[str]) -> str:
+    """Write lines below each other as a list, unless they are the cases of a function."""
+    if match[1] == "cases" and "&" in match[2]:
+        return match[0]
+    lines = [line.replace("&", "").strip(" ,") for line in match[2].split(r"\\")]
+    return ", ".join(filter(None, lines))
 
 
 def _inward(match: re.Match[str]) -> str:
@@ -130,7 +168,9 @@ def _root(rest: str) -> str:
     if rest.startswith("("):
         end = group_end(rest, 0)
         return f"{{{rest[1 : end - 1]}}}{rest[end:]}"
-    return _braced(rest, 1)
+    # As with exponents: nobody writes 16 so to say 1 times 6.
+    match = re.match(r"\d+(?:\.\d+)?", rest)
+    return f"{{{match[0]}}}{rest[match.end() :]}" if match else _braced(rest, 1)
 
 
 def _exponent(rest: str) -> str:

@@ -31,11 +31,17 @@ class Quantity:
 def read_quantity(text: str) -> Quantity | None:
     r"""Read a tidy text as a value with a unit; None if it is none.
 
-    A unit may be written twice, ``\$5 \text{ dollars}``; two units that contradict each other are none.
+    A unit may be written twice, ``\$5 \text{ dollars}``, or in two places, ``\$5 \text{ per pound}``; two units that
+    contradict each other are none.
     """
     rest, unit = split_unit(text)
     inner, second = split_unit(rest) if unit else (rest, None)
     (scale, unit), (factor, second) = split_scale(unit), split_scale(second)
     value = expression(inner)
-    agreed = second or unit if None in (unit, second) or unit == second else None
-    return None if value is None else Quantity(value * scale * factor, agreed)
+    return None if value is None else Quantity(value * scale * factor, _agreed(unit, second))
+
+
+def _agreed(first: str | None, second: str | None) -> str | None:
+    if first is not None and second is not None and second.startswith("/"):
+        return first + second
+    return second or first if None in (first, second) or first == second else None

@@ -4,7 +4,7 @@ import re
 
 from sympy import Integer, Rational
 
-_GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?: \d{3})+")
+_GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?: \d{3})+|\d{1,3}(?:\.\d{3}){2,}")
 _DECIMAL = re.compile(r"(?P<whole>\d*)(?:\.(?P<part>\d*)(?:\\overline\{(?P<period>\d+)\})?)?")
 _FRACTION = re.compile(r"\\frac\{(?P<top>[-+]? ?[\d.,]+)\}\{(?P<bottom>[-+]? ?[\d.,]+)\}")
 _SLASH = re.compile(r"(?P<top>[\d.,]+) ?/ ?(?P<bottom>[-+]? ?[\d.,]+)")
@@ -37,6 +37,7 @@ def _unsigned(text: str) -> Rational | None:
 def _decimal(text: str) -> Rational | None:
     if _GROUPED.fullmatch(text):
         text = text.replace(",", "").replace(" ", "")
+        text = text.replace(".", "") if text.count(".") > 1 else text
     match = _DECIMAL.fullmatch(text)
     if match is None or not text.isascii() or not any(match.groups()):
         return None

@@ -12,7 +12,7 @@ from ngrpo.rewards.answers.clock import Ratio, read_ratio, read_time
 from ngrpo.rewards.answers.collections import SEPARATOR, Ordered, Unordered, read_list, read_set, read_tuple
 from ngrpo.rewards.answers.latex import NotANumber
 from ngrpo.rewards.answers.limits import MAX_DEPTH, MAX_LENGTH, TooLarge
-from ngrpo.rewards.answers.matrices import read_matrix
+from ngrpo.rewards.answers.matrices import Matrix, read_matrix
 from ngrpo.rewards.answers.notation import squeeze, tidy
 from ngrpo.rewards.answers.quantity import Quantity, read_quantity
 from ngrpo.rewards.answers.rationals import rational
@@ -21,11 +21,11 @@ from ngrpo.rewards.answers.regions import Region, read_named_region, read_region
 from ngrpo.rewards.answers.relations import read_relation
 from ngrpo.rewards.answers.scan import depth_of, enclosed, is_balanced, split
 from ngrpo.rewards.answers.units import split_unit
-from ngrpo.rewards.answers.words import read_letter, read_words, split_choice
+from ngrpo.rewards.answers.words import is_roman, read_letter, read_words, split_choice
 
 _TEXT = re.compile(r"\\text ?\{([^{}]*)\}")
 _LEAD = re.compile(
-    r"\\text ?\{[^{}]*(?:\bis|\bare|:|=) ?\} ?(?=\S)|(?:the )?(?:final )?answer(?: is|:) ?",
+    r"\\text ?\{[^{}]*(?:\bis|\bare|:|=) ?\} ?(?=\S)|(?:the )?(?:final )?answer(?: is:?|:) ?",
     re.IGNORECASE,
 )
 _SIGNS = re.compile(r"\\(pm|mp)(?![A-Za-z])")
@@ -48,8 +48,7 @@ def read_answer(text: str) -> Answer | None:
 def _read(text: str) -> Answer | None:
     literal = squeeze(text)
     if not literal or not is_balanced(text):
-        letter = read_letter(text)
-        return Answer(literal, (letter,)) if letter else None
+        return _with_odd_bracket(text, literal)
     try:
         answer = _readings(text) if depth_of(text) <= MAX_DEPTH else None
     except NotANumber:
@@ -59,6 +58,14 @@ def _read(text: str) -> Answer | None:
     except Exception:  # too large, or more than SymPy can do: only its text counts
         answer = None
     return Answer(literal, ()) if answer is None else replace(answer, literal=literal)
+
+
+def _with_odd_bracket(text: str, literal: str) -> Answer | None:
+    """A choice, ``B)`` or ``B) 12``; nothing else has brackets that do not close."""
+    letter, choice = read_letter(text), split_choice(text)
+    if choice is not None and is_balanced(choice[1]):
+        return replace(answer, literal=literal) if (answer := _wording(text)) is not None else None
+    return Answer(literal, (letter,)) if letter else None
 
 
 def _readings(text: str) -> Answer | None:
@@ -85,11 +92,13 @@ def _wording(text: str) -> Answer | None:
         return None if rest is None else Answer("", (choice[0], *rest.readings), f"choice {choice[0].letter}")
     if (lead := _LEAD.match(text)) is not None:
         return _read(text[lead.end() :].strip())
-    words = read_words(text)
     inner = enclosed(text[len(r"\text") :].lstrip(), "{", "}") if text.startswith(r"\text") else None
+    if inner is not None and (lead := _LEAD.match(inner)) is not None:
+        return _read(tidy(inner[lead.end() :]))
+    words = read_words(text)
     if words is not None:
         other: list[Reading | None] = [read_list(inner or text, _read), read_named_region(words.text)]
-        symbols = _attempt(_single, inner) if inner and len(words.text) < 4 else None
+        symbols = _attempt(_single, inner) if inner and len(words.text) < 4 and not is_roman(inner) else None
         return Answer("", (words, *filter(None, other), *_of(symbols)))
     return _read(tidy(inner)) if inner else None
 
@@ -166,12 +175,15 @@ def _single(text: str) -> Answer | None:
     readers: tuple[Callable[[str], Reading | None], ...] = (read_time, read_based, read_matrix, read_ratio)
     for read in (*readers, read_quantity):
         if (reading := read(text)) is not None:
-            return Answer("", tuple(_with_quotient(reading)))
+            return Answer("", tuple(_with_alternatives(reading)))
     return None
 
 
-def _with_quotient(reading: Reading) -> Iterator[Reading]:
+def _with_alternatives(reading: Reading) -> Iterator[Reading]:
+    """A ratio is also a quotient, and a column the tuple of its entries."""
     yield reading
+    if isinstance(reading, Matrix) and len(reading.rows) > 1 and all(len(row) == 1 for row in reading.rows):
+        yield Ordered(tuple(Answer(str(row[0]), (Quantity(row[0]),)) for row in reading.rows))
     if isinstance(reading, Ratio) and len(reading.terms) == 2:
         yield Quantity(reading.terms[0] / reading.terms[1])
 

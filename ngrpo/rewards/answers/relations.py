@@ -15,9 +15,11 @@ from ngrpo.rewards.answers.values import free_symbol, proportional
 _RELATION = re.compile(r"\\(?:le|ge|ne|in|approx)(?![A-Za-z])|[<>=]")
 _COMPARISONS = {"<": "__lt__", ">": "__gt__", r"\le": "__le__", r"\ge": "__ge__"}
 _SYMBOL = r"(?:\\text ?\{[^{}]*\}|\\?[A-Za-z]+)(?: ?_ ?(?:\{[^{}]*\}|\w))?'*"
+_VALUED = r"\\(?:lim|max|min|sup|inf|int|sum|prod|gcd|deg|det|dim)(?![A-Za-z]).*"  # may be equal to, not solved for
 _NAME = re.compile(
     rf"(?:m ?)?(?:\\(?:angle|triangle|overline|vec|hat) ?)?(?:{_SYMBOL}|\{{{_SYMBOL}\}}|\|{_SYMBOL}\|)"
     rf"(?: ?\([A-Za-z\d, ]*\))?|\( ?{_SYMBOL}(?: ?, ?{_SYMBOL})+ ?\)"
+    rf"|[A-Za-z](?: ?(?:\+|\\cap|\\cup) ?[A-Za-z])+|\\frac\{{d[a-z]?\}}\{{d[a-z]\}}|{_VALUED}"
 )
 
 
@@ -84,7 +86,7 @@ def _approximation(sides: list[str], read: Read) -> Answer | None:
 
 
 def is_name(text: str) -> bool:
-    r"""Whether a text only names something: ``x``, ``f(x)``, ``a_{10}``, ``\angle ABC``, ``(x, y)``."""
+    r"""Whether a text only names something: ``x``, ``f(x)``, ``a_{10}``, ``\angle ABC``, ``(x, y)``, ``m + n``."""
     return _NAME.fullmatch(text) is not None
 
 

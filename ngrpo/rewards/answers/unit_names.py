@@ -34,6 +34,10 @@ _NAMES = {
     "¢": "cent",
     "€": "euro eur",
     "£": "gbp",
+    "¥": "yen jpy",
+    "₹": "rupee inr rs",
+    "C": "celsius",
+    "F": "fahrenheit",
     "unit": "",
 }
 CANONICAL = {alias: name for name, aliases in _NAMES.items() for alias in (name, name.lower(), *aliases.split())}

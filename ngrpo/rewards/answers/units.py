@@ -8,30 +8,35 @@ import re
 
 from ngrpo.rewards.answers.unit_names import CANONICAL, canonical, plain
 
-_WORDS = "|".join(
-    sorted((name for name in CANONICAL if name.isalpha() and len(name) > 1 and name not in ("in", "min")), key=len)[
-        ::-1
-    ]
-)
-_SHORT = "m|s|g|h|L|in|min"  # after a space only: "5m" is 5 times m
+_BRIEF = ("in", "min", "hr", "gm", "mg")
+_LONG = [name for name in CANONICAL if name.isalpha() and len(name) > 1 and name not in _BRIEF]
+_WORDS = "|".join(sorted(_LONG, key=len, reverse=True))
+_SHORT = "|".join(("m", "s", "g", "h", "L", "J", "W", "kJ", "kW", "Hz", "Pa", *_BRIEF))
+# After a space only, and not after pi: "5m" is 5 times m, "\pi hr" holds a height and a radius.
 _POWER = r"(?:\^\{?-?\d\}?)?"
 
 _QUOTIENT = re.compile(r"\\frac\{(\\text\{[^{}]*\})\}\{(\\text\{[^{}]*\})\}$")
-_CURRENCY = re.compile(r"^(?P<sign>[-+]?) ?(?P<unit>\\\$|€|£|¢|\\text\{ ?(?:\$|Rs\.?|USD) ?\}) ?(?P<rest>.*\d.*)$")
+_MARKED = r"\\text\{ ?(?:\$|€|£|Rs\.?|USD) ?\}"
+_CURRENCY = re.compile(rf"^(?P<sign>[-+]?) ?(?P<unit>\\\$|[€£¢¥₹]|USD(?= )|{_MARKED}) ?(?P<rest>.*\d.*)$")
+_PRICED = re.compile(r"(?<=\d) ?(?P<unit>[€£¢¥₹])$")
 _PERCENT = re.compile(r" ?\\?%$|(?<=[\d}]) ?\\text\{ ?\\?% ?\}$")
 _ORDINAL = re.compile(r"(?<=\d) ?\^?\{?(?:\\text\{ ?)?(?:st|nd|rd|th) ?\}{0,2}$")
 _DEGREES = re.compile(r" ?\^(?:\\circ|\{\\circ\}) ?(?:(?:\\text\{)? ?(?P<scale>[CF]) ?\}?)?$")
 _TEXT = re.compile(rf" ?(?P<unit>(?:\\text\{{[^{{}}\d]*\}}{_POWER} ?(?:\\cdot|/|per)? ?)+)$")
 _BARE = re.compile(
     rf"""(?:(?<=[\d}})])|(?<=\\pi))(?:
-            [ ]?(?P<name>(?i:(?:(?:square|sq\.?|cubic|cu\.?)[ ])?(?:{_WORDS})s?)(?:[ ]?/[ ]?[A-Za-z]+)?{_POWER})
-          | [ ](?P<short>(?:{_SHORT})(?:[ ]?/[ ]?(?:{_SHORT}))?{_POWER})
-          | [ ](?P<noun>[a-z]{{4,}}(?:[ ][a-z]+)*)
+            [ ]?(?P<name>
+                (?i:(?:(?:square|sq\.?|cubic|cu\.?)[ ])?(?:{_WORDS})s?(?:[ ]celsius|[ ]fahrenheit)?)
+                (?:[ ]?/[ ]?[A-Za-z]+)?{_POWER}
+            )
+          | (?<!\\pi)[ ](?P<short>(?:{_SHORT})(?:[ ]?/[ ]?(?:{_SHORT}))?{_POWER})
+          | [ ](?P<noun>(?:per[ ])?[a-z]{{4,}}(?:[ ][a-z]+)*)
+          | [ ]?(?P<rate>/[ ]?(?:{_WORDS}))
         )$""",
     re.VERBOSE,
 )
 _TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
-_NOT_A_UNIT = re.compile(r"^(?:and|or|if|is|when|where|for|mod|base|pm|am|p\.m\.?|a\.m\.?|to)\b", re.IGNORECASE)
+_NOT_A_UNIT = re.compile(r"^(?:and|or|if|is|when|where|for|mod|base|pm|am|noon|p\.m\.?|a\.m\.?|to)\b", re.IGNORECASE)
 
 
 def split_unit(text: str) -> tuple[str, str | None]:
@@ -39,6 +44,8 @@ def split_unit(text: str) -> tuple[str, str | None]:
     text = _QUOTIENT.sub(r"\1/\2", text)
     if (match := _CURRENCY.match(text)) is not None:
         return match["sign"] + match["rest"], canonical(match["unit"].replace("\\", ""))
+    if (match := _PRICED.search(text)) is not None:
+        return text[: match.start()], canonical(match["unit"])
     for pattern, name in ((_PERCENT, "%"), (_DEGREES, "deg"), (_ORDINAL, "th")):
         if (match := pattern.search(text)) is not None and match.start() > 0 and not _TRIGONOMETRIC.search(text):
             scale = match.groupdict().get("scale")

@@ -20,6 +20,7 @@ from sympy import (
     Max,
     Min,
     Mod,
+    Pow,
     Product,
     Rational,
     Sum,
@@ -89,9 +90,17 @@ def _both_at_points(pair: tuple[Basic, Basic], symbols: set[Basic]) -> Iterator[
     ordered = sorted(symbols, key=str)[:_MAX_SYMBOLS]
     for scale, (shift, signs) in product(scales, enumerate(_SIGNS)):
         point = {symbol: scale * _coordinate(index, shift, signs) for index, symbol in enumerate(ordered)}
+        if not complex_numbers and any(_has_root_of_negative(expression, point) for expression in pair):
+            continue
         first, second = (expression.subs(point) for expression in pair)
         if all(_is_defined(value, complex_numbers) for value in (first, second)):
             yield first, second
+
+
+def _has_root_of_negative(expression: Basic, point: dict[Basic, Basic]) -> bool:
+    r"""Whether a square root in it is not real there, even if all of it is, as in ``\sqrt{x}\sqrt{y}``."""
+    roots = (power for power in expression.atoms(Pow) if power.exp.is_Rational and power.exp.q % 2 == 0)
+    return any(root.base.subs(point).is_negative for root in roots)
 
 
 def _coordinate(index: int, shift: int, signs: tuple[int, ...]) -> Rational:

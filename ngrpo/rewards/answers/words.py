@@ -8,11 +8,14 @@ _PHRASE = re.compile(r"[^\W\d_]+(?:[ '.,\-/&]+[^\W_]+)*[.!?]?")
 _LETTER = re.compile(r"\(([A-Za-z])\)|([A-Za-z])[).:]|([A-Z])")
 _IN_TEXT = re.compile(r"\\text ?\{ ?\(?([A-Za-z])[).:]? ?\}")
 _CHOICE = re.compile(r"(?:\\text ?\{ ?\(?([A-J])[).:]? ?\} ?(?=\S)|\(([A-J])\) (?=\S)|([A-J])[).:] (?=\S))(.+)")
+_LISTED = re.compile(r"(?:\\text ?\{ ?)?(?:and|or)\b")
 _OPTION = re.compile(r"^(\\text ?\{ ?)?(?:option|choice) ", re.IGNORECASE)
 _SHORT = {"yes", "no", "odd", "all", "none", "dne", "one", "two", "six", "ten", "mon", "tue", "sat", "sun", "red"}
 _SYMBOL = re.compile(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])")
+_ROMAN = re.compile("[IVX]{2,}")
 _NAME = re.compile("[A-Z][a-z]{2}")
-_ARTICLE = re.compile(r"^(?:the|an?) (?=\w)")
+_OPENING = re.compile(r"^(?:the|an?|there is|there are) (?=\w)")
+_NONEXISTENT = ("d n e", "does not exist")
 
 
 @dataclass(frozen=True)
@@ -51,9 +54,16 @@ def read_words(text: str) -> Words | None:
     if _PHRASE.fullmatch(plain) is None:
         return None
     letters = re.findall(r"[^\W\d_]+", plain)
-    spoken = any(len(word) >= 4 or word.lower() in _SHORT or _NAME.fullmatch(word) for word in letters)
+    spoken = any(len(word) >= 4 or word.lower() in _SHORT or _NAME.fullmatch(word) for word in letters) or is_roman(
+        plain
+    )
     marked = _TEXT.fullmatch(text) is not None and len(plain) > 1
     return Words(_normal(plain)) if spoken or marked else None
+
+
+def is_roman(text: str) -> bool:
+    """Whether a text is a Roman numeral, which is no product of symbols."""
+    return _ROMAN.fullmatch(text.strip()) is not None
 
 
 def read_letter(text: str) -> Letter | None:
@@ -66,12 +76,13 @@ def read_letter(text: str) -> Letter | None:
 def split_choice(text: str) -> tuple[Letter, str] | None:
     r"""Split ``\text{(B) } 12`` into the letter and what it stands for."""
     match = _CHOICE.fullmatch(text)
-    if match is None:
+    if match is None or _LISTED.match(match[4].strip()):
         return None
     return Letter(next(filter(None, match.groups()[:3])), alone=False), match[4].strip()
 
 
 def _normal(text: str) -> str:
     words = re.sub(r"[^\w\s]", " ", text.replace("'", "")).casefold().split()
-    plain = _ARTICLE.sub("", " ".join(words))
-    return re.sub(r"^(no (?:real )?solution)s$", r"\1", plain)
+    plain = _OPENING.sub("", " ".join(words))
+    plain = re.sub(r"^(no (?:real )?solution)s$|(?<=\d)(?:st|nd|rd|th)\b", r"\1", plain)
+    return "dne" if plain in _NONEXISTENT else plain

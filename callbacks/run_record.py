@@ -83,6 +83,8 @@ class RunRecord(Callback):
     ) -> None:
         """Stores the iteration (a collective)."""
         everyone = gathered(problem_rates(batch.experience))
+        shown = batch.iteration % self.every == 0 or trainer.should_stop
+        entropies = self._entropies(batch, shown)
         if not trainer.is_global_zero:
             return
         done = batch.iteration + 1
@@ -92,9 +94,9 @@ class RunRecord(Callback):
             )
         )
         self._add_evaluations(trainer)
-        if batch.iteration % self.every == 0 or trainer.should_stop:
+        if shown:
             advantages = [float(a.sum(0).mean()) for a in batch.update.advantages]
-            rollouts = stored_rollouts(self.tokenizer, batch.experience, advantages, self.share)
+            rollouts = stored_rollouts(self.tokenizer, batch.experience, advantages, entropies, self.share)
             self.store.add_rollouts(batch.iteration, rollouts, self.keep)
         if self.page_every and done % self.page_every == 0:
             write_page(self.run_dir)
@@ -104,6 +106,19 @@ class RunRecord(Callback):
         if trainer.is_global_zero:
             self._add_evaluations(trainer)
             write_page(self.run_dir)
+
+    def _entropies(self, batch: PromptBatch, shown: bool) -> dict[int, list[float]]:
+        """Returns the entropies of what rank 0 stores, by the rollout's key (a collective).
+
+        Other ranks may have trained on it, and only rank 0's word counts on whether anything is stored.
+        """
+        own = [batch.experience.rollouts[i].key for i in self.share.of(batch.experience)] if shown else []
+        wanted = gathered(own)[0]
+        if not wanted:
+            return {}
+        known = batch.update.entropies
+        parts = gathered({key: known[key][: self.share.tokens].tolist() for key in wanted if key in known})
+        return {key: values for part in parts for key, values in part.items()}
 
     def _add_evaluations(self, trainer: Trainer) -> None:
         results = [result for c in trainer.callbacks if isinstance(c, Evaluation) for result in c.results]

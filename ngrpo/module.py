@@ -40,7 +40,7 @@ from ngrpo.passes import Passes
 from ngrpo.placement import Placement
 from ngrpo.rollout.experience import Experience
 from ngrpo.rollout.types import Rollout
-from ngrpo.samples import Constants, Sample, Update, assigned, loss_inputs, scored_batch, shares
+from ngrpo.samples import Constants, Sample, Update, assigned, by_key, loss_inputs, scored_batch, shares
 from ngrpo.schedule import ConfiguredRates, unchanged
 from ngrpo.step_metrics import StepMetrics, average
 
@@ -138,6 +138,7 @@ class PolicyOptimization(LightningModule):
         self.budget = MemoryBudget(settings.microbatch_tokens)
         self._configured = False
         self._ratios: list[Tensor] = []
+        self._entropies: dict[int, Tensor] = {}
 
     def configure_model(self) -> None:
         """Loads the policy, and reference and critic if they are needed; Lightning calls this more than once."""
@@ -242,14 +243,14 @@ class PolicyOptimization(LightningModule):
         spoiled = self._begin(batch.iteration, experience)
         samples, advantages = self._within_memory(lambda: self._samples(experience), experience.rollouts)
         scored = time.perf_counter()
-        self._ratios = []
+        self._ratios, self._entropies = [], {}
         before = self._critic_update().before(samples) if self.critic is not None else {}
         parts = [[samples[i] for i in part] for part in contiguous(len(samples), self.algorithm.optimizer_steps)]
         steps = [self._optimizer_steps(part, self._anywhere(part, spoiled)) for part in parts]
         seconds = {"time/score_s": scored - start, "time/update_s": time.perf_counter() - scored}
         skipped = {"policy/skipped_steps": float(self.guard.skipped)}
         self.log_dict(average(steps) | before | seconds | skipped, batch_size=1)
-        batch.update = Update(advantages, self._ratios)
+        batch.update = Update(advantages, self._ratios, self._entropies)
 
     def _begin(self, iteration: int, experience: Experience) -> frozenset[int]:
         """Tells the guard whose rollouts they are; returns the keys of those with an infinite reward (a collective).
@@ -382,4 +383,5 @@ class PolicyOptimization(LightningModule):
                 self.manual_backward(output.loss * self.trainer.world_size)
                 metrics.add(output)
                 self._ratios.append(output.ratios)
+                self._entropies |= by_key(chosen, scores.entropy)
         return metrics.finish(self._reduce) | {"policy/sequences": torch.tensor(float(totals.sequences))}

@@ -1,6 +1,6 @@
 """Between rollouts and loss: what is known of each response, packed and unpacked."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -54,10 +54,13 @@ class Update:
     Attributes:
         advantages: of the tokens of each response, float32 [A, T] on the CPU; NaN throughout leaves it out.
         ratios: importance ratios by microbatch, in the order of the steps; float [N] each, NaN where left out.
+        entropies: of the policy before each token, in nats, as the step that learned from it saw them: float32 [T] by
+            the rollout's key, for the rollouts that this rank trained on.
     """
 
     advantages: Sequence[Tensor]
     ratios: Sequence[Tensor]
+    entropies: Mapping[int, Tensor]
 
 
 @dataclass(frozen=True)
@@ -122,6 +125,13 @@ def loss_inputs(samples: Sequence[Sample], scores: TokenScores, lengths: Tensor)
         advantages=onto(torch.cat([s.advantage for s in samples], dim=-1), device),
         lengths=lengths,
     )
+
+
+def by_key(samples: Sequence[Sample], values: Tensor) -> dict[int, Tensor]:
+    """Takes the values of a microbatch's tokens apart, without gradient; [N] -> [T] by the rollout's key."""
+    lengths = [sample.rollout.length for sample in samples]
+    parts = torch.split(values.detach(), lengths)
+    return {sample.rollout.key: part for sample, part in zip(samples, parts, strict=True)}
 
 
 def _packed(parts: Sequence[Tensor | None], device: torch.device) -> Tensor | None:

@@ -198,9 +198,13 @@ def test_an_unscored_sample_moves_nothing_among_scored_ones(case: Case):
 
 def test_entropy_and_mismatch_are_means_over_tokens(case: Case):
     shifted = [replace(r, log_probs=r.log_probs + 0.25 * i) for i, r in enumerate(case.rollouts)]
-    _, (logged,) = fit(case, GRPO, lr=0.0)
+    module, (logged,) = fit(case, GRPO, lr=0.0)
     entropy = torch.cat([stock_scores(case, r)[1] for r in case.rollouts])
     assert logged["policy/entropy"] == pytest.approx(float(entropy.mean()), abs=1e-5)
+    (update,) = module.updates
+    torch.testing.assert_close(
+        torch.cat([update.entropies[r.key] for r in case.rollouts]).double(), entropy, atol=1e-5, rtol=0
+    )
     assert logged["rollout/mismatch_mean"] < logged["rollout/mismatch_max"] < 1e-4
     _, (logged,) = fit(replace(case, rollouts=shifted), GRPO, lr=0.0)
     tokens = sum(r.length for r in shifted)

@@ -11,7 +11,7 @@ from ngrpo.algo.credit import Credited
 from ngrpo.modeling.policy import TokenScores
 from ngrpo.rewards.verdict import Verdict
 from ngrpo.rollout.types import StopReason
-from ngrpo.samples import Constants, Sample, assigned, loss_inputs, scored_batch, shares
+from ngrpo.samples import Constants, Sample, assigned, by_key, loss_inputs, scored_batch, shares
 
 ROLLOUTS = [replace(rollout([1], [2] * n), log_probs=torch.arange(n) - float(10 * n)) for n in (1, 3, 2, 1)]
 ROLLOUTS[2] = replace(ROLLOUTS[2], stop_reason=StopReason.LENGTH)
@@ -50,6 +50,18 @@ def test_what_was_assigned_goes_back_to_the_rollouts(returns: torch.Tensor | Non
     assert [None if s.returns is None else s.returns.tolist() for s in samples][2] == (
         None if returns is None else [4.0, 5.0]
     )
+
+
+def test_values_of_a_microbatch_are_taken_apart_by_rollout() -> None:
+    samples = [Sample(replace(r, key=9 - i), torch.zeros(1, r.length)) for i, r in enumerate(ROLLOUTS)]
+    parts = by_key(samples, torch.arange(7.0).requires_grad_())
+    assert {key: part.tolist() for key, part in parts.items()} == {
+        9: [0.0],
+        8: [1.0, 2.0, 3.0],
+        7: [4.0, 5.0],
+        6: [6.0],
+    }
+    assert not any(part.requires_grad for part in parts.values())
 
 
 @pytest.mark.parametrize("known", [True, False])

@@ -63,6 +63,9 @@ def test_rollouts_and_evaluation_are_those_of_one_process(two: Path, tmp_path: P
     (first, second), (alone,) = RunStore(two).iterations(), RunStore(one).iterations()
     assert sorted(first.problems, key=str) == sorted(alone.problems, key=str)
     assert len(second.problems) == len(first.problems)
+    stored = RunStore(two).rollouts(0)  # some of them were trained on by the other process
+    assert stored
+    assert all(0 < len(rollout.entropies) == len(rollout.tokens) for rollout in stored)
     assert RunStore(two).evaluations()[0] == RunStore(one).evaluations()[0]
 
 

@@ -121,7 +121,8 @@ def browsable(rollout: StoredRollout) -> dict[str, Any]:
         "stop": rollout.stop,
         "length": rollout.length,
         "tokens": [visible(token) for token in rollout.tokens],
-        "logProbs": [round(value, 3) if math.isfinite(value) else None for value in rollout.log_probs],
+        "logProbs": _rounded(rollout.log_probs),
+        "entropies": _rounded(rollout.entropies),
         "mixed": {
             m.place: {
                 "names": [visible(name) for name in m.names],
@@ -131,6 +132,10 @@ def browsable(rollout: StoredRollout) -> dict[str, Any]:
             for m in rollout.mixed
         },
     }
+
+
+def _rounded(values: Sequence[float]) -> list[float | None]:
+    return [round(value, 3) if math.isfinite(value) else None for value in values]
 
 
 def _figure(chart: Chart) -> dict[str, Any]:

@@ -81,7 +81,8 @@ class StoredRollout:
         stop: why it ended.
         length: response tokens in all, T.
         tokens: the texts of the first of them.
-        log_probs: theirs, under the policy that made them.
+        log_probs: theirs in nats, under the policy that made them.
+        entropies: of the policy before each of them, in nats, when it learned from them; empty where unknown.
         mixed: the mixed positions among them.
     """
 
@@ -96,4 +97,5 @@ class StoredRollout:
     length: int
     tokens: list[str]
     log_probs: list[float]
+    entropies: list[float]
     mixed: list[MixedToken]

@@ -1,7 +1,7 @@
 """From an iteration's experience to what is stored of it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,6 +25,15 @@ class Share:
     rollouts: int
     tokens: int
 
+    def of(self, experience: Experience) -> list[int]:
+        """Returns the indices of the responses that are stored."""
+        size = experience.group_size
+        return [
+            group * size + place
+            for group in range(min(self.groups, len(experience.prompts)))
+            for place in range(min(self.rollouts, size))
+        ]
+
 
 def problem_rates(experience: Experience) -> list[ProblemRate]:
     """Returns how often each prompt's problem was solved."""
@@ -34,7 +43,11 @@ def problem_rates(experience: Experience) -> list[ProblemRate]:
 
 
 def stored_rollouts(
-    tokenizer: Any, experience: Experience, advantages: Sequence[float], share: Share
+    tokenizer: Any,
+    experience: Experience,
+    advantages: Sequence[float],
+    entropies: Mapping[int, list[float]],
+    share: Share,
 ) -> list[StoredRollout]:
     """Returns the first responses of the first groups, as text.
 
@@ -42,17 +55,13 @@ def stored_rollouts(
         tokenizer: a transformers tokenizer.
         experience: P prompts with G rollouts each.
         advantages: of each response; P * G, NaN where it was left out.
+        entropies: of the first tokens of these responses, by the rollout's key.
         share: what is taken of it.
     """
     size = experience.group_size
     rewards = experience.rewards.flatten().tolist()
-    chosen = [
-        group * size + place
-        for group in range(min(share.groups, len(experience.prompts)))
-        for place in range(min(share.rollouts, size))
-    ]
     made = []
-    for index in chosen:
+    for index in share.of(experience):
         rollout, score = experience.rollouts[index], experience.scores[index]
         problem = experience.prompts[index // size].problem
         made.append(
@@ -68,6 +77,7 @@ def stored_rollouts(
                 length=rollout.length,
                 tokens=pieces(tokenizer, rollout.response_ids[: share.tokens].tolist()),
                 log_probs=rollout.log_probs[: share.tokens].tolist(),
+                entropies=entropies.get(rollout.key, []),
                 mixed=mixed_tokens(tokenizer, rollout, share.tokens),
             )
         )

@@ -39,6 +39,7 @@ _SCHEMA = pa.schema(
         ("length", pa.int32()),
         ("tokens", pa.list_(pa.string())),
         ("log_probs", pa.list_(pa.float32())),
+        ("entropies", pa.list_(pa.float32())),
         ("mixed", pa.list_(_MIXED)),
     ]
 )

@@ -14,8 +14,8 @@ from ngrpo.errors import SettingError
 from ngrpo.report.store import RunStore
 from ngrpo.rewards.verdict import Verdict
 
-MIXED = rollout([90, 91], [1, 2, 3], {3: {2: 0.8, 4: 0.2}})
-PLAIN = rollout([90], [5, 6])
+MIXED = rollout([90, 91], [1, 2, 3], {3: {2: 0.8, 4: 0.2}}, key=5)
+PLAIN = rollout([90], [5, 6], key=6)
 VERDICTS = [Verdict.CORRECT, Verdict.WRONG, Verdict.UNPARSABLE_REFERENCE, Verdict.NO_ANSWER]
 MADE = experience([MIXED, PLAIN, PLAIN, MIXED], [score(v, "7") for v in VERDICTS], group_size=2)
 
@@ -40,7 +40,8 @@ def trained(callback: RunRecord, made, iterations: range) -> None:
     for number in iterations:
         shown = batch(number, MADE)
         shown.update = SimpleNamespace(
-            advantages=[torch.full((1, r.length), float(i)) for i, r in enumerate(MADE.rollouts)]
+            advantages=[torch.full((1, r.length), float(i)) for i, r in enumerate(MADE.rollouts)],
+            entropies={r.key: r.key + torch.arange(r.length) / 4 for r in MADE.rollouts},
         )
         callback.on_train_batch_end(made, None, None, shown, 0)
 
@@ -59,6 +60,7 @@ def test_every_iteration_is_stored_and_rollouts_of_some(tmp_path: Path):
     (kept,) = store.rollouts(4)
     assert (kept.question, kept.reference, kept.answer, kept.verdict) == ("question 0", "0", "7", "correct")
     assert (kept.reward, kept.advantage, kept.length, kept.tokens) == (1.0, 0.0, 3, [" w1", " w2"])
+    assert kept.entropies == [5.0, 5.25]
     assert [(m.place, m.names, m.noise) for m in kept.mixed] == [(1, [" w2", " w4"], None)]
 
 
@@ -67,6 +69,7 @@ def test_unscored_and_left_out_are_none(tmp_path: Path):
     stored = RunStore(tmp_path).rollouts(0)
     assert [(r.group, r.reward) for r in stored] == [(0, 1.0), (0, 0.0), (1, None), (1, 0.0)]
     assert [r.advantage for r in stored] == [0.0, 1.0, 2.0, 3.0]
+    assert [r.entropies for r in stored] == [[5.0, 5.25, 5.5], [6.0, 6.25], [6.0, 6.25], [5.0, 5.25, 5.5]]
 
 
 def test_the_last_iteration_keeps_its_rollouts_and_the_page_is_written(tmp_path: Path):

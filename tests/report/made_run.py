@@ -32,6 +32,7 @@ def stored(group: int, reward: float | None, tokens: list[str], mixed: dict[int,
         length=len(tokens),
         tokens=tokens,
         log_probs=[-0.5 * place for place in range(len(tokens))],
+        entropies=[3.0 - 0.75 * place for place in range(len(tokens))],
         mixed=[MixedToken(place, list(m), list(m.values()), None) for place, m in mixed.items()],
     )
 

@@ -151,7 +151,7 @@ def test_hovering_shows_neighbours_and_weights(browser: Any, report: Path):
         assert shown.locator(".weight span").all_inner_texts() == ["0.700", "0.200", "0.100"]
         names = [name.strip() for name in shown.locator(".weight code").all_inner_texts()]
         assert names == ["seven", HOSTILE[0], "\u241b]0;pwned\u2407\u241b[31m"]
-        assert "token 3 of 5, log-prob -1.00 (36.8 %)" in shown.inner_text()
+        assert "token 3 of 5, log-prob -1.00 nats (36.8 %), entropy 1.50 nats" in shown.inner_text()
         opened.page.mouse.move(0, 0)
         assert not shown.is_visible()
         assert opened.complaints == []
@@ -180,6 +180,30 @@ def test_the_keyboard_reaches_every_token(browser: Any, report: Path):
         assert not detail.is_visible()
         page.keyboard.press("Tab")  # one stop a response
         assert f"token 1 of {len(HOSTILE)}" in detail.inner_text()
+
+
+def test_tokens_are_tinted_by_log_prob_or_entropy(browser: Any, report: Path):
+    """The first response has log-probs 0, -0.5 ... of 5 nats for the full tint of 60 %, entropies 3, 2.25 ... of 3."""
+    with Opened(browser, report) as opened:
+        page = opened.page
+        tints = "tokens => tokens.map(token => token.style.getPropertyValue('--tint'))"
+        first = page.locator("#groups .response").first.locator(".token")
+        ground = "getComputedStyle(document.querySelector('.token')).backgroundColor"
+        legend = page.locator(".tints")
+        assert first.evaluate_all(tints) == ["0.0%", "6.0%", "12.0%", "18.0%", "24.0%"]
+        assert "5+ nats" in legend.inner_text()
+        assert "log-prob under the policy that wrote the token" in legend.inner_text()
+        untinted = page.evaluate(ground)
+        page.locator("#tint").focus()
+        page.keyboard.press("ArrowDown")
+        assert page.locator("#tint").input_value() == "entropies"
+        assert first.evaluate_all(tints) == ["60.0%", "45.0%", "30.0%", "15.0%", "0.0%"]
+        assert "3+ nats" in legend.inner_text()
+        assert "entropy of the policy" in legend.inner_text()
+        assert page.evaluate(ground) != untinted
+        page.locator("#verdict").select_option("wrong")  # what is shown anew is tinted alike
+        assert first.evaluate_all(tints)[0] == "60.0%"
+        assert opened.complaints == []
 
 
 def test_filters(browser: Any, report: Path):

@@ -6,8 +6,20 @@
   if (!groups) return;
   const control = (name) => document.getElementById(name);
   const detail = control("detail");
-  const FAINTEST = 0.05; // nats: more likely tokens are not tinted
-  const STRONGEST = 5; // nats: from here on the tint is full
+  const FAINTEST = 0.05; // nats: below it there is no tint
+  // What tokens are tinted by, in nats: where the tint is full, and what it means.
+  const TINTS = {
+    logProbs: {
+      strongest: 5,
+      meaning: "minus the log-prob under the policy that wrote the token: the stronger, the less likely.",
+      nats: (record, place) => -(record.logProbs[place] ?? -Infinity),
+    },
+    entropies: {
+      strongest: 3,
+      meaning: "entropy of the policy before the token, when it learned from it: the stronger, the more open.",
+      nats: (record, place) => record.entropies[place] ?? 0,
+    },
+  };
   const FULL = 60; // per cent of the tint's colour
   const known = new WeakMap(); // token element -> rollout and place
 
@@ -24,16 +36,29 @@
 
   function tokenNode(record, place) {
     const node = make("span", "token", shown(record.tokens[place]));
-    const surprise = record.logProbs[place] === null ? STRONGEST : -record.logProbs[place];
-    const tint = surprise < FAINTEST ? 0 : Math.min(surprise / STRONGEST, 1) * FULL;
-    node.style.setProperty("--unlikely", `${tint.toFixed(1)}%`);
     node.tabIndex = -1;
     if (record.mixed[place]) {
       node.classList.add("mixed");
       node.setAttribute("aria-label", `${record.tokens[place]}, mixed`);
     }
     known.set(node, { record, place });
+    tint(node);
     return node;
+  }
+
+  function tint(node) {
+    const { record, place } = known.get(node);
+    const { strongest, nats } = TINTS[control("tint").value];
+    const value = nats(record, place);
+    const share = value < FAINTEST ? 0 : Math.min(value / strongest, 1) * FULL;
+    node.style.setProperty("--tint", `${share.toFixed(1)}%`);
+  }
+
+  function tintAll() {
+    const { strongest, meaning } = TINTS[control("tint").value];
+    control("strongest").textContent = `${strongest}+`;
+    control("meaning").textContent = meaning;
+    groups.querySelectorAll(".token").forEach(tint);
   }
 
   function facts(record) {
@@ -99,10 +124,12 @@
     hide();
     const { record, place } = known.get(node);
     const logProb = record.logProbs[place];
-    const chance = logProb === null ? "none" : `${logProb.toFixed(2)} (${(100 * Math.exp(logProb)).toPrecision(3)} %)`;
+    const chance = logProb === null ? "none" : `${logProb.toFixed(2)} nats (${(100 * Math.exp(logProb)).toPrecision(3)} %)`;
+    const entropy = record.entropies[place] ?? null;
+    const spread = entropy === null ? "" : `, entropy ${entropy.toFixed(2)} nats`;
     const mixed = record.mixed[place];
     detail.replaceChildren(
-      make("p", "", named(record.tokens[place]), ` token ${place + 1} of ${record.length}, log-prob ${chance}`),
+      make("p", "", named(record.tokens[place]), ` token ${place + 1} of ${record.length}, log-prob ${chance}${spread}`),
       ...(mixed ? [make("p", "", "mixed, weights:"), ...mixture(mixed)] : []),
       ...(mixed && mixed.noise !== null ? [make("p", "", `with noise of scale ${number(mixed.noise)}`)] : []),
     );
@@ -168,5 +195,7 @@
   control("verdict").append(option("all", "all"), ...[...verdicts].sort().map((v) => option(v, v.replace(/_/g, " "))));
   control("filter").addEventListener("input", render);
   control("filter").addEventListener("submit", (event) => event.preventDefault());
+  control("tint").addEventListener("input", tintAll);
   render();
+  tintAll();
 })();

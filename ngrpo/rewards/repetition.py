@@ -1,0 +1,50 @@
+"""A punishment for responses that go round in circles."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ngrpo.errors import SettingError
+from ngrpo.rewards.terms import Responses
+
+
+def repeated_share(ids: Sequence[int], n: int) -> float:
+    """Returns the share of a response's n-grams that occurred before in it: 1 - distinct / all.
+
+    Args:
+        ids: T token ids.
+        n: tokens of an n-gram.
+
+    Returns:
+        From 0 to below 1; 0 for a response shorter than n.
+    """
+    grams = [tuple(ids[start : start + n]) for start in range(len(ids) - n + 1)]
+    return 1.0 - len(set(grams)) / len(grams) if grams else 0.0
+
+
+@dataclass(frozen=True)
+class RepetitionPunishment:
+    """Minus the share of repeated n-grams, as a reward term.
+
+    After the punishment of repeated n-grams of Yeo et al. (arXiv 2502.03373), who take it off the tokens that repeat;
+    here it is one number a response.
+
+    Attributes:
+        n: tokens of an n-gram. The phrases of a derivation come again; spans of tens of tokens do in loops only.
+
+    Raises:
+        SettingError: n is not positive.
+    """
+
+    n: int
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise SettingError(f"reward_terms.repetition.term.n={self.n} must be 1 or more; 20 finds loops.")
+
+    def __call__(self, responses: Responses) -> Tensor:
+        """Returns the punishment of each response, above -1 and up to 0; float32 [N]."""
+        shares = [repeated_share(rollout.response_ids.tolist(), self.n) for rollout in responses.rollouts]
+        return -torch.tensor(shares, dtype=torch.float32)

@@ -8,15 +8,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from hydra.errors import HydraException
-from lightning.pytorch.utilities import rank_zero_only
 from omegaconf.errors import OmegaConfBaseException
 
 from ngrpo.composition import composition_sentence, from_composing
 from ngrpo.errors import RunError, SettingError, StopNow, Stopped
-from ngrpo.memory_budget import out_of_memory
-from ngrpo.rollout.recovery import EngineFailure
 
 _FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is used up", errno.EFBIG: "the file grew too large"}
+# What imports PyTorch or Lightning is imported where an error needs it: --help is there in a second without.
 _LOST = ("Connection closed by peer", "Connection reset by peer")
 """What gloo says in the other ranks when one has ended."""
 
@@ -74,6 +72,9 @@ def _sentence(error: BaseException) -> str | None:
         return composition_sentence(error)
     if isinstance(error, OSError) and error.errno in _FULL:
         return full_sentence(error)
+    from ngrpo.memory_budget import out_of_memory
+    from ngrpo.rollout.recovery import EngineFailure
+
     if isinstance(error, EngineFailure):
         return f"the rollout engine failed ({error}); go on with ckpt=latest."
     if any(words in str(error) for words in _LOST):
@@ -97,6 +98,8 @@ def _leave(message: str, status: int, agreed: bool) -> None:
 
     Its status must then be 0: the launcher takes another for a crash, and kills the first rank before it can speak.
     """
+    from lightning.pytorch.utilities import rank_zero_only
+
     sys.stdout.flush()
     first = rank_zero_only.rank == 0
     if first or not agreed:

@@ -5,10 +5,8 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
-from ngrpo.checkpoints import opened, resolve
 from ngrpo.config import build, register
 from ngrpo.door import guarded
-from ngrpo.modeling.export import checkpoint_weights, export
 from ngrpo.targets import check_allowed
 
 
@@ -18,6 +16,9 @@ def main() -> None:
     parser.add_argument("checkpoint", help="a run's folder, or one of its checkpoints")
     parser.add_argument("target", type=Path, help="folder to write")
     arguments = parser.parse_args()
+    from ngrpo.checkpoints import opened, resolve
+    from ngrpo.modeling.export import checkpoint_weights, export
+
     register()
     folder = resolve(arguments.checkpoint, Path(arguments.checkpoint), Path("outputs"))
     opened(folder)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hydra import compose, initialize_config_dir
 from hydra.errors import HydraException
@@ -20,9 +21,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from ngrpo.config import build, checked, register
-from ngrpo.data.inspection import Double, Inspection, inspect
 from ngrpo.errors import SettingError
 from ngrpo.text import visible
+
+if TYPE_CHECKING:
+    from ngrpo.data.inspection import Double, Inspection
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 
@@ -55,8 +58,10 @@ def main() -> None:
     get_console().print(f"{seconds:.1f} s")
 
 
-def inspect_configured(settings: list[str], rows: int | None) -> dict[str, Inspection]:
+def inspect_configured(settings: list[str], rows: int | None) -> "dict[str, Inspection]":
     """Inspects the data of the training that these settings configure."""
+    from ngrpo.data.inspection import inspect
+
     register()
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         config = checked(compose("train", overrides=settings))
@@ -64,7 +69,7 @@ def inspect_configured(settings: list[str], rows: int | None) -> dict[str, Inspe
     return inspect(build(config.data, tokenizer=tokenizer, prompts_per_batch=1, seed=config.seed), rows)
 
 
-def show(where: str, found: Inspection, listed: int) -> None:
+def show(where: str, found: "Inspection", listed: int) -> None:
     """Prints one source."""
     console = get_console()
     console.rule(escape(f"{where}: {found.identity}"))
@@ -80,7 +85,7 @@ def show(where: str, found: Inspection, listed: int) -> None:
             console.print(doubles_table(f"{title}: {len(doubles)}", doubles[:listed]))
 
 
-def counts_table(found: Inspection) -> Table:
+def counts_table(found: "Inspection") -> Table:
     """Rows, usable ones, and the others by reason."""
     table = Table("", "rows")
     table.add_row("all", str(found.rows))
@@ -100,7 +105,7 @@ def across(title: str, numbers: Mapping[str, int]) -> Table:
     return table
 
 
-def doubles_table(title: str, doubles: list[Double]) -> Table:
+def doubles_table(title: str, doubles: "list[Double]") -> Table:
     """Returns which row repeats which."""
     table = Table("row", "same as", "same answer", "question", title=title)
     for double in doubles:

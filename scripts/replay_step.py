@@ -6,11 +6,8 @@ from pathlib import Path
 from rich import get_console
 from rich.table import Table
 
-from ngrpo.bad_steps import load
-from ngrpo.checkpoints import resolve
 from ngrpo.config import register
 from ngrpo.door import guarded
-from ngrpo.replaying import replay
 
 
 def main() -> None:
@@ -19,6 +16,10 @@ def main() -> None:
     parser.add_argument("step", type=Path, help="a file of a run's bad_steps folder")
     parser.add_argument("--checkpoint", help="a run's folder or one of its checkpoints; without: the starting weights")
     arguments = parser.parse_args()
+    from ngrpo.bad_steps import load
+    from ngrpo.checkpoints import resolve
+    from ngrpo.replaying import replay
+
     register()
     bad = load(arguments.step)
     given = arguments.checkpoint

@@ -43,3 +43,12 @@ def test_it_lists_ten_settings_with_their_defaults_and_all_groups(root: str) -> 
             assert listed is not None
             assert set(listed[1].split(", ")) >= {path.stem for path in (ROOT / "conf" / group).glob("*.yaml")}
     assert "_target_" not in printed
+
+
+@pytest.mark.parametrize("script", ["train", "evaluate", "inspect_data", "export", "replay_step", "verify"])
+def test_it_does_not_wait_for_heavy_libraries(script: str) -> None:
+    command = [sys.executable, "-X", "importtime", f"scripts/{script}.py", "--help"]
+    imported = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stderr
+    names = {line.rpartition("|")[2].strip() for line in imported.splitlines()}
+    assert "argparse" in names
+    assert names.isdisjoint({"torch", "lightning", "transformers", "sympy"})

@@ -100,6 +100,33 @@ def test_many_lengths_are_compiled_once(tiny_source: ModelSource, checkpointing:
     torch._dynamo.reset()
 
 
+def held(policy: ScoringModel, batch: PackedBatch) -> int:
+    """Returns the elements that the backward pass needs, what it makes again itself left out, and weights too."""
+    sizes: dict[int, int] = {}
+    weights = {p.untyped_storage().data_ptr() for p in policy.parameters()}
+
+    def keep(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            sizes[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
+        scores = policy(batch, 0.8, NeighborMixing())
+    assert scores.log_prob.requires_grad
+    return sum(sizes.values())
+
+
+def test_a_compiled_layer_is_made_again_as_a_whole(tiny_source: ModelSource, monkeypatch):
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager", fullgraph=True))
+    torch._dynamo.reset()
+    batch = packed([(20, 40)] * 4)
+    everything, inputs = (held(model(tiny_source, mode, compiled=True), batch) for mode in ("off", "full"))
+    assert inputs < held(model(tiny_source, "full"), batch) * 1.1
+    assert inputs < everything / 3
+    torch._dynamo.reset()
+
+
 @pytest.mark.slow
 def test_code_of_the_compiler_changes_nothing(tiny_source: ModelSource):
     torch._dynamo.reset()

@@ -191,7 +191,7 @@ def test_each_optional_callback_can_be_left_out(tmp_path: Path, name: str):
         "summary": {"summary.json"}, "export": {"model"}, "checkpoint": {"checkpoints"},
         "run_record": {"record", "report.html"},
     }  # fmt: skip
-    assert left == {".lock", "tensorboard"}.union(*written.values()) - written.get(name, set())
+    assert left == {".hydra", ".lock", "tensorboard"}.union(*written.values()) - written.get(name, set())
     tags = {tag.partition("/")[0] for tag in events(folder).Tags()["scalars"]} - {"epoch", "time"}
     written_by = {
         "rollout_metrics": {"train", "reward"}, "exploration_monitor": {"exploration"}, "memory": {"memory"},

@@ -51,7 +51,7 @@ def prepare_layers(layers: nn.ModuleList, checkpointing: str, compiled: bool) ->
         checkpointing: a key of `CHECKPOINTING`.
         compiled: with torch.compile.
     """
-    wraps = [partial(torch.compile, dynamic=True)] if compiled else []
+    wraps: list[Callable[[Forward], Forward]] = [partial(torch.compile, dynamic=True)] if compiled else []
     # The compiler must see what is made again in part. A whole layer is made again by calling it, compiled, once more:
     # the graphs are then those of a layer without checkpointing, such as the reference's.
     wraps.insert(0 if checkpointing == "selective" else len(wraps), CHECKPOINTING[checkpointing])

@@ -129,7 +129,7 @@ def test_file_composes_and_builds(file: str, available: dict[str, Any], monkeypa
     if group:
         assert composed(file).hydra.runtime.choices[group] == option
     config = checked_config(file)
-    nodes = [node for node in targets(config) if node is not config.data or config.data.path == "demo"]
+    nodes = [node for node in targets(config) if node is not config.data or str(config.data.path).startswith("demo")]
     # train: model, data, reward, algo, exploration, engine, optimizer, logger and at least five callbacks.
     assert len(nodes) >= (12 if root_of(file) == "train" else 5)
     for node in nodes:

@@ -20,6 +20,7 @@ from ngrpo.data.settings import SourceSettings, training_sources
 from ngrpo.data.sources import ProblemSource, open_source
 from ngrpo.data.text import fingerprint
 from ngrpo.data.types import LeftOut, Problem, Prompt
+from ngrpo.demo.levels import read_path
 from ngrpo.errors import SettingError
 
 
@@ -33,7 +34,7 @@ class PromptDataModule(LightningDataModule):
         path: training problems, see `open_source`; None for a mixture.
         sources: a mixture: what to train on by name, each with its ``path``, its ``weight`` and whatever else differs
             from the settings here, see `SourceSettings`.
-        eval_path: evaluation problems; None takes the held-out half for the demo, nothing otherwise.
+        eval_path: evaluation problems; None takes the held-out part for the demo, nothing otherwise.
         eval_problems: the most evaluation problems to use, from the first row on.
         max_prompt_tokens: rows with longer prompts are left out.
         question_field: field of the question in files and hub data sets.
@@ -103,8 +104,8 @@ class PromptDataModule(LightningDataModule):
             max_difficulty=max_difficulty,
         )
         settings = training_sources(default, sources)
-        if eval_path is None and path == "demo":
-            eval_path = path
+        if eval_path is None and (demo := read_path(path, "train")):
+            eval_path = demo[0].name
         self.eval_source: ProblemSource | None = None
         self._eval_prompts: list[Prompt] = []
         if eval_path is not None:

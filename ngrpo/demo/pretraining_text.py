@@ -1,4 +1,4 @@
-"""The texts that the demo model is pretrained on, as token ids."""
+"""The texts that the demo models are pretrained on, as token ids."""
 
 import random
 from collections.abc import Iterator, Mapping
@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from transformers import PreTrainedTokenizerFast
 
+from ngrpo.demo.levels import SHIPPED, Level
 from ngrpo.demo.problems import draw
-from ngrpo.demo.responses import direct, stepped
+from ngrpo.demo.recipe import Recipe
+from ngrpo.demo.responses import direct, gains_first, stepped
 from ngrpo.demo.tokenizer import END
 
 
@@ -31,24 +33,29 @@ def encode_prompt(question: str, tokenizer: PreTrainedTokenizerFast) -> list[int
     return ids
 
 
-def example(key: int, tokenizer: PreTrainedTokenizerFast, stepped_share: Mapping[int, float]) -> Example:
+def example(
+    key: int, tokenizer: PreTrainedTokenizerFast, stepped_share: Mapping[int, float], recipe: Recipe
+) -> Example:
     """The training text of this number.
 
     Args:
         key: number of the problem in the train split.
         tokenizer: the demo's tokenizer.
         stepped_share: probability that the steps are written out, by the number of steps.
+        recipe: which problems, and how often the steps are in another order.
     """
-    story, question = draw(key, "train")
+    story, question = draw(key, "train", recipe.level)
     rng = random.Random(key)
     respond = stepped if rng.random() < stepped_share[len(story.equations)] else direct
+    if respond is stepped and recipe.gains_first and rng.random() < recipe.gains_first:
+        respond = gains_first
     start = encode_prompt(question, tokenizer)
     return Example(start + tokenizer(respond(story, rng) + END).input_ids, len(start))
 
 
-def plain_texts(count: int) -> Iterator[str]:
+def plain_texts(count: int, level: Level = SHIPPED) -> Iterator[str]:
     """Questions and both kinds of response to them, for the tokenizer to learn from."""
     for key in range(count):
-        story, question = draw(key, "train")
+        story, question = draw(key, "train", level)
         rng = random.Random(key)
         yield from (question, stepped(story, rng), direct(story, rng))

@@ -1,20 +1,21 @@
-"""Arithmetic word problems of one to three steps, drawn from a key.
+"""Arithmetic word problems of a few steps, drawn from a key.
 
-Train and held-out problems never share a chain of calculations (numbers and operations, in order): the split
-is a hash of the chain.
+Problems of different splits never share a chain of calculations (numbers and operations, in order): the split is a hash
+of the chain (`ngrpo.demo.levels`).
 """
 
 import operator
 import random
-import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from ngrpo.data.types import Problem
 from ngrpo.demo import words
+from ngrpo.demo.levels import SHIPPED, Level, Split
 
-Split = Literal["train", "held_out"]
+__all__ = ["Equation", "Operation", "Split", "Story", "ask", "draw", "number", "problem", "verb"]
+
 Operation = Literal["+", "-", "*"]
 
 _EVALUATE: dict[Operation, Callable[[int, int], int]] = {
@@ -22,7 +23,6 @@ _EVALUATE: dict[Operation, Callable[[int, int], int]] = {
     "-": operator.sub,
     "*": operator.mul,
 }
-_HELD_OUT_ONE_IN = 8
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,8 @@ class Story:
         name: who the story is about.
         pronoun: ``she`` or ``he``.
         objects: what is counted, in the plural.
-        equations: the one to three calculations that lead to the answer; a multiplication only comes first
-            (so many containers with so many objects in each), and each later one starts from the value of
-            the one before.
+        equations: the calculations that lead to the answer; a multiplication only comes first (so many containers with
+            so many objects in each), and each later one starts from the value of the one before.
     """
 
     name: str
@@ -66,22 +65,41 @@ class Story:
         return self.equations[-1].value
 
     @property
-    def split(self) -> Split:
+    def opening(self) -> str:
+        """The number, or the product, that the story starts from."""
+        first = self.equations[0]
+        return f"{first.left}*{first.right}" if first.operation == "*" else str(first.left)
+
+    @property
+    def changes(self) -> tuple[Equation, ...]:
+        """The additions and subtractions."""
+        return self.equations[1:] if self.equations[0].operation == "*" else self.equations
+
+    def split(self, level: Level) -> Split:
         """The split that this story's chain of calculations belongs to."""
-        chain = " ".join(map(str, self.equations))
-        return "held_out" if zlib.crc32(chain.encode()) % _HELD_OUT_ONE_IN == 0 else "train"
+        changes = [f"{equation.operation}{equation.right}" for equation in self.changes]
+        return level.split_of(map(str, self.equations), [self.opening, *changes])
+
+    def gains_first(self) -> "Story":
+        """The same story with all additions before all subtractions, and the values that this gives."""
+        total = self.changes[0].left if self.changes else 0
+        equations = list(self.equations[: len(self.equations) - len(self.changes)])
+        for change in sorted(self.changes, key=lambda equation: equation.operation != "+"):
+            equations.append(Equation(total, change.operation, change.right))
+            total = equations[-1].value
+        return replace(self, equations=tuple(equations))
 
 
-def problem(key: int, split: Split) -> Problem:
+def problem(key: int, split: Split, level: Level = SHIPPED) -> Problem:
     """The problem of this number in this split: the same on every machine and in every run.
 
     Its difficulty is the number of its steps.
     """
-    story, question = draw(key, split)
+    story, question = draw(key, split, level)
     return Problem(key=key, question=question, answer=str(story.answer), difficulty=float(len(story.equations)))
 
 
-def draw(key: int, split: Split) -> tuple[Story, str]:
+def draw(key: int, split: Split, level: Level = SHIPPED) -> tuple[Story, str]:
     """The story of this number in this split, and its question.
 
     Raises:
@@ -89,8 +107,8 @@ def draw(key: int, split: Split) -> tuple[Story, str]:
     """
     if key < 0:
         raise ValueError(f"a problem's key is never negative, got {key}")
-    rng = random.Random(f"{split} {key}")
-    story = next(story for story in _stories(rng) if story.split == split)
+    rng = random.Random(f"{level.name} {split} {key}" if level.validates else f"{split} {key}")
+    story = next(story for story in _stories(rng, level) if story.split(level) == split)
     return story, ask(story, rng)
 
 
@@ -127,29 +145,29 @@ def _change(story: Story, equation: Equation, rng: random.Random) -> str:
     return f"{subject} {verb(equation.operation, rng)} {number(equation.right, rng)}{tail}."
 
 
-def _stories(rng: random.Random) -> Iterator[Story]:
+def _stories(rng: random.Random, level: Level) -> Iterator[Story]:
     while True:
         pronoun = rng.choice(tuple(words.NAMES))
         yield Story(
             name=rng.choice(words.NAMES[pronoun]),
             pronoun=pronoun,
             objects=rng.choice(words.OBJECTS),
-            equations=tuple(_chain(rng.randint(1, 3), rng)),
+            equations=tuple(_chain(rng.randint(level.least, level.most), rng, level)),
         )
 
 
-def _chain(steps: int, rng: random.Random) -> Iterator[Equation]:
+def _chain(steps: int, rng: random.Random, level: Level) -> Iterator[Equation]:
     if rng.random() < 0.25:
-        equation = Equation(rng.randint(2, 5), "*", rng.randint(2, 9))
+        equation = Equation(rng.randint(*level.containers), "*", rng.randint(*level.content))
     else:
-        equation = _next(rng.randint(4, 20), rng)
+        equation = _next(rng.randint(*level.start), rng, level.change)
     yield equation
     for _ in range(steps - 1):
-        equation = _next(equation.value, rng)
+        equation = _next(equation.value, rng, level.change)
         yield equation
 
 
-def _next(total: int, rng: random.Random) -> Equation:
+def _next(total: int, rng: random.Random, largest: int) -> Equation:
     if total > 3 and rng.random() < 0.5:
-        return Equation(total, "-", rng.randint(2, min(12, total - 1)))
-    return Equation(total, "+", rng.randint(2, 12))
+        return Equation(total, "-", rng.randint(2, min(largest, total - 1)))
+    return Equation(total, "+", rng.randint(2, largest))

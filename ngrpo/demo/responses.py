@@ -1,4 +1,4 @@
-"""What the demo model learns to answer: with the steps written out, or at once."""
+"""What the demo models learn to answer: with the steps written out, in one order or another, or at once."""
 
 import random
 
@@ -9,8 +9,13 @@ from ngrpo.demo.problems import Equation, Story, number, verb
 def stepped(story: Story, rng: random.Random) -> str:
     """A response that tells the story again with every calculation, then answers."""
     subject = rng.choice((story.name, story.pronoun.capitalize()))
-    steps = [_opening(story, rng), *(_step(equation, rng) for equation in _changes(story))]
+    steps = [_opening(story, rng), *(_step(equation, rng) for equation in story.changes)]
     return _finish(f"{subject} {', '.join(steps)}.", story)
+
+
+def gains_first(story: Story, rng: random.Random) -> str:
+    """A response like that of `stepped` which first tells of all that is added."""
+    return stepped(story.gains_first(), rng)
 
 
 def direct(story: Story, rng: random.Random) -> str:
@@ -26,10 +31,6 @@ def is_stepped(response: str) -> bool:
 
 def _finish(reasoning: str, story: Story) -> str:
     return f"{reasoning}\n</think>\n\\boxed{{{story.answer}}}"
-
-
-def _changes(story: Story) -> tuple[Equation, ...]:
-    return story.equations[1:] if story.equations[0].operation == "*" else story.equations
 
 
 def _opening(story: Story, rng: random.Random) -> str:

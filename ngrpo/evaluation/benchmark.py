@@ -37,7 +37,8 @@ class Benchmark:
     r"""Problems to evaluate on (``benchmark.<name>`` in the configuration).
 
     Attributes:
-        path: "demo", files, or a hub data set ``org/name:configuration@split``; see `ngrpo.data.sources.open_source`.
+        path: "demo" or a family of it such as "demo:2-6@validation", files, or a hub data set
+            ``org/name:configuration@split``; see `ngrpo.data.sources.open_source`.
         question_field: field of the question.
         answer_field: field of the reference answer; of the right option in a multiple-choice benchmark.
         wrong_fields: fields of the wrong options; with some the benchmark is a multiple choice by letters.
@@ -74,7 +75,7 @@ class Benchmark:
         """
         setting = f"benchmark.{name}.path"
         source = open_source(self.path, "held_out", self._fields(), setting)
-        if self.path == "demo" and self.problems is None:
+        if source.endless and self.problems is None:
             raise SettingError(f"benchmark.{name}.problems=null of the demo never ends; choose a number.")
         instruction = source.instruction if self.instruction is None else self.instruction
         build = PromptBuilder(tokenizer, max_prompt_tokens, instruction, system_prompt)

@@ -1,5 +1,7 @@
 """State and records of the rollouts that the torch engine is running, one row each, kept compact."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
@@ -86,23 +88,34 @@ class Rows:
         last = self.tokens[torch.arange(self.active, device=self.keys.device), self.emitted[rows] - 1]
         return torch.isin(last, self.stop_ids) | (self.emitted[rows] == self.sampling.max_new_tokens)
 
-    def take(self, row: int, request: Request) -> Rollout:
-        """Returns the rollout of a finished row."""
-        length = int(self.emitted[row])
-        tokens = self.tokens[row, :length].cpu()
-        at = self.mixed[row, :length].cpu().nonzero()[:, 0]
-        stopped = int(tokens[-1]) in self.sampling.stop_ids
-        return Rollout(
-            key=request.key,
-            prompt_ids=torch.tensor(request.prompt_ids),
-            response_ids=tokens.clone(),
-            log_probs=self.log_probs[row, :length].cpu().clone(),
-            mixture=Mixture(
-                positions=at + len(request.prompt_ids),
-                record=self.records.map(lambda channel: channel[row, :length].cpu()[at]),
-            ),
-            stop_reason=StopReason.STOP if stopped else StopReason.LENGTH,
-        )
+    def take(self, rows: Sequence[int], requests: Sequence[Request]) -> list[Rollout]:
+        """Returns the rollouts of finished rows; one transfer a channel, however many rows there are."""
+        at = torch.tensor(rows, device=self.keys.device)
+        lengths = self.emitted[at].tolist()
+        filled = slice(0, max(lengths))
+
+        def host(channel: Tensor) -> Tensor:
+            return channel[at, filled].cpu()
+
+        tokens, log_probs, mixed = (host(channel) for channel in (self.tokens, self.log_probs, self.mixed))
+        records = self.records.map(host)
+
+        def rollout(row: int, length: int, request: Request) -> Rollout:
+            places = mixed[row, :length].nonzero()[:, 0]
+            return Rollout(
+                key=request.key,
+                prompt_ids=torch.tensor(request.prompt_ids),
+                # Copies: a view would keep the tensors of all rows.
+                response_ids=tokens[row, :length].clone(),
+                log_probs=log_probs[row, :length].clone(),
+                mixture=Mixture(places + len(request.prompt_ids), records.map(lambda channel: channel[row, places])),
+                stop_reason=self._reason(int(tokens[row, length - 1])),
+            )
+
+        return [rollout(*one) for one in zip(range(len(rows)), lengths, requests, strict=True)]
+
+    def _reason(self, last: int) -> StopReason:
+        return StopReason.STOP if last in self.sampling.stop_ids else StopReason.LENGTH
 
     def drop(self, done: Tensor) -> tuple[Tensor, Tensor]:
         """Closes the rows ``done`` (bool [R]) by moving the last survivors into the holes.

@@ -185,9 +185,9 @@ class TorchEngine:
         finished = rows.finished()
         if not bool(finished.any()):
             return
-        for row in finished.nonzero()[:, 0].tolist():
-            number = int(rows.request[row])
-            done[number] = rows.take(row, requests[number])
+        ended = finished.nonzero()[:, 0].tolist()
+        numbers = rows.request[ended].tolist()
+        done.update(zip(numbers, rows.take(ended, [requests[number] for number in numbers]), strict=True))
         cache.move(*rows.drop(finished))
         if report is not None:
             tokens = sum(rollout.length for rollout in done.values()) + int(rows.emitted[: rows.active].sum())

@@ -41,7 +41,7 @@ def test_a_rollout_is_what_was_recorded():
     assert made.last_positions().tolist() == [4, 2]
     assert made.finished().tolist() == [True, True]
 
-    first, second = made.take(0, FIRST), made.take(1, SECOND)
+    first, second = made.take([0, 1], [FIRST, SECOND])
     assert first.prompt_ids.tolist() == [1, 2]
     assert first.response_ids.tolist() == [5, 4, 7]
     assert first.log_probs.tolist() == [-5.0, -4.0, -7.0]
@@ -60,7 +60,7 @@ def test_a_stop_token_in_the_last_place_is_a_stop():
     at = made.admit([0], [FIRST])
     for token in (5, 6, STOP):
         record(made, at, [token], [False])
-    assert made.take(0, FIRST).stop_reason is StopReason.STOP
+    assert made.take([0], [FIRST])[0].stop_reason is StopReason.STOP
 
 
 def test_an_end_token_is_remembered_until_the_row_is_given_away():
@@ -94,7 +94,7 @@ def test_survivors_keep_their_own_state_and_the_moves_are_told(done: list[int]):
     assert made.last_positions().tolist() == [i + 1 for i in held]
     assert made.inputs[: made.active, 0].tolist() == [10 + i for i in held]
     for row, number in enumerate(held):
-        rollout = made.take(row, requests[number])
+        rollout = made.take([row], [requests[number]])[0]
         assert rollout.response_ids.tolist() == [10 + number]
         assert rollout.mixture.record.ids.tolist() == ([[10 + number, 11 + number]] if number % 2 == 0 else [])
 
@@ -106,7 +106,7 @@ def test_a_new_rollout_takes_nothing_from_the_row_before():
         record(made, at, [token], [True])
     made.drop(torch.tensor([True]))
     record(made, made.admit([1], [SECOND]), [STOP], [False])
-    rollout = made.take(0, SECOND)
+    rollout = made.take([0], [SECOND])[0]
     assert rollout.response_ids.tolist() == [STOP]
     assert len(rollout.mixture.positions) == 0
     assert int(made.request[0]) == 1
@@ -127,7 +127,7 @@ def test_further_channels_and_the_carried_count_follow_their_row():
     made.record(at, step, -token.float(), rows_of.expand(3, 4))
     made.drop(torch.tensor([True, False, False]))
     assert made.carry[:2].tolist() == [12, 11]
-    record = made.take(0, requests[2]).mixture.record
+    record = made.take([0], [requests[2]])[0].mixture.record
     assert record.scores.tolist() == [[24.0]]
     assert record.vector.tolist() == [[12.0] * 4]
     assert record.noise.tolist() == pytest.approx([0.12])

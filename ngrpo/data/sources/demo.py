@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from itertools import count
 
-from ngrpo.data.sources.base import Row, Split
+from ngrpo.data.sources.base import Row
+from ngrpo.demo.levels import SHIPPED, Level, Split
 
 
 class DemoSource:
@@ -13,15 +14,16 @@ class DemoSource:
     in_memory = False
     endless = True
 
-    def __init__(self, split: Split = "train") -> None:
+    def __init__(self, split: Split = "train", level: Level = SHIPPED) -> None:
         self.split: Split = split
-        self.identity = f"demo:{split}"
+        self.level = level
+        self.identity = f"{level.name}:{split}"
 
     def rows(self, start: int = 0) -> Iterator[Row]:
         """Yield problem `start`, `start` + 1, ..."""
         from ngrpo.demo.problems import problem
 
-        return (problem(key, self.split) for key in count(start))
+        return (problem(key, self.split, self.level) for key in count(start))
 
     def epoch_rows(self, seed: int, epoch: int, start: int = 0) -> Iterator[Row]:
         """Same as `rows`: generated problems come in random order already."""

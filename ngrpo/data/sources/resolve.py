@@ -9,6 +9,7 @@ from ngrpo.data.sources.demo import DemoSource
 from ngrpo.data.sources.fields import Fields
 from ngrpo.data.sources.files import READERS, FileSource, find_files
 from ngrpo.data.sources.hub import HubSource
+from ngrpo.demo.levels import read_path
 from ngrpo.errors import SettingError
 
 _HUB_NAME = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(?::(?P<configuration>[\w.+-]+))?(?:@(?P<split>[\w.-]+))?")
@@ -24,9 +25,10 @@ def open_source(
     """Open what `path` names.
 
     Args:
-        path: ``"demo"``; a file, a directory, a pattern, or a list of these; or ``org/name``,
-            ``org/name:configuration``, ``org/name@split`` or ``org/name:configuration@split`` on the hub.
-        split: which half of the demo, or which split on the hub (``train`` or ``test``) where `path` names none; files
+        path: ``"demo"``; ``"demo:2-6"`` or ``"demo:2-6@validation"`` for harder problems of 2 to 6 calculations; a
+            file, a directory, a pattern, or a list of these; or ``org/name``, ``org/name:configuration``,
+            ``org/name@split`` or ``org/name:configuration@split`` on the hub.
+        split: which part of the demo, or which split on the hub (``train`` or ``test``) where `path` names none; files
             have none.
         fields: which fields hold the question and the answer.
         setting: the setting that holds `path`, for messages.
@@ -34,8 +36,8 @@ def open_source(
     Raises:
         SettingError: there is no such source.
     """
-    if path == "demo":
-        return DemoSource(split)
+    if source := _demo(path, split, setting):
+        return source
     found = [find_files(part) for part in ([path] if isinstance(path, str) else path)]
     if found and all(found):
         return FileSource([file for files in found for file in files], fields, setting)
@@ -46,6 +48,14 @@ def open_source(
         f"{setting}={shown!r} names no source; give 'demo', existing {', '.join(READERS)} files (a file,"
         " a directory, a pattern or a list), or a hub data set 'org/name' or 'org/name:configuration@split'."
     )
+
+
+def _demo(path: str | Sequence[str], split: Split, setting: str) -> DemoSource | None:
+    try:
+        named = read_path(path, split)
+    except ValueError as error:
+        raise SettingError(f"{setting}={path} names no problems: {error}.") from error
+    return None if named is None else DemoSource(named[1], named[0])
 
 
 def _hub_name(path: str | Sequence[str]) -> re.Match[str] | None:

@@ -18,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from ngrpo.config import Config, EvaluateConfig, build, checked, register
 from ngrpo.console import ConsoleHandler
 from ngrpo.data.datamodule import PromptDataModule
+from ngrpo.evaluation.evaluator import Evaluator
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.optimizers import EightBitAdamW
@@ -25,11 +26,15 @@ from ngrpo.rewards.math import MathReward
 from ngrpo.rollout.selection import DynamicSampling, every_group
 from ngrpo.rollout.torch_engine import TorchEngine
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+from ngrpo.study.definition import load_study
+from ngrpo.study.probing import training_config
+from ngrpo.study.work import Work
 from ngrpo.training import make_trainer
 
 CONF = Path(__file__).parents[1] / "conf"
 FILES = sorted(path.relative_to(CONF).with_suffix("").as_posix() for path in CONF.rglob("*.yaml"))
 SCHEMAS = {"train": Config, "evaluate": EvaluateConfig}
+STUDIES = [file for file in FILES if file.startswith("study")]
 CLIP = "{_target_:ngrpo.algo.clip.clipped_surrogate,_partial_:true,low:0.2,high:0.2,dual:null}"
 FURTHER_OVERRIDES = {
     # What every preset adds to the base.
@@ -50,6 +55,8 @@ FURTHER_OVERRIDES = {
 
 
 def root_of(file: str) -> str:
+    if file.startswith("study"):
+        return "study"
     return "evaluate" if file == "evaluate" or file.startswith(("evaluator/", "benchmark/")) else "train"
 
 
@@ -119,7 +126,7 @@ def test_files_are_found() -> None:
     assert len(FILES) == len([path for path in CONF.rglob("*") if path.is_file()])
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", [file for file in FILES if file not in STUDIES])
 def test_file_composes_and_builds(file: str, available: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     # Building the engine starts nothing, and vLLM need not be installed here.
     monkeypatch.setattr("ngrpo.rollout.vllm.engine.check_version", lambda: None)
@@ -140,6 +147,41 @@ def test_file_composes_and_builds(file: str, available: dict[str, Any], monkeypa
         assert not isinstance(made, DictConfig)
         is_function = inspect.isfunction(get_object(node["_target_"]))
         assert is_function or callable(made) or type(made).__name__ == node["_target_"].rpartition(".")[2]
+
+
+@pytest.mark.parametrize("name", ["demo", "quick", "smollm2"])
+def test_every_command_of_a_study_composes(name: str, tmp_path: Path) -> None:
+    """Every arm trains with settings that are there, on what the others train on, and so it is with the evaluations."""
+    study = load_study(CONF, name, [])
+    work = Work(study, tmp_path)
+    shared = []
+    for arm in study.arms:
+        config = training_config(CONF, work.train_settings(arm, 3, 2e-5, 7))
+        assert (config.seed, config.trainer.iterations, config.trainer.optimizer.lr) == (3, 7, 2e-5)
+        batch = (config.algo.prompts_per_batch, config.algo.optimizer_steps)
+        shared.append((config.model, config.data, config.rollout, config.trainer, config.callbacks, batch))
+        built = build(config.exploration)
+        assert ("neighbor" in arm) == (type(built).__name__ == "NeighborMixing")
+    assert all(one == shared[0] for one in shared)
+    for what in (study.test, study.tune.validation):
+        with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+            words = work.evaluation_settings(study.model, tmp_path, what)
+            config = checked(compose("evaluate", overrides=words), EvaluateConfig)
+        assert config.benchmark.custom.path == what.path
+        assert config.benchmark.custom.instruction == shared[0][1].instruction
+        assert config.rollout.max_new_tokens == shared[0][2].max_new_tokens
+        assert build(config.evaluator) == Evaluator(samples=what.samples, temperature=1.0)
+    paths = {study.test.path, study.tune.validation.path}
+    assert paths == {f"{shared[0][1].path}@{split}" for split in ("held_out", "validation")}
+
+
+def test_studies_have_every_arm_and_enough_seeds() -> None:
+    for name in ("demo", "smollm2"):
+        study = load_study(CONF, name, [])
+        main = {"token_grpo", "neighbor_grpo", "token_gspo", "neighbor_gspo"}
+        assert len(study.arms) == 11
+        assert all(arm.seeds >= (5 if name in main else 3) for name, arm in study.arms.items())
+        assert study.test.problems >= 500
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if file.startswith("trainer/")])

@@ -1,0 +1,28 @@
+"""In how many ways the rollouts of a group reach their answers."""
+
+import torch
+from lightning import Callback, LightningModule, Trainer
+
+from callbacks.over_ranks import log_means
+from ngrpo.data.types import PromptBatch
+from ngrpo.study.paths import normaliser
+
+
+class SolutionPaths(Callback):
+    """Logs ``train/distinct_paths``, the mean number of distinct ways in a group.
+
+    Args:
+        path: calculations | text, what makes two ways the same; see `ngrpo.study.paths`.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.way = normaliser(path)
+
+    def on_train_batch_start(
+        self, trainer: Trainer, pl_module: LightningModule, batch: PromptBatch, batch_idx: int
+    ) -> None:
+        """Logs; runs after the rollout callback."""
+        size = batch.experience.group_size
+        ways = [self.way(text) for text in batch.experience.texts]
+        distinct = [len(set(ways[start : start + size])) for start in range(0, len(ways), size)]
+        log_means(trainer, pl_module, {"train/distinct_paths": torch.tensor(distinct)})

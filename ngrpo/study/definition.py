@@ -1,0 +1,190 @@
+"""What a study consists of (``conf/study.yaml``)."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
+from omegaconf import MISSING, DictConfig, OmegaConf
+
+from ngrpo.errors import SettingError
+from ngrpo.study.paths import normaliser
+
+
+@dataclass
+class ArmConfig:
+    """One method.
+
+    Attributes:
+        overrides: settings of scripts/train.py.
+        seeds: how many runs, with seeds from 0 on.
+    """
+
+    overrides: list[str] = MISSING
+    seeds: int = MISSING
+
+
+@dataclass
+class SampledConfig:
+    """Problems and how often each is answered, by plain sampling.
+
+    Attributes:
+        path: of the problems, see `ngrpo.data.sources.open_source`.
+        problems: how many of them, the first ones.
+        samples: answers to each.
+    """
+
+    path: str = MISSING
+    problems: int = MISSING
+    samples: int = MISSING
+
+
+@dataclass
+class TuneConfig:
+    """The choice of each arm's learning rate: the same few rates for all, one run each.
+
+    Attributes:
+        rates: the grid.
+        seed: of the runs, none of the study's own.
+        iterations: of each run.
+        validation: what is evaluated.
+        metric: the rate with the highest value is chosen, of equal ones the lowest; see `ngrpo.evaluation.report`.
+    """
+
+    rates: list[float] = MISSING
+    seed: int = 1000
+    iterations: int = MISSING
+    validation: SampledConfig = field(default_factory=SampledConfig)
+    metric: str = "pass_area"
+
+
+@dataclass
+class DiversityConfig:
+    """How diversity is counted.
+
+    Attributes:
+        path: calculations | text, see `ngrpo.study.paths`.
+        group: samples to which all answers of a problem are rarefied.
+        alike: samples to which its right, or its wrong, answers are rarefied.
+    """
+
+    path: str = "calculations"
+    group: int = 8
+    alike: int = 4
+
+
+@dataclass
+class ProbeConfig:
+    """What is measured of the strategies on the untrained model, one after the other and alone on the machine.
+
+    Attributes:
+        problems: of the training data's held-out ones.
+        samples: rollouts of each.
+        rounds: times that the speed is measured, the arms taking turns.
+    """
+
+    problems: int = MISSING
+    samples: int = MISSING
+    rounds: int = 5
+
+
+@dataclass
+class LevelsConfig:
+    """The choice of a difficulty before any training.
+
+    Attributes:
+        paths: ``data.path`` of the candidates, from easy to hard.
+        problems: of each.
+        samples: answers to each problem.
+        low: Mean@1 has to be at least this ...
+        high: ... and at most this; the candidate nearest to the middle is named.
+    """
+
+    paths: list[str] = field(default_factory=list)
+    problems: int = 64
+    samples: int = 8
+    low: float = 0.1
+    high: float = 0.3
+
+
+@dataclass
+class StudyConfig:
+    """The root.
+
+    Attributes:
+        name: of the study.
+        model: folder or hub name of what is trained.
+        make_model: a script and its arguments that make the folder if it is not there; none for a model that is.
+        train: settings of scripts/train.py that all arms share.
+        evaluate: settings of scripts/evaluate.py.
+        arms: the methods by name.
+        reference: the arm that the others are compared with.
+        iterations: of each run.
+        test: what the study's figures come from.
+        tune: how learning rates are chosen.
+        diversity: how it is counted.
+        probe: what is measured beside the runs.
+        levels: how the difficulty was chosen; no paths for a study whose model was made for its problems.
+        keep_files: keep the models, answers and logs of finished runs; else their ``result.json`` only.
+    """
+
+    name: str = MISSING
+    model: str = MISSING
+    make_model: list[str] = field(default_factory=list)
+    train: list[str] = MISSING
+    evaluate: list[str] = MISSING
+    arms: dict[str, ArmConfig] = field(default_factory=dict)
+    reference: str = MISSING
+    iterations: int = MISSING
+    test: SampledConfig = field(default_factory=SampledConfig)
+    tune: TuneConfig = field(default_factory=TuneConfig)
+    diversity: DiversityConfig = field(default_factory=DiversityConfig)
+    probe: ProbeConfig = field(default_factory=ProbeConfig)
+    levels: LevelsConfig = field(default_factory=LevelsConfig)
+    keep_files: bool = True
+
+
+def register_study() -> None:
+    """Makes the schema known to Hydra."""
+    ConfigStore.instance().store(group="schema", name="study", node=StudyConfig, package="_global_")
+
+
+def load_study(conf: Path, name: str, overrides: list[str]) -> StudyConfig:
+    """Composes a study.
+
+    Args:
+        conf: the configuration's folder.
+        name: a file of ``conf/study``.
+        overrides: settings of the study, such as ``iterations=20``.
+
+    Raises:
+        SettingError: it contradicts itself.
+    """
+    register_study()
+    with initialize_config_dir(version_base="1.3", config_dir=str(conf)):
+        return study_of(compose("study", overrides=[f"study={name}", *overrides]))
+
+
+def study_of(config: DictConfig) -> StudyConfig:
+    """Returns the study that a composed configuration describes (see `load_study`)."""
+    study = cast(StudyConfig, OmegaConf.to_object(config))
+    if study.reference not in study.arms:
+        raise SettingError(f"reference={study.reference} is no arm; choose one of {', '.join(study.arms)}.")
+    normaliser(study.diversity.path)
+    for arm, settings in study.arms.items():
+        if settings.seeds < 1:
+            raise SettingError(f"arms.{arm}.seeds={settings.seeds} runs nothing; choose 1 or more, or leave it out.")
+        if settings.seeds > study.tune.seed:
+            raise SettingError(
+                f"tune.seed={study.tune.seed} is also a seed of arms.{arm}; choose one of at least {settings.seeds}."
+            )
+    if not study.tune.rates:
+        raise SettingError("tune.rates=[] leaves no learning rate; give one or more.")
+    return study
+
+
+def as_json(study: StudyConfig) -> dict[str, Any]:
+    """Returns the study as JSON values."""
+    made: dict[str, Any] = cast(dict[str, Any], OmegaConf.to_container(OmegaConf.structured(study)))
+    return made

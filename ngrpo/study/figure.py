@@ -1,0 +1,102 @@
+"""A study's results as one picture."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ngrpo.evaluation.ks import powers_of_two
+from ngrpo.study.results import Results, RunResult
+from ngrpo.study.statistics import Mean, mean_of
+from ngrpo.study.summary import figures
+
+_SMOOTH = 5
+"""Iterations in a running mean of the curves over time."""
+
+_OVER_TIME = (
+    ("policy/entropy", "entropy of the policy (nats)"),
+    ("train/distinct_answers", "distinct answers in a group"),
+    ("train/distinct_paths", "distinct paths in a group"),
+    ("train/reward", "reward"),
+)
+
+
+def write_figure(results: Results, path: Path) -> None:
+    """Draws Pass@k against k, its difference to the reference, and four curves over time.
+
+    Bands are 95 % t-intervals over seeds; curves over time are running means.
+    """
+    arms = [arm for arm in results.study["arms"] if results.of_arm(arm)]
+    colours = dict(zip(arms, matplotlib.colormaps["tab20"](np.linspace(0, 1, 20))[: len(arms)], strict=False))
+    figure = Figure(figsize=(15, 9), layout="constrained")
+    axes = figure.subplots(2, 3)
+    _pass_at_k(axes[0, 0], results, arms, colours)
+    _difference(axes[0, 1], results, arms, colours)
+    for ax, (metric, label) in zip([axes[0, 2], *axes[1]], _OVER_TIME, strict=True):
+        for arm in arms:
+            _over_time(ax, results.of_arm(arm), metric, colours[arm])
+        ax.set(xlabel="iteration", ylabel=label)
+        ax.grid(alpha=0.3)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=6, fontsize=9)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+
+
+def _pass_at_k(ax: Axes, results: Results, arms: Sequence[str], colours: dict[str, object]) -> None:
+    if results.base is not None:
+        base = figures(results.base)
+        ks = powers_of_two(results.base.samples)
+        ax.plot(ks, [base[f"pass@{k}"] for k in ks], "k--", label="untrained")
+    for arm in arms:
+        runs = results.of_arm(arm)
+        each = [figures(run.test) for run in runs]
+        ks = powers_of_two(runs[0].test.samples)
+        means = [mean_of([one[f"pass@{k}"] for one in each]) for k in ks]
+        _band(ax, ks, means, colours[arm], f"{arm} ({len(runs)})")
+    _log_k(ax, results, "Pass@k on test problems")
+
+
+def _difference(ax: Axes, results: Results, arms: Sequence[str], colours: dict[str, object]) -> None:
+    reference = str(results.study["reference"])
+    theirs = {run.seed: figures(run.test) for run in results.of_arm(reference)}
+    for arm in arms:
+        own = {run.seed: figures(run.test) for run in results.of_arm(arm) if run.seed in theirs}
+        if arm == reference or not own:
+            continue
+        ks = powers_of_two(results.of_arm(arm)[0].test.samples)
+        means = [mean_of([own[s][f"pass@{k}"] - theirs[s][f"pass@{k}"] for s in own]) for k in ks]
+        _band(ax, ks, means, colours[arm], None)
+    ax.axhline(0, color="black", linewidth=0.8)
+    _log_k(ax, results, f"Pass@k minus that of {reference}, same seed")
+
+
+def _log_k(ax: Axes, results: Results, label: str) -> None:
+    ks = powers_of_two(int(results.study["test"]["samples"]))
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(ks, [str(k) for k in ks])
+    ax.set(xlabel="k", ylabel=label)
+    ax.grid(alpha=0.3)
+
+
+def _over_time(ax: Axes, runs: Sequence[RunResult], metric: str, colour: object) -> None:
+    curves = [run.curves[metric] for run in runs if metric in run.curves]
+    if not curves:
+        return
+    length = min(map(len, curves))
+    smooth = [_running_mean(curve[:length]) for curve in curves]
+    means = [mean_of(values) for values in zip(*smooth, strict=True)]
+    _band(ax, range(1, length + 1), means, colour, None)
+
+
+def _running_mean(values: Sequence[float]) -> list[float]:
+    """Mean of up to `_SMOOTH` values that end with each."""
+    spans = (values[max(0, i + 1 - _SMOOTH) : i + 1] for i in range(len(values)))
+    return [sum(span) / len(span) for span in spans]
+
+
+def _band(ax: Axes, x: Sequence[int], means: Sequence[Mean], colour: object, label: str | None) -> None:
+    ax.plot(x, [mean.value for mean in means], color=colour, label=label, linewidth=1.4)
+    ax.fill_between(x, [mean.low for mean in means], [mean.high for mean in means], color=colour, alpha=0.12)

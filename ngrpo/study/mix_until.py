@@ -1,0 +1,76 @@
+"""A strategy that stops at a chosen position of each rollout."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ngrpo.exploration.base import Embed, Exploration, RowContext, Step, StepContext
+from ngrpo.exploration.vocabulary import Vocabulary
+
+KEYS, LAST, TOKEN_KEPT = "mix_until/keys", "mix_until/last", "mix_until/token_kept"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Where the strategy stops in each of n rollouts.
+
+    Attributes:
+        keys: of the requests, all different; int64 [n].
+        last: the last position at which a rollout may be mixed; int64 [n].
+        token_kept: in whose next position the strategy still chooses the token, which is then fed plainly; bool [n].
+    """
+
+    keys: Tensor
+    last: Tensor
+    token_kept: Tensor
+
+
+@dataclass(frozen=True)
+class MixUntil(Exploration):
+    """Another strategy up to a position of its own for each rollout, ordinary sampling after it.
+
+    Draws are functions of key and position, so two such strategies with different limits make the same rollout up to
+    the smaller one.
+
+    Attributes:
+        inner: the strategy.
+        limits: where it stops.
+    """
+
+    inner: Exploration
+    limits: Limits
+
+    def __post_init__(self) -> None:
+        inner = self.inner
+        for name in ("width", "scored", "dense", "noisy", "carries", "reads_embedding", "end_token"):
+            object.__setattr__(self, name, getattr(inner, name))
+
+    def prepare(self, embedding: Tensor, vocabulary: Vocabulary) -> dict[str, Tensor]:
+        """Adds the limits, sorted by key, to the inner strategy's tables."""
+        keys, order = self.limits.keys.sort()
+        own = {KEYS: keys, LAST: self.limits.last[order], TOKEN_KEPT: self.limits.token_kept[order]}
+        moved = {name: table.to(embedding.device) for name, table in own.items()}
+        return self.inner.prepare(embedding, vocabulary) | moved
+
+    def initial_parameters(self, dim: int) -> dict[str, Tensor]:
+        """Those of the inner strategy."""
+        return self.inner.initial_parameters(dim)
+
+    def step(self, logits: Tensor, ctx: StepContext) -> Step:
+        """Asks the inner strategy, and takes over after the limit."""
+        step = self.inner.step(logits, ctx)
+        place = torch.searchsorted(ctx.tables[KEYS], ctx.keys)
+        past = ctx.positions - ctx.tables[LAST][place]
+        kept = (past == 1) & ctx.tables[TOKEN_KEPT][place]
+        token = torch.where((past > 0) & ~kept, ctx.sample(logits), step.token)
+        return step._replace(token=token, mixed=step.mixed & (past <= 0))
+
+    def inputs(self, embed: Embed, step: Step, ctx: RowContext, parameters: Mapping[str, Tensor]) -> Tensor:
+        """Those of the inner strategy."""
+        return self.inner.inputs(embed, step, ctx, parameters)
+
+    def log_prob(self, logits: Tensor, step: Step, ctx: RowContext) -> Tensor:
+        """That of the inner strategy."""
+        return self.inner.log_prob(logits, step, ctx)

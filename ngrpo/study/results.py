@@ -1,0 +1,207 @@
+"""What is kept of a study's runs, and the file that holds it."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+RESULT = "result.json"
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """A model's answers to the P test problems, n each.
+
+    Attributes:
+        samples: n.
+        right: right answers to each problem; P.
+        majority: maj@k by k, mean over problems.
+        answers: distinct final answers among a group's number of samples, rarefied; P.
+        paths: distinct ways among them; P.
+        wrong_answers: distinct final answers among a small number of wrong samples; P, None where there are fewer.
+        right_paths: distinct ways among a small number of right samples; P, None where there are fewer.
+        length: tokens of a response, mean.
+        truncated: share of the responses that ran into the length limit.
+    """
+
+    samples: int
+    right: Sequence[int]
+    majority: Mapping[str, float]
+    answers: Sequence[float | None]
+    paths: Sequence[float | None]
+    wrong_answers: Sequence[float | None]
+    right_paths: Sequence[float | None]
+    length: float
+    truncated: float
+
+
+@dataclass(frozen=True)
+class Effect:
+    """What mixed steps do to what follows; see `ngrpo.study.effect`. Shares of mixed steps.
+
+    Attributes:
+        steps: mixed steps that were looked at.
+        mixed: share of all positions that is mixed.
+        cosine: cos(mixed vector, embedding of its first token), mean.
+        against_draw: shares, compared with the same step drawn and fed as usual.
+        against_token: shares, compared with the same token fed plainly.
+        noise: share of the rollouts that could not be made again up to the step, for rounding.
+    """
+
+    steps: int
+    mixed: float
+    cosine: float
+    against_draw: Mapping[str, float]
+    against_token: Mapping[str, float]
+    noise: float
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One arm with one seed.
+
+    Attributes:
+        arm: its name.
+        seed: of the training.
+        rate: learning rate.
+        settings: of scripts/train.py.
+        iterations: made.
+        test: the trained model's answers.
+        curves: values of each iteration by metric.
+        seconds: wall-clock time by step.
+        device: what it ran on.
+        commit: of the program.
+        date: when it was finished.
+    """
+
+    arm: str
+    seed: int
+    rate: float
+    settings: Sequence[str]
+    iterations: int
+    test: Sampled
+    curves: Mapping[str, Sequence[float]]
+    seconds: Mapping[str, float]
+    device: str
+    commit: str | None
+    date: str
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A learning rate on the validation problems.
+
+    Attributes:
+        rate: the rate.
+        metrics: of the evaluation; see `ngrpo.evaluation.report.per_problem`.
+    """
+
+    rate: float
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """The choice of an arm's learning rate.
+
+    Attributes:
+        chosen: the rate.
+        tried: the grid.
+    """
+
+    chosen: float
+    tried: Sequence[Tried]
+
+
+@dataclass(frozen=True)
+class Probe:
+    """A strategy on the untrained model, alone on the machine.
+
+    Attributes:
+        tokens_per_s: of generation, in each round.
+        tokens: generated in a round.
+        effect: of mixed steps; None for a strategy that mixes none.
+        device: what it ran on.
+    """
+
+    tokens_per_s: Sequence[float]
+    tokens: int
+    effect: Effect | None
+    device: str
+
+
+@dataclass(frozen=True)
+class Results:
+    """All of a study.
+
+    Attributes:
+        study: its definition.
+        base: the untrained model's answers to the test problems; None if they are not there yet.
+        tuned: by arm.
+        runs: finished ones.
+        probes: by arm.
+        levels: Mean@1 of the untrained model by candidate, where the difficulty was chosen.
+    """
+
+    study: Mapping[str, Any]
+    base: Sampled | None = None
+    tuned: Mapping[str, Tuned] = field(default_factory=dict)
+    runs: Sequence[RunResult] = ()
+    probes: Mapping[str, Probe] = field(default_factory=dict)
+    levels: Mapping[str, float] = field(default_factory=dict)
+
+    def of_arm(self, arm: str) -> list[RunResult]:
+        """Returns an arm's runs by seed."""
+        return sorted((run for run in self.runs if run.arm == arm), key=lambda run: run.seed)
+
+
+def run_of(plain: Mapping[str, Any]) -> RunResult:
+    """Reads a run from JSON values."""
+    return RunResult(**{**plain, "test": Sampled(**plain["test"])})
+
+
+def tuned_of(plain: Mapping[str, Any]) -> Tuned:
+    """Reads the choice of a rate from JSON values."""
+    return Tuned(plain["chosen"], [Tried(**one) for one in plain["tried"]])
+
+
+def probe_of(plain: Mapping[str, Any]) -> Probe:
+    """Reads a probe from JSON values."""
+    effect = plain["effect"]
+    return Probe(**{**plain, "effect": None if effect is None else Effect(**effect)})
+
+
+def load(path: Path) -> Results:
+    """Reads a study's results."""
+    plain = json.loads(path.read_text())
+    return Results(
+        study=plain["study"],
+        base=None if plain["base"] is None else Sampled(**plain["base"]),
+        tuned={arm: tuned_of(one) for arm, one in plain["tuned"].items()},
+        runs=[run_of(one) for one in plain["runs"]],
+        probes={arm: probe_of(one) for arm, one in plain["probes"].items()},
+        levels=plain["levels"],
+    )
+
+
+def save(results: Results, path: Path) -> None:
+    """Writes a study's results, a line a run."""
+    plain = asdict(results)
+    runs = ",\n".join(json.dumps(one, separators=(",", ":")) for one in plain.pop("runs"))
+    head = json.dumps(plain, separators=(",", ":"))
+    write_text(path, f'{head[:-1]},"runs":[\n{runs}\n]}}\n')
+
+
+def write(path: Path, content: Any) -> None:
+    """Writes a dataclass or JSON values, whole or not at all."""
+    plain = content if isinstance(content, dict) else asdict(content)
+    write_text(path, json.dumps(plain, separators=(",", ":")) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a text, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(path.name + ".tmp")
+    aside.write_text(text)
+    aside.replace(path)

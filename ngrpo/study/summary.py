@@ -1,0 +1,119 @@
+"""From runs to what is reported of each arm: means over seeds, and differences to the reference seed by seed."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from ngrpo.evaluation.estimators import area_under, pass_at_k
+from ngrpo.evaluation.ks import powers_of_two
+from ngrpo.study.results import Results, RunResult, Sampled
+from ngrpo.study.statistics import Mean, mean_of, paired
+
+PER_PROBLEM = ("answers", "paths", "wrong_answers", "right_paths")
+"""Diversity figures of `Sampled`, compared problem by problem."""
+
+LATE = 5
+"""Iterations at the end of a run over which its curves are averaged."""
+
+
+@dataclass(frozen=True)
+class ArmSummary:
+    """An arm.
+
+    Attributes:
+        arm: its name.
+        rate: its learning rate.
+        seeds: finished runs.
+        figures: by name, see `figures` and `late`.
+        differences: to the reference over the seeds that both have; None for the reference itself.
+    """
+
+    arm: str
+    rate: float
+    seeds: int
+    figures: Mapping[str, Mean]
+    differences: Mapping[str, Mean] | None
+
+
+def summaries(results: Results) -> list[ArmSummary]:
+    """Returns the arms that have finished runs, in the study's order."""
+    reference = str(results.study["reference"])
+    first = {run.seed: run for run in results.of_arm(reference)}
+    return [
+        _summary(arm, runs, None if arm == reference else first)
+        for arm in results.study["arms"]
+        if (runs := results.of_arm(arm))
+    ]
+
+
+def _summary(arm: str, runs: Sequence[RunResult], reference: Mapping[int, RunResult] | None) -> ArmSummary:
+    each = {run.seed: figures(run.test) | late(run) for run in runs}
+    names = [name for name in each[runs[0].seed] if all(name in one for one in each.values())]
+    means = {name: mean_of([one[name] for one in each.values()]) for name in names}
+    differences = None if reference is None else _differences(runs, reference, each)
+    return ArmSummary(arm, runs[0].rate, len(runs), means, differences)
+
+
+def _differences(
+    runs: Sequence[RunResult], reference: Mapping[int, RunResult], each: Mapping[int, Mapping[str, float]]
+) -> dict[str, Mean]:
+    theirs = {seed: figures(run.test) | late(run) for seed, run in reference.items()}
+    names = {name for one in each.values() for name in one} - set(PER_PROBLEM)
+    found: dict[str, Mean] = {}
+    for name in sorted(names):
+        own, other = ({s: one[name] for s, one in side.items() if name in one} for side in (each, theirs))
+        if (difference := paired(own, other)) is not None:
+            found[name] = difference
+    common = [run for run in runs if run.seed in reference]
+    for name in PER_PROBLEM:
+        by_seed = [on_common_problems(run.test, reference[run.seed].test, name) for run in common]
+        if values := [value for value in by_seed if value is not None]:
+            found[name] = mean_of(values)
+    return found
+
+
+def figures(test: Sampled) -> dict[str, float]:
+    """Returns a model's figures, each a mean over problems: ``mean@1``, ``pass@k``, ``maj@k``, diversity, length.
+
+    A diversity figure is the mean over the problems that have it.
+    """
+    n, right = test.samples, torch.tensor(test.right)
+    ks = powers_of_two(n)
+    passes = torch.stack([pass_at_k(n, right, k).mean() for k in ks])
+    diverse = {name: _mean(getattr(test, name)) for name in PER_PROBLEM}
+    return {
+        "mean@1": float(right.double().mean()) / n,
+        **{f"pass@{k}": float(value) for k, value in zip(ks, passes, strict=True)},
+        "pass_area": float(area_under(ks, passes)),
+        **{f"maj@{k}": value for k, value in test.majority.items()},
+        **{name: value for name, value in diverse.items() if value is not None},
+        "length": test.length,
+        "truncated": test.truncated,
+    }
+
+
+def late(run: RunResult) -> dict[str, float]:
+    """Returns the mean of each curve over the last `LATE` iterations, and the median speed of generation."""
+    ends = {f"late/{name}": sum(values[-LATE:]) / len(values[-LATE:]) for name, values in run.curves.items()}
+    speeds = sorted(run.curves.get("rollout/tokens_per_s", ()))
+    return ends | ({"tokens_per_s": speeds[len(speeds) // 2]} if speeds else {})
+
+
+def on_common_problems(own: Sampled, other: Sampled, name: str) -> float | None:
+    """Mean difference of a diversity figure over the problems for which both models have it.
+
+    ``right_paths`` of both is then counted among equally many right samples of the same problems, and ``wrong_answers``
+    among equally many wrong ones: a comparison at equal accuracy, however different the two models' accuracies are.
+
+    Returns:
+        None if there is no such problem.
+    """
+    pairs = zip(getattr(own, name), getattr(other, name), strict=True)
+    differences = [mine - theirs for mine, theirs in pairs if mine is not None and theirs is not None]
+    return sum(differences) / len(differences) if differences else None
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    there = [value for value in values if value is not None]
+    return sum(there) / len(there) if there else None

@@ -1,0 +1,141 @@
+"""A study's results as markdown."""
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import median
+
+from ngrpo.study.results import Effect, Results
+from ngrpo.study.statistics import Mean
+from ngrpo.study.summary import ArmSummary, figures, summaries
+
+
+def tables(results: Results) -> str:
+    """Returns all tables, with what they are of."""
+    arms = summaries(results)
+    parts = [_heading(results), "\n".join(accuracy_table(results, arms)), "\n".join(diversity_table(results, arms))]
+    if results.probes:
+        parts.append("\n".join(probe_table(results, arms)))
+    if results.tuned:
+        parts.append("\n".join(rates_table(results)))
+    if results.levels:
+        parts.append("\n".join(levels_table(results)))
+    return "\n\n".join(parts) + "\n"
+
+
+def _heading(results: Results) -> str:
+    study, runs = results.study, results.runs
+    devices = ", ".join(sorted({run.device for run in runs}))
+    dates = sorted({run.date for run in runs})
+    span = " to ".join(dict.fromkeys([dates[0], dates[-1]])) if dates else ""
+    test = study["test"]
+    return (
+        f"Study {study['name']}: {len(runs)} runs of {study['iterations']} iterations; {test['problems']} test "
+        f"problems, {test['samples']} samples each at temperature 1. {devices}, {span}. Means over seeds with 95 % "
+        f"t-intervals; differences to {study['reference']} are paired by seed; * marks those that exclude 0."
+    )
+
+
+def accuracy_table(results: Results, arms: Sequence[ArmSummary]) -> list[str]:
+    """Mean@1, Pass@k and the differences to the reference."""
+    k = int(results.study["test"]["samples"])
+    names = list(dict.fromkeys(["mean@1", f"pass@{min(8, k)}", f"pass@{k}", "pass_area", f"maj@{k}"]))
+    differing = ["mean@1", f"pass@{k}", "pass_area"]
+    heads = ["arm", "seeds", "rate", *names, *(f"difference in {name}" for name in differing)]
+    rows = [
+        [
+            one.arm,
+            str(one.seeds),
+            f"{one.rate:g}",
+            *_cells(one.figures, names, 3),
+            *_differences(one.differences, differing, 3),
+        ]
+        for one in arms
+    ]
+    if results.base is not None:
+        base = figures(results.base)
+        rows.insert(0, ["untrained", "", "", *(_number(base.get(name), 3) for name in names), *[""] * len(differing)])
+    return _markdown(heads, rows)
+
+
+def diversity_table(results: Results, arms: Sequence[ArmSummary]) -> list[str]:
+    """Distinct answers and ways, of all samples and at equal accuracy, entropy and length."""
+    group, alike = (int(results.study["diversity"][name]) for name in ("group", "alike"))
+    columns = {
+        "answers": f"answers of {group}",
+        "paths": f"paths of {group}",
+        "right_paths": f"paths of {alike} right",
+        "wrong_answers": f"answers of {alike} wrong",
+        "late/policy/entropy": "entropy at the end",
+        "length": "tokens",
+    }
+    differing = ["paths", "right_paths", "wrong_answers"]
+    heads = ["arm", *columns.values(), *(f"difference in {columns[name]}" for name in differing)]
+    rows = [
+        [one.arm, *_cells(one.figures, list(columns), 3), *_differences(one.differences, differing, 3)] for one in arms
+    ]
+    if results.base is not None:
+        base = figures(results.base)
+        rows.insert(0, ["untrained", *(_number(base.get(name), 3) for name in columns), *[""] * len(differing)])
+    return _markdown(heads, rows)
+
+
+def probe_table(results: Results, arms: Sequence[ArmSummary]) -> list[str]:
+    """Mixing on the untrained model and what it costs."""
+    in_runs = {one.arm: one.figures["tokens_per_s"].value for one in arms if "tokens_per_s" in one.figures}
+    heads = ["arm", "mixed", "cosine", "next token", "text", "answer", "vector alone: next token", "text", "answer"]
+    heads += ["tokens/s alone", "tokens/s in runs"]
+    rows = []
+    for arm, probe in results.probes.items():
+        shown = _effect(probe.effect) if probe.effect is not None else ["-"] * 8
+        speeds = [f"{median(probe.tokens_per_s):,.0f}", f"{in_runs[arm]:,.0f}" if arm in in_runs else ""]
+        rows.append([arm, *shown, *speeds])
+    return _markdown(heads, rows)
+
+
+def _effect(effect: Effect) -> list[str]:
+    names = ("next_token", "text", "answer")
+    changed = [effect.against_draw[name] for name in names] + [effect.against_token[name] for name in names]
+    return [f"{effect.mixed:.3f}", f"{effect.cosine:.4f}", *(f"{share:.3f}" for share in changed)]
+
+
+def rates_table(results: Results) -> list[str]:
+    """Every learning rate that was tried, and which was chosen."""
+    metric = str(results.study["tune"]["metric"])
+    rates = [one.rate for one in next(iter(results.tuned.values())).tried]
+    rows = []
+    for arm, tuned in results.tuned.items():
+        cells = [f"{one.metrics[metric]:.4f}{' (chosen)' if one.rate == tuned.chosen else ''}" for one in tuned.tried]
+        rows.append([arm, *cells])
+    return _markdown([f"validation {metric}", *(f"rate {rate:g}" for rate in rates)], rows)
+
+
+def levels_table(results: Results) -> list[str]:
+    """Mean@1 of the untrained model by difficulty."""
+    return _markdown(["problems", "Mean@1"], [[path, f"{value:.3f}"] for path, value in results.levels.items()])
+
+
+def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *rows]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def _cells(values: Mapping[str, Mean], names: Sequence[str], digits: int) -> list[str]:
+    return [_interval(values[name], digits, "") if name in values else "" for name in names]
+
+
+def _differences(values: Mapping[str, Mean] | None, names: Sequence[str], digits: int) -> list[str]:
+    if values is None:
+        return [""] * len(names)
+    return [_interval(values[name], digits, "+") if name in values else "" for name in names]
+
+
+def _interval(mean: Mean, digits: int, sign: str) -> str:
+    if math.isnan(mean.low):
+        return f"{mean.value:{sign}.{digits}f}"
+    mark = "*" if sign and (mean.low > 0 or mean.high < 0) else ""
+    low, high = (f"{bound:{sign}.{digits}f}" for bound in (mean.low, mean.high))
+    return f"{mean.value:{sign}.{digits}f} [{low}, {high}]{mark}"
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "" if value is None else f"{value:.{digits}f}"

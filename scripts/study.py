@@ -79,7 +79,7 @@ def parse() -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stage", choices=["all", *STAGES])
-    parser.add_argument("settings", nargs="*", help="of the study, such as iterations=20 or model=FOLDER")
+    parser.add_argument("settings", nargs="*", help="of the study, such as iterations=20 or base_model=FOLDER")
     parser.add_argument("--study", default="demo", help="a file of conf/study")
     parser.add_argument("--quick", action="store_true", help="--study quick: a few minutes on two CPU cores")
     parser.add_argument("--out", type=Path, help="folder of the runs (default: outputs/study/NAME)")
@@ -134,7 +134,7 @@ def probing(call: Call) -> list[str]:
     if call.slice.left() <= 0:
         return ["probe"]
     settings = {
-        arm: [*call.study.train, f"model.path={call.study.model}", *one.overrides]
+        arm: [*call.study.train, f"model.path={call.study.base_model}", *one.overrides]
         for arm, one in call.study.arms.items()
     }
     size = call.study.probe

@@ -165,7 +165,7 @@ def test_every_command_of_a_study_composes(name: str, tmp_path: Path) -> None:
     assert all(one == shared[0] for one in shared)
     for what in (study.test, study.tune.validation):
         with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-            words = work.evaluation_settings(study.model, tmp_path, what)
+            words = work.evaluation_settings(study.base_model, tmp_path, what)
             config = checked(compose("evaluate", overrides=words), EvaluateConfig)
         assert config.benchmark.custom.path == what.path
         assert config.benchmark.custom.instruction == shared[0][1].instruction

@@ -114,7 +114,7 @@ class StudyConfig:
 
     Attributes:
         name: of the study.
-        model: folder or hub name of what is trained.
+        base_model: folder or hub name of what is trained.
         make_model: a script and its arguments that make the folder if it is not there; none for a model that is.
         train: settings of scripts/train.py that all arms share.
         evaluate: settings of scripts/evaluate.py.
@@ -130,7 +130,7 @@ class StudyConfig:
     """
 
     name: str = MISSING
-    model: str = MISSING
+    base_model: str = MISSING
     make_model: list[str] = field(default_factory=list)
     train: list[str] = MISSING
     evaluate: list[str] = MISSING

@@ -1,10 +1,9 @@
 """A study's results as one picture."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-import matplotlib
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -24,20 +23,40 @@ _OVER_TIME = (
 )
 
 
+_LINES = ("-", "--", ":", "-.")
+
+
+@dataclass(frozen=True)
+class Look:
+    """How an arm is drawn: Matplotlib's names of a colour and of a kind of line."""
+
+    colour: str
+    line: str
+
+
+def looks_of(arms: Sequence[str]) -> dict[str, Look]:
+    """Returns a colour for each strategy and a line for each algorithm; an arm is named STRATEGY_ALGORITHM."""
+    parts = [arm.rpartition("_") for arm in arms]
+    colours = {strategy: f"C{i % 10}" for i, strategy in enumerate(dict.fromkeys(part[0] for part in parts))}
+    lines = {name: _LINES[i % len(_LINES)] for i, name in enumerate(dict.fromkeys(part[2] for part in parts))}
+    return {arm: Look(colours[part[0]], lines[part[2]]) for arm, part in zip(arms, parts, strict=True)}
+
+
 def write_figure(results: Results, path: Path) -> None:
     """Draws Pass@k against k, its difference to the reference, and four curves over time.
 
-    Bands are 95 % t-intervals over seeds; curves over time are running means.
+    Bands are 95 % t-intervals over seeds. Curves over time are means over seeds of running means, without bands; a
+    strategy has a colour, an algorithm a kind of line.
     """
     arms = [arm for arm in results.study["arms"] if results.of_arm(arm)]
-    colours = dict(zip(arms, matplotlib.colormaps["tab20"](np.linspace(0, 1, 20))[: len(arms)], strict=False))
+    looks = looks_of(arms)
     figure = Figure(figsize=(15, 9), layout="constrained")
     axes = figure.subplots(2, 3)
-    _pass_at_k(axes[0, 0], results, arms, colours)
-    _difference(axes[0, 1], results, arms, colours)
+    _pass_at_k(axes[0, 0], results, arms, looks)
+    _difference(axes[0, 1], results, arms, looks)
     for ax, (metric, label) in zip([axes[0, 2], *axes[1]], _OVER_TIME, strict=True):
         for arm in arms:
-            _over_time(ax, results.of_arm(arm), metric, colours[arm])
+            _over_time(ax, results.of_arm(arm), metric, looks[arm])
         ax.set(xlabel="iteration", ylabel=label)
         ax.grid(alpha=0.3)
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=6, fontsize=9)
@@ -45,7 +64,7 @@ def write_figure(results: Results, path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
-def _pass_at_k(ax: Axes, results: Results, arms: Sequence[str], colours: dict[str, object]) -> None:
+def _pass_at_k(ax: Axes, results: Results, arms: Sequence[str], looks: dict[str, Look]) -> None:
     if results.base is not None:
         base = figures(results.base)
         ks = powers_of_two(results.base.samples)
@@ -55,11 +74,11 @@ def _pass_at_k(ax: Axes, results: Results, arms: Sequence[str], colours: dict[st
         each = [figures(run.test) for run in runs]
         ks = powers_of_two(runs[0].test.samples)
         means = [mean_of([one[f"pass@{k}"] for one in each]) for k in ks]
-        _band(ax, ks, means, colours[arm], f"{arm} ({len(runs)})")
+        _band(ax, ks, means, looks[arm], f"{arm} ({len(runs)})")
     _log_k(ax, results, "Pass@k on test problems")
 
 
-def _difference(ax: Axes, results: Results, arms: Sequence[str], colours: dict[str, object]) -> None:
+def _difference(ax: Axes, results: Results, arms: Sequence[str], looks: dict[str, Look]) -> None:
     reference = str(results.study["reference"])
     theirs = {run.seed: figures(run.test) for run in results.of_arm(reference)}
     for arm in arms:
@@ -68,7 +87,7 @@ def _difference(ax: Axes, results: Results, arms: Sequence[str], colours: dict[s
             continue
         ks = powers_of_two(results.of_arm(arm)[0].test.samples)
         means = [mean_of([own[s][f"pass@{k}"] - theirs[s][f"pass@{k}"] for s in own]) for k in ks]
-        _band(ax, ks, means, colours[arm], None)
+        _band(ax, ks, means, looks[arm], None)
     ax.axhline(0, color="black", linewidth=0.8)
     _log_k(ax, results, f"Pass@k minus that of {reference}, same seed")
 
@@ -81,14 +100,14 @@ def _log_k(ax: Axes, results: Results, label: str) -> None:
     ax.grid(alpha=0.3)
 
 
-def _over_time(ax: Axes, runs: Sequence[RunResult], metric: str, colour: object) -> None:
+def _over_time(ax: Axes, runs: Sequence[RunResult], metric: str, look: Look) -> None:
     curves = [run.curves[metric] for run in runs if metric in run.curves]
     if not curves:
         return
     length = min(map(len, curves))
     smooth = [_running_mean(curve[:length]) for curve in curves]
-    means = [mean_of(values) for values in zip(*smooth, strict=True)]
-    _band(ax, range(1, length + 1), means, colour, None)
+    means = [sum(values) / len(values) for values in zip(*smooth, strict=True)]
+    ax.plot(range(1, length + 1), means, look.line, color=look.colour, linewidth=1.4)
 
 
 def _running_mean(values: Sequence[float]) -> list[float]:
@@ -97,6 +116,6 @@ def _running_mean(values: Sequence[float]) -> list[float]:
     return [sum(span) / len(span) for span in spans]
 
 
-def _band(ax: Axes, x: Sequence[int], means: Sequence[Mean], colour: object, label: str | None) -> None:
-    ax.plot(x, [mean.value for mean in means], color=colour, label=label, linewidth=1.4)
-    ax.fill_between(x, [mean.low for mean in means], [mean.high for mean in means], color=colour, alpha=0.12)
+def _band(ax: Axes, x: Sequence[int], means: Sequence[Mean], look: Look, label: str | None) -> None:
+    ax.plot(x, [mean.value for mean in means], look.line, color=look.colour, label=label, linewidth=1.4)
+    ax.fill_between(x, [mean.low for mean in means], [mean.high for mean in means], color=look.colour, alpha=0.1)

@@ -36,7 +36,7 @@ def levels(conf: Path, study: StudyConfig) -> Levels:
     """
     if not study.levels.paths:
         raise SettingError("levels.paths=[] has no difficulty to choose from; name some, such as [demo:1-1,demo:2-2].")
-    config = training_config(conf, [*study.train, f"model.path={study.model}"])
+    config = training_config(conf, [*study.train, f"model.path={study.base_model}"])
     use_threads(config.trainer.threads)
     source = build(config.model)
     tokenizer = source.tokenizer()

@@ -38,7 +38,7 @@ class Work:
 
     def model_job(self) -> list[Job]:
         """Returns the job that makes the model, if there is one to make."""
-        words, folder = self.study.make_model, Path(self.study.model)
+        words, folder = self.study.make_model, Path(self.study.base_model)
         if not words or (folder / "config.json").exists():
             return []
 
@@ -52,7 +52,7 @@ class Work:
         folder = self.out / "base"
 
         def work(shell: Shell) -> None:
-            self._evaluate(shell, self.study.model, folder, self.study.test)
+            self._evaluate(shell, self.study.base_model, folder, self.study.test)
             write(folder / RESULT, self._sampled(folder))
             self._tidy(folder)
 
@@ -137,7 +137,7 @@ class Work:
         """Returns the settings of scripts/train.py that make a run; what all arms share comes first."""
         study = self.study
         own = [f"seed={seed}", f"trainer.iterations={iterations}", f"trainer.optimizer.lr={rate:g}"]
-        return [*study.train, f"model.path={study.model}", *study.arms[arm].overrides, *own]
+        return [*study.train, f"model.path={study.base_model}", *study.arms[arm].overrides, *own]
 
     def evaluation_settings(self, model: str, folder: Path, what: SampledConfig) -> list[str]:
         """Returns the settings of scripts/evaluate.py that answer ``what`` with a model."""

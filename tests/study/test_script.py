@@ -1,0 +1,60 @@
+"""The whole of ``scripts/study.py --quick``: interrupted, gone on with, and reported of again."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ngrpo.study.results import load
+
+ROOT = Path(__file__).parents[2]
+FEWER = ["arms.token_grpo.seeds=1", "arms.neighbor_grpo.seeds=1", "tune.rates=[1e-4]", "iterations=2"]
+
+
+def study(*words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "scripts/study.py", *words],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_quick_study_from_beginning_to_end(tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    words = ["all", "--quick", *FEWER, "--jobs", "2", "--out", str(out), "--to", str(tmp_path / "report")]
+    assert "stage base: 1 not done yet; the same command goes on" in study(*words, "--limit-seconds", "1")
+    assert not (out / "base" / "result.json").exists()
+    printed = study(*words)
+    assert "| neighbor_grpo | 1 | 0.0001 |" in printed
+    results = load(tmp_path / "report" / "results.json")
+    assert [(run.arm, run.iterations, len(run.test.right)) for run in results.runs] == [
+        ("neighbor_grpo", 2, 16), ("token_grpo", 2, 16)
+    ]  # fmt: skip
+    assert {"policy/entropy", "train/reward", "train/distinct_paths"} <= set(results.runs[0].curves)
+    assert "exploration/cosine_mean" in results.runs[0].curves
+    effect = results.probes["neighbor_grpo"].effect
+    assert effect is not None
+    assert 0.0 < effect.mixed < 0.2
+    assert results.probes["token_grpo"].effect is None
+
+    before = {file: file.read_bytes() for file in out.rglob("result.json")}
+    lost = out / "runs" / "neighbor_grpo" / "seed-0" / "result.json"
+    lost.unlink()
+    again = study(*words)
+    assert again.count(": begun") == 1
+    assert {file: file.read_bytes() for file in before if file != lost} == {
+        file: content for file, content in before.items() if file != lost
+    }
+    assert load(tmp_path / "report" / "results.json").of_arm("neighbor_grpo")[0].test == results.runs[0].test
+
+    study("report", "--quick", "--results", str(tmp_path / "report" / "results.json"), "--to", str(tmp_path / "new"))
+    for name in ("quick.md", "quick.png"):
+        assert (tmp_path / "new" / name).read_bytes() == (tmp_path / "report" / name).read_bytes()

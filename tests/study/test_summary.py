@@ -1,0 +1,100 @@
+from itertools import combinations
+from pathlib import Path
+
+import pytest
+from made_results import results, run, sampled
+
+from ngrpo.study.figure import looks_of, write_figure
+from ngrpo.study.results import load, save
+from ngrpo.study.statistics import mean_of
+from ngrpo.study.summary import figures, late, on_common_problems, summaries
+from ngrpo.study.table import tables
+
+
+def test_figures_are_means_over_problems() -> None:
+    right = [0, 1, 3]
+    found = figures(sampled(right, [None, 1.0, 2.0]))
+    assert found["mean@1"] == pytest.approx((0 + 1 / 4 + 3 / 4) / 3)
+    for k in (1, 2, 4):
+        draws = [[any(i < c for i in chosen) for chosen in combinations(range(4), k)] for c in right]
+        assert found[f"pass@{k}"] == pytest.approx(sum(sum(one) / len(one) for one in draws) / 3)
+    area = (found["pass@1"] + found["pass@2"]) / 4 + (found["pass@2"] + found["pass@4"]) / 4
+    assert found["pass_area"] == pytest.approx(area)
+    assert found["right_paths"] == 1.5
+    assert "wrong_answers" not in found
+
+
+def test_late_figures_are_of_the_last_iterations() -> None:
+    found = late(run("token_grpo", 0, [1], [None]))
+    assert found["late/policy/entropy"] == pytest.approx((1.0 + 0.5 + 0.25) / 3)
+    assert found["tokens_per_s"] == 20.0
+
+
+def test_equal_accuracy_compares_only_problems_that_both_can_show() -> None:
+    own, other = sampled([2, 3, 4], [1.5, 2.0, None]), sampled([4, 0, 2], [1.0, None, 1.5])
+    assert on_common_problems(own, other, "right_paths") == pytest.approx(0.5)
+    assert on_common_problems(own, other, "wrong_answers") is None
+
+
+def test_arms_are_compared_seed_by_seed() -> None:
+    token, neighbor = summaries(results())
+    assert (token.arm, neighbor.arm, token.seeds) == ("token_grpo", "neighbor_grpo", 2)
+    assert token.differences is None
+    assert token.figures["mean@1"] == mean_of([6 / 12, 6 / 12])
+    assert neighbor.differences is not None
+    assert neighbor.differences["mean@1"] == mean_of([9 / 12 - 6 / 12, 8 / 12 - 6 / 12])
+    # Seed 0: 0.5, 1.0 and 1.0 more; seed 1: the first problem only, 1.0 more.
+    assert neighbor.differences["right_paths"] == mean_of([2.5 / 3, 1.0])
+    assert neighbor.differences["paths"] == mean_of([0.0, 0.0])
+    assert "wrong_answers" not in neighbor.differences
+
+
+def test_results_survive_the_file_and_give_the_same_tables(tmp_path: Path) -> None:
+    save(results(), tmp_path / "made.json")
+    again = load(tmp_path / "made.json")
+    assert again == results()
+    assert tables(again) == tables(results())
+
+
+def test_tables_show_values_intervals_and_choices() -> None:
+    shown = tables(results())
+    lines = shown.splitlines()
+    base, token = (
+        next(line for line in lines if line.startswith(f"| {name} |")) for name in ("untrained", "token_grpo")
+    )
+    assert base.startswith("| untrained |  |  | 0.250 |")
+    assert "| 2 | 0.001 | 0.500 [0.500, 0.500] |" in token
+    difference = mean_of([0.25, 8 / 12 - 0.5])
+    assert f"{difference.value:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]" in shown
+    assert "| neighbor_grpo | 0.100 | 0.9900 | 0.250 | 0.750 | 0.125 | 0.250 | 0.750 | 0.125 | 90 | 20 |" in lines
+    assert "| token_grpo | - | - | - | - | - | - | - | - | 200 | 20 |" in lines
+    assert "| token_grpo | 0.5000 (chosen) | 0.2500 |" in lines
+    assert "| demo:1-1 | 0.250 |" in lines
+    widths = [line.count("|") for line in lines if line.startswith("|")]
+    blocks = [block.splitlines() for block in shown.strip().split("\n\n")[1:]]
+    assert len(widths) == sum(map(len, blocks))
+    assert all(len({line.count("|") for line in block}) == 1 for block in blocks)
+
+
+def test_only_differences_that_exclude_zero_are_marked() -> None:
+    made = results()
+    apart = [run("token_grpo", s, [1, 1, 1], [None] * 3) for s in (0, 1)]
+    apart += [run("neighbor_grpo", s, [2, 2, 2], [None] * 3) for s in (0, 1)]
+    shown = tables(type(made)(study=made.study, runs=apart))
+    assert "+0.250 [+0.250, +0.250]*" in shown
+    assert "]*" not in tables(type(made)(study=made.study, runs=made.runs[:2] + made.runs[3:]))
+
+
+def test_figure_is_drawn_from_partial_results(tmp_path: Path) -> None:
+    made = results()
+    write_figure(made, tmp_path / "all.png")
+    write_figure(type(made)(study=made.study, runs=made.runs[:1]), tmp_path / "one.png")
+    assert (tmp_path / "all.png").stat().st_size > 20_000
+    assert (tmp_path / "one.png").stat().st_size > 10_000
+
+
+def test_arms_of_one_strategy_share_a_colour_and_those_of_one_algorithm_a_line() -> None:
+    looks = looks_of(["token_grpo", "neighbor_no_gate_grpo", "token_gspo", "neighbor_gspo"])
+    assert looks["token_grpo"].colour == looks["token_gspo"].colour
+    assert looks["token_gspo"].line == looks["neighbor_gspo"].line != looks["token_grpo"].line
+    assert len({(look.colour, look.line) for look in looks.values()}) == 4

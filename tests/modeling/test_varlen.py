@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ngrpo.modeling import varlen
-from ngrpo.modeling.varlen import packed_attention, segment_attention
+from ngrpo.modeling.varlen import packed_attention, padded_attention, segment_attention
 
 STARTS = torch.tensor([0, 5, 6, 13], dtype=torch.int32)
 SCALE = 0.3
@@ -24,6 +24,17 @@ def test_the_operator_has_values_and_gradients_of_attention_by_segment(heads: in
     inputs = parts(heads, shared)
     slow = packed_attention(*inputs, STARTS, 7, SCALE)
     fast = segment_attention(*inputs, STARTS, SCALE)
+    torch.testing.assert_close(fast, slow)
+    weights = torch.linspace(-1, 1, slow.numel(), dtype=slow.dtype).view_as(slow)
+    expected = torch.autograd.grad((weights * slow).sum(), inputs)
+    torch.testing.assert_close(torch.autograd.grad((weights * fast).sum(), inputs), expected)
+
+
+@pytest.mark.parametrize(("heads", "shared"), [(4, 4), (4, 2), (6, 1)])
+def test_padded_sequences_have_values_and_gradients_of_attention_by_segment(heads: int, shared: int):
+    inputs = parts(heads, shared)
+    slow = packed_attention(*inputs, STARTS, 7, SCALE)
+    fast = padded_attention(*inputs, STARTS, 7, SCALE)
     torch.testing.assert_close(fast, slow)
     weights = torch.linspace(-1, 1, slow.numel(), dtype=slow.dtype).view_as(slow)
     expected = torch.autograd.grad((weights * slow).sum(), inputs)

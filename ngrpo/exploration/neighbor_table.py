@@ -5,6 +5,7 @@ import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -78,7 +79,7 @@ def neighbor_table(embedding: Tensor, k: int, metric: str, excluded: Tensor) -> 
     if candidates < k:
         raise SettingError(f"exploration.k={k} exceeds the {candidates} embedding rows that may be mixed; lower it.")
     path = _cache_path(embedding, k, metric, excluded)
-    if path.is_file():
+    with suppress(FileNotFoundError):  # asked for by opening it, since another process may remove it at any time
         return load_file(path)["neighbors"].to(embedding.device)
     log.info("building the table of %d neighbours of %d embedding rows", k - 1, len(embedding))
     table = build_neighbor_table(embedding, k, metric, excluded)
@@ -162,6 +163,13 @@ def _save(path: Path, table: Tensor) -> None:
     os.close(handle)
     save_file({"neighbors": table.cpu().contiguous()}, temporary)
     os.replace(temporary, path)
-    files = sorted(path.parent.glob("*.safetensors"), key=lambda file: file.stat().st_mtime)
-    for old in files[:-_CACHED_TABLES]:
+    for old in sorted(path.parent.glob("*.safetensors"), key=_written)[:-_CACHED_TABLES]:
         old.unlink(missing_ok=True)
+
+
+def _written(file: Path) -> float:
+    """Returns when a file was written; 0 if another process has just removed it."""
+    try:
+        return file.stat().st_mtime
+    except FileNotFoundError:
+        return 0.0

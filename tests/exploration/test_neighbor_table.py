@@ -208,6 +208,17 @@ def test_cache_keeps_the_newest_tables(embedding: Tensor, cache_dir: Path, monke
     assert not list(cache_dir.rglob("*.tmp"))
 
 
+def test_another_process_may_remove_tables_meanwhile(
+    embedding: Tensor, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Path.glob
+    monkeypatch.setattr(module, "_CACHED_TABLES", 1)
+    monkeypatch.setattr(Path, "glob", lambda folder, what: [*found(folder, what), folder / "gone.safetensors"])
+    for k in (2, 3):
+        neighbor_table(embedding, k, "cosine", none_excluded(60))
+    assert len(list(cache_dir.rglob("*.safetensors"))) == 1
+
+
 def test_k_beyond_the_candidates_is_refused(embedding: Tensor, cache_dir: Path) -> None:
     excluded = ~none_excluded(60)
     excluded[:4] = False

@@ -30,5 +30,6 @@ def value_loss(values: Tensor, old_values: Tensor, returns: Tensor, clip: float 
     error = (values - returns).square()
     if clip is None:
         return ValueLoss(0.5 * error, torch.zeros_like(error, dtype=torch.bool))
-    bounded = (old_values + (values - old_values).clamp(-clip, clip) - returns).square()
+    # Values inside the range stay to the bit, so that rounding makes none of them look clipped.
+    bounded = (values.clamp(old_values - clip, old_values + clip) - returns).square()
     return ValueLoss(0.5 * torch.maximum(error, bounded), bounded > error)

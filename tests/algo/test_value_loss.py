@@ -34,3 +34,11 @@ def test_gradient(clip: float | None):
     torch.testing.assert_close(values.grad, (above - below) / (2 * step), atol=1e-6, rtol=1e-6)
     still = (values.detach() - old).abs() > 0.2 if clip else torch.zeros(200, dtype=torch.bool)
     assert bool((values.grad[value_loss(values, old, returns, clip).clipped & still] == 0).all())
+
+
+def test_rounding_clips_nothing():
+    """Inside the range, where old + (value - old) is not always the value."""
+    generator = torch.Generator().manual_seed(0)
+    old, values, returns = (0.02 * torch.randn(10_000, generator=generator) for _ in range(3))
+    assert bool((old + (values - old) != values).any())
+    assert not bool(value_loss(values, old, returns, 0.2).clipped.any())

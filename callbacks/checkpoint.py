@@ -11,7 +11,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 from callbacks.best import Monitor
 from ngrpo.checkpoints import FOLDER, STATE, complete, discard, publish, remains, remove, unfinished
 from ngrpo.data.types import PromptBatch
-from ngrpo.distributed import gathered
+from ngrpo.distributed import gathered_everywhere
 from ngrpo.errors import RunError, SettingError
 from ngrpo.modeling.sharding import local
 
@@ -75,7 +75,7 @@ class IterationCheckpoint(Callback):
         record = self.best.better(trainer, self.run_dir)
         if record is None and not (self.every and (done % self.every == 0 or trainer.should_stop)):
             return
-        if all(gathered(_finite(pl_module))):
+        if all(gathered_everywhere(_finite(pl_module))):
             self._save(trainer, done, record)
         else:
             log.warning("no checkpoint of iteration %d: the weights are not finite", done)
@@ -107,7 +107,7 @@ class IterationCheckpoint(Callback):
             step()
         except (Exception, CheckpointException) as error:
             failure = _reason(error)
-        failures = [reason for reason in gathered(failure) if reason]
+        failures = [reason for reason in gathered_everywhere(failure) if reason]
         if not failures:
             return
         raise RunError(

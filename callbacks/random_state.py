@@ -8,7 +8,7 @@ import torch
 from lightning import Callback, LightningModule, Trainer
 
 from ngrpo.data.types import PromptBatch
-from ngrpo.distributed import gathered
+from ngrpo.distributed import gathered_everywhere
 
 
 class RandomState(Callback):
@@ -31,7 +31,7 @@ class RandomState(Callback):
 
     def state_dict(self) -> dict[str, Any]:
         """Holds the states of all ranks, primitives and tensors only (a collective)."""
-        return {"ranks": gathered(_present())}
+        return {"ranks": gathered_everywhere(_present())}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Keeps them until training begins."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from ngrpo.distributed import gathered
+from ngrpo.distributed import gathered_everywhere
 from ngrpo.errors import RunError
 
 log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ def _agreed(own: _Attempt[T]) -> list[str]:
     Raises:
         RunError: on some rank it was not the engine.
     """
-    everyone = gathered((own.reason, own.engine_failed))
+    everyone = gathered_everywhere((own.reason, own.engine_failed))
     others = [reason for reason, of_engine in everyone if reason is not None and not of_engine]
     if others:
         raise RunError(others[0], everywhere=True)

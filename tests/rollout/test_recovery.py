@@ -106,7 +106,7 @@ def test_a_wrong_setting_is_no_failure_of_the_engine(make: Callable[..., Rollout
 
 def in_ranks(function: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch, ranks: int = 2) -> list[Any]:
     """Calls ``function(rank)`` in a thread a rank; returns results and errors."""
-    monkeypatch.setattr("ngrpo.rollout.recovery.gathered", gathering(Barrier(ranks)))
+    monkeypatch.setattr("ngrpo.rollout.recovery.gathered_everywhere", gathering(Barrier(ranks)))
 
     def run(rank: int) -> Any:
         try:

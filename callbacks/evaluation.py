@@ -8,6 +8,7 @@ import torch
 from lightning import Callback, LightningDataModule, LightningModule, Trainer
 
 from ngrpo.data.types import Prompt, PromptBatch
+from ngrpo.distributed import ranks
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.evaluator import Evaluator
 from ngrpo.rollout.worker import RolloutWorker
@@ -82,7 +83,7 @@ class Evaluation(Callback):
         rates: dict[str, list[float]] = {}
         for benchmark, prompts in self.prompts.items():
             if prompts:
-                found = self.evaluator.run(self.worker, prompts, trainer.global_rank, trainer.world_size)
+                found = self.evaluator.run(self.worker, prompts, ranks())
                 metrics |= {f"{benchmark}{name}": value for name, value in found.metrics.items()}
                 rates[benchmark] = found.rates
         if not metrics:

@@ -8,12 +8,18 @@ import torch
 from lightning import LightningModule, Trainer
 from torch import Tensor
 
+from ngrpo.distributed import ranks
+
 
 def over_ranks(trainer: Trainer, value: Tensor, op: Literal["sum", "max", "min"]) -> Tensor:
-    """Reduces a tensor elementwise over the ranks (a collective); float64."""
+    """Reduces a tensor elementwise over the ranks (a collective); float64.
+
+    A sum is one over data ranks, since those of a tensor group count the same rollouts; an extreme is one over all
+    processes.
+    """
     # A copy, since the reduction is done in place.
     own = value.to(trainer.strategy.root_device, torch.float64, copy=True)
-    return trainer.strategy.reduce(own, reduce_op=op)
+    return trainer.strategy.reduce(own, ranks().data_group if op == "sum" else None, reduce_op=op)
 
 
 def log_means(trainer: Trainer, module: LightningModule, values: Mapping[str, Tensor]) -> None:

@@ -8,7 +8,7 @@ from lightning import Callback, Trainer
 
 from callbacks.over_ranks import over_ranks
 from ngrpo.data.types import PassRate, Prompt, PromptBatch
-from ngrpo.distributed import gathered
+from ngrpo.distributed import from_first, gathered, ranks
 from ngrpo.module import PolicyOptimization
 from ngrpo.rewards.verdict import Verdict
 from ngrpo.rollout.ahead import NextBatch
@@ -23,6 +23,8 @@ class RolloutCallback(Callback):
 
     Counts iterations, tokens and problems with an unusable reference over resumes, and ends the training after
     ``iterations``.
+
+    The first rank of a tensor group makes rollouts, and the others get them.
 
     Args:
         worker: makes and scores rollouts on this rank.
@@ -52,7 +54,7 @@ class RolloutCallback(Callback):
         if self._tables is not None:
             self.worker.restore_tables(self._tables)
         if self._made_ahead:
-            self.next_batch.load_state_dict(self._made_ahead, trainer.global_rank)
+            self.next_batch.load_state_dict(self._made_ahead, ranks().data_rank)
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: PolicyOptimization, batch: PromptBatch, batch_idx: int
@@ -74,18 +76,20 @@ class RolloutCallback(Callback):
 
         def roll_out(prompts: list[Prompt]) -> Experience | None:
             def fresh() -> Experience | None:
-                return self.worker.roll_out(prompts, batch.iteration) if prompts else None
+                return self.worker.roll_out(prompts, batch.iteration) if prompts and ranks().first else None
 
-            ahead = self.next_batch.take(batch.iteration)
-            self._age = int(ahead is not None)
-            made = ahead or recovered(fresh, rebuild)
+            made = from_first(lambda: self.next_batch.take(batch.iteration))
+            self._age = int(made is not None)
+            if made is None:
+                own = recovered(fresh, rebuild)
+                made = from_first(lambda: own)
             if made is not None:
                 self._unparsable_here += _unparsable(made)
                 rates.extend(made.pass_rates)
             return made
 
         def share(missing: int) -> list[Prompt] | None:
-            return own_share(gathered(missing), trainer.global_rank, batch.draw)
+            return own_share(gathered(missing), ranks().data_rank, batch.draw)
 
         self._unparsable_here = 0
         rates: list[PassRate] = []
@@ -97,9 +101,11 @@ class RolloutCallback(Callback):
     def _begin_next(self, module: PolicyOptimization, batch: PromptBatch) -> None:
         """Makes the next batch beside the update, with the weights before it; logs the age of the present one."""
         module.log("rollout/age", float(self._age), batch_size=1)
-        _ = self.worker.bound  # its tables are built here, not in the thread
-        if batch.iteration + 1 < self.iterations:
-            following = batch.following()
+        if batch.iteration + 1 >= self.iterations:
+            return
+        following = batch.following()
+        if ranks().first:
+            _ = self.worker.bound  # its tables are built here, not in the thread
             self.next_batch.begin(
                 following.iteration, lambda: self.worker.roll_out(following.prompts, following.iteration)
             )
@@ -141,9 +147,14 @@ class RolloutCallback(Callback):
             "tokens_generated": self.tokens_generated,
             "unparsable_references": self.unparsable_references,
             "reward_terms": self.worker.terms.state_dict(),
-            "tables": {name: table.cpu() for name, table in self.worker.bound.tables.items()},
+            "tables": self._tables_in_use(),
             "made_ahead": self.next_batch.state_dict() if self.worker.settings.ahead else [],
         }
+
+    def _tables_in_use(self) -> dict[str, torch.Tensor]:
+        if not ranks().first:  # which has no engine; rank 0 saves
+            return {}
+        return {name: table.cpu() for name, table in self.worker.bound.tables.items()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restores what `state_dict` held."""

@@ -15,6 +15,7 @@ from ngrpo.data.curriculum import Curriculum, SampledByPassRate
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.modeling.tensor_parallel import SETTING, check_split
 from ngrpo.rewards.terms import WeightedTerm
 from ngrpo.rollout.engine import RolloutEngine
 from ngrpo.rollout.selection import DynamicSampling
@@ -84,7 +85,8 @@ def check_ranks(algorithm: Algorithm, ranks: int) -> None:
     if algorithm.prompts_per_batch % shares:
         raise SettingError(
             f"algo.prompts_per_batch={algorithm.prompts_per_batch} is not divisible by "
-            f"algo.optimizer_steps={algorithm.optimizer_steps} x {ranks} processes; make it a multiple of {shares}."
+            f"algo.optimizer_steps={algorithm.optimizer_steps} x {ranks} data-parallel processes; make it a multiple "
+            f"of {shares}."
         )
 
 
@@ -128,6 +130,27 @@ def check_ahead(
             f"rollout.ahead={rollout.ahead} draws prompts before the pass rates of the batch before are known, and "
             "data.curriculum=SampledByPassRate draws by them; set data/curriculum=every_problem."
         )
+
+
+def check_tensor_parallel(source: ModelSource, processes: int, size: int) -> None:
+    """The processes must fall into equal tensor groups, and the model into as many equal parts."""
+    setting = f"{SETTING}={size}"
+    if size < 1 or processes % size:
+        raise SettingError(
+            f"{setting} does not divide the trainer.devices x trainer.num_nodes={processes} processes; choose a "
+            "divisor of them."
+        )
+    if size > 1 and source.lora is not None:
+        raise SettingError(
+            f"{setting} splits layers that model.lora.rank={source.lora.rank} puts adapters into, which is not "
+            f"supported; set model.lora=null, or {SETTING}=1."
+        )
+    if size > 1 and source.compile:
+        raise SettingError(
+            f"{setting} splits layers into what model.compile=true cannot compile; set model.compile=false, or "
+            f"{SETTING}=1."
+        )
+    check_split(source.config(), size)
 
 
 def check_lora(source: ModelSource, ranks: int) -> None:

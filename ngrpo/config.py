@@ -53,6 +53,7 @@ class TrainerConfig:
         accelerator: cpu | gpu | auto (Lightning's).
         devices: processes on this machine, or "auto".
         num_nodes: machines.
+        tensor_parallel_size: processes that hold one model between them; see `ngrpo.distributed.Ranks`.
         precision: 32-true | bf16-mixed.
         threads: CPU threads of PyTorch in each process; null leaves it to PyTorch.
         microbatch_tokens: most tokens (prompts included) in one forward pass.
@@ -71,6 +72,7 @@ class TrainerConfig:
     accelerator: str = MISSING
     devices: Any = MISSING
     num_nodes: int = MISSING
+    tensor_parallel_size: int = 1
     precision: str = MISSING
     threads: int | None = None
     microbatch_tokens: int = MISSING

@@ -25,6 +25,8 @@ def quieten() -> None:
     warnings.filterwarnings("ignore", message=".*isinstance\\(treespec, LeafSpec\\).*")
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
     warnings.filterwarnings("ignore", message=".*overridden `transfer_batch_to_device`.*")
+    # A slower way to gather, on request only.
+    logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)
     # Lightning's own handler would print again what reaches the root logger's.
     logging.getLogger("lightning.pytorch").handlers.clear()
     logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)

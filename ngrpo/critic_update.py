@@ -2,19 +2,19 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 
 from ngrpo.algo.moments import moments
 from ngrpo.algo.value_loss import value_loss
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
+from ngrpo.gradients import clip
 from ngrpo.modeling.critic import ValueModel
 from ngrpo.modeling.packing import PackedBatch
-from ngrpo.modeling.sharding import full
 from ngrpo.passes import Passes
 from ngrpo.rollout.types import Rollout
 from ngrpo.samples import Sample
@@ -25,12 +25,12 @@ class CriticSettings:
     """How the critic is trained (``critic`` in the configuration); one step for each of the policy's.
 
     Attributes:
-        optimizer: makes its optimiser from its parameters.
+        optimizer: makes its optimiser from groups of its parameters.
         clip: c of `ngrpo.algo.value_loss.value_loss`; None does not clip.
         max_grad_norm: gradient norms above are scaled down to it.
     """
 
-    optimizer: Callable[[Iterable[Tensor]], Optimizer]
+    optimizer: Callable[[Iterable[Any]], Optimizer]
     clip: float | None = 0.2
     max_grad_norm: float = 1.0
 
@@ -49,7 +49,7 @@ class CriticUpdate:
         settings: clipping.
         exploration: the strategy of the rollouts; rebuilds their inputs.
         passes: forward passes on this rank.
-        ranks: number of processes.
+        ranks: number of data ranks.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class CriticUpdate:
             admits: says whether to make the step, from numbers that should be finite.
         """
         metrics = self.accumulate(samples, backward)
-        metrics["critic/grad_norm"] = full(clip_grad_norm_(self.model.parameters(), self.settings.max_grad_norm))
+        metrics["critic/grad_norm"] = clip(self.model.parameters(), self.settings.max_grad_norm)
         finite = admits({name: metrics[name] for name in ("critic/loss", "critic/grad_norm")})
         if finite and metrics["critic/tokens"] > 0:  # else momentum and weight decay alone would move the critic
             optimizer.step()

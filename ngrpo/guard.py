@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lightning.pytorch.utilities import rank_zero_only
 from torch import Tensor
 
 from ngrpo.bad_steps import FOLDER, BadStep, save
 from ngrpo.checkpoints import remains
+from ngrpo.distributed import ranks
 from ngrpo.errors import RunError, SettingError
 from ngrpo.samples import Sample
 
@@ -78,9 +78,9 @@ class StepGuard:
 
     def _keep(self, samples: Sequence[Sample], reason: str) -> None:
         place = f"iteration {self._iteration + 1}, optimiser step {self._step}"
-        if self.run_dir is not None and self._files < _MOST_FILES:
+        if self.run_dir is not None and ranks().first and self._files < _MOST_FILES:
             self._files += 1
-            name = f"iteration-{self._iteration + 1}-step-{self._step}-rank-{rank_zero_only.rank}.pt"
+            name = f"iteration-{self._iteration + 1}-step-{self._step}-rank-{ranks().data_rank}.pt"
             problems = [self._problems[sample.rollout.key] for sample in samples]
             bad = BadStep(self.settings, self._iteration, self._step - 1, reason, problems, samples)
             save(bad, self.run_dir / FOLDER / name)

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import torch
 from lightning import LightningModule
 from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule
-from torch.nn.utils import clip_grad_norm_
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
@@ -20,9 +20,10 @@ from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.batching import contiguous
 from ngrpo.critic_update import CriticSettings, CriticUpdate
 from ngrpo.data.types import PromptBatch
-from ngrpo.distributed import gathered
+from ngrpo.distributed import arrange, gathered, ranks
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
+from ngrpo.gradients import by_mesh, clip
 from ngrpo.guard import StepGuard
 from ngrpo.memory_budget import MemoryBudget
 from ngrpo.modeling.cost import PassCost
@@ -144,6 +145,7 @@ class PolicyOptimization(LightningModule):
         """Loads the policy, and reference and critic if they are needed; Lightning calls this more than once."""
         if self._configured:
             return
+        arrange(self._mesh)
         checkpointing = self.source.checkpointing
         self.policy = self._load(ScoringModel, checkpointing).train()
         self.critic = self._load(ValueModel, checkpointing).train() if self.critic_settings is not None else None
@@ -168,10 +170,14 @@ class PolicyOptimization(LightningModule):
         if frozen and self.settings.mixed:
             round_parameters(model)
         prepare_layers(model.lm.base_model.layers, checkpointing, self.source.compile)
-        mesh = getattr(self, "device_mesh", None)
-        if mesh is None:
+        if self._mesh is None:
             return model
-        return shard(model, mesh["data_parallel"], self.settings.mixed, frozen and self.settings.offload_reference)
+        return shard(model, self._mesh, self.settings.mixed, frozen and self.settings.offload_reference)
+
+    @property
+    def _mesh(self) -> DeviceMesh | None:
+        """Lightning's, with the dimensions ``data_parallel`` and ``tensor_parallel``; None with a single process."""
+        return getattr(self, "device_mesh", None)
 
     def configure_optimizers(self) -> tuple[list[Optimizer], list[LambdaLR]]:
         """Makes the optimisers over policy and critic, and the learning rate's course for the policy.
@@ -181,12 +187,13 @@ class PolicyOptimization(LightningModule):
         rates = self.exploration.learning_rates()
         learned = self.policy.learned.named_parameters()
         groups = [{"params": [parameter], "lr": rates[name]} for name, parameter in learned]
-        model = [parameter for parameter in self.policy.lm.parameters() if parameter.requires_grad]
-        policy = self.make_optimizer([{"params": model}, *groups] if groups else model)
+        model = by_mesh(parameter for parameter in self.policy.lm.parameters() if parameter.requires_grad)
+        policy = self.make_optimizer([*({"params": part} for part in model), *groups])
         schedule = LambdaLR(policy, self.settings.learning_rate)
         made = [policy]
         if self.critic is not None and self.critic_settings is not None:
-            made.append(self.critic_settings.optimizer(self.critic.parameters()))
+            critic = [{"params": part} for part in by_mesh(self.critic.parameters())]
+            made.append(self.critic_settings.optimizer(critic))
         self._rates = ConfiguredRates(made)
         return made, [schedule]
 
@@ -283,7 +290,7 @@ class PolicyOptimization(LightningModule):
             What this rank trains on, and the advantages of its own rollouts.
         """
         costs = [self.passes.cost(rollout.tokens) for rollout in experience.rollouts]
-        placement = Placement.of(costs, self.algorithm.optimizer_steps, self.trainer.global_rank)
+        placement = Placement.of(costs, self.algorithm.optimizer_steps, ranks().data_rank)
         rollouts = placement.outward(experience.rollouts)
         constants = self._constants(rollouts)
         batch = scored_batch(experience, constants.map(placement.homeward), self._reduce)
@@ -317,11 +324,11 @@ class PolicyOptimization(LightningModule):
         return scores
 
     def _reduce(self, value: Tensor | float, op: str) -> Tensor:
-        """Reduces over the ranks."""
+        """Reduces over the data ranks."""
         tensor = torch.as_tensor(value, dtype=torch.float64, device=self.device)
-        if self.trainer.world_size == 1:
+        if ranks().data_size == 1:
             return tensor
-        return self.trainer.strategy.reduce(tensor.clone(), reduce_op=op)
+        return self.trainer.strategy.reduce(tensor.clone(), ranks().data_group, reduce_op=op)
 
     def _optimizer_steps(self, samples: Sequence[Sample], spoiled: bool) -> dict[str, Tensor]:
         """Makes one optimiser step of policy and critic on this rank's share of a minibatch; returns their metrics."""
@@ -348,7 +355,7 @@ class PolicyOptimization(LightningModule):
             del self._ratios[ratios:]
 
         metrics = self._within_memory(lambda: self.accumulate(samples), rollouts, clear)
-        metrics["policy/grad_norm"] = full(clip_grad_norm_(self.policy.parameters(), self.settings.max_grad_norm))
+        metrics["policy/grad_norm"] = clip(self.policy.parameters(), self.settings.max_grad_norm)
         metrics["policy/learning_rate"] = torch.as_tensor(optimizer.param_groups[0]["lr"]).cpu()
         if self.settings.offload_optimizer:
             move_state(self._optimizers(), self.device)
@@ -364,13 +371,13 @@ class PolicyOptimization(LightningModule):
     def _critic_update(self) -> CriticUpdate:
         assert self.critic is not None
         assert self.critic_settings is not None
-        return CriticUpdate(self.critic, self.critic_settings, self.exploration, self.passes, self.trainer.world_size)
+        return CriticUpdate(self.critic, self.critic_settings, self.exploration, self.passes, ranks().data_size)
 
     def accumulate(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
         """Adds the gradient of a minibatch's loss to the parameters, microbatch by microbatch.
 
         The loss is normalised by the counts of the whole minibatch on all ranks. FSDP averages gradients over the
-        ranks, so each rank's share is multiplied by their number.
+        data ranks, so each one's share is multiplied by their number.
         """
         kept = [s.rollout.length for s in samples if not s.left_out]
         totals = BatchTotals(sequences=int(self._reduce(len(kept), "sum")), tokens=int(self._reduce(sum(kept), "sum")))
@@ -380,7 +387,7 @@ class PolicyOptimization(LightningModule):
                 chosen = [samples[i] for i in indices]
                 batch, scores = self.passes.run(lambda b: self._score(self.policy, b), [s.rollout for s in chosen])
                 output = self.algorithm.loss(loss_inputs(chosen, scores, batch.response_lengths), totals)
-                self.manual_backward(output.loss * self.trainer.world_size)
+                self.manual_backward(output.loss * ranks().data_size)
                 metrics.add(output)
                 self._ratios.append(output.ratios)
                 self._entropies |= by_key(chosen, scores.entropy)

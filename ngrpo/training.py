@@ -24,6 +24,7 @@ from ngrpo.checks import (
     check_ranks,
     check_shaping,
     check_support,
+    check_tensor_parallel,
     warn_of_equal_groups,
 )
 from ngrpo.composed import keep
@@ -131,17 +132,19 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
         config.rollout.group_size, config.rollout.max_new_tokens, config.rollout.temperature, config.rollout.ahead
     )
     engine = build(config.rollout.engine, model=source, exploration=exploration)
-    ranks = process_count(config.trainer)
+    processes, tensor = process_count(config.trainer), config.trainer.tensor_parallel_size
+    check_tensor_parallel(source, processes, tensor)
+    ranks = processes // tensor
     check_algorithm(algorithm)
     check_shaping(algorithm, terms)
     check_critic(algorithm, critic)
     check_group(algorithm, rollout)
-    check_lora(source, ranks)
+    check_lora(source, processes)
     check_support(exploration)
     warn_of_equal_groups(exploration)
     check_clip(algorithm)
     check_ranks(algorithm, ranks)
-    check_engine(engine, ranks)
+    check_engine(engine, processes)
     check_mixtures(exploration, source.config())
     check_context(source.config(), config.data.max_prompt_tokens, rollout.max_new_tokens)
     tokenizer = source.tokenizer()
@@ -163,7 +166,7 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
     stop_ids = source.stop_ids(tokenizer)
     worker = RolloutWorker(engine, tokenizer, reward, exploration, rollout, stop_ids, config.seed, terms=terms)
     return {
-        "identity": identity(config, source, tokenizer, datamodule.identity, ranks),
+        "identity": identity(config, source, tokenizer, datamodule.identity, processes),
         "critic": critic,
         "source": source,
         "algorithm": algorithm,
@@ -203,18 +206,18 @@ def accelerator_of(name: str) -> str:
     return name
 
 
-def make_trainer(config: TrainerConfig, ranks: int, callbacks: list[Callback], logger: Any) -> Trainer:
+def make_trainer(config: TrainerConfig, processes: int, callbacks: list[Callback], logger: Any) -> Trainer:
     """Makes the Lightning trainer: one endless epoch that the rollout callback ends.
 
-    One process needs no process group; several shard the models with FSDP2.
+    One process needs no process group; several shard the models with FSDP2, and with tensor parallelism.
     """
     strategy: Any = "auto"
-    if ranks > 1:
-        # Lightning's "auto" sizes would make the ranks of a machine tensor-parallel.
-        strategy = ModelParallelStrategy(data_parallel_size=ranks, tensor_parallel_size=1)
+    if processes > 1:
+        tensor = config.tensor_parallel_size
+        strategy = ModelParallelStrategy(data_parallel_size=processes // tensor, tensor_parallel_size=tensor)
     return Trainer(
         accelerator=accelerator_of(config.accelerator),
-        devices=ranks // config.num_nodes,
+        devices=processes // config.num_nodes,
         num_nodes=config.num_nodes,
         strategy=strategy,
         max_epochs=-1,

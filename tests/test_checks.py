@@ -152,7 +152,11 @@ def test_prompts_that_ranks_and_steps_share_pass(prompts: int, steps: int, ranks
 def test_prompts_that_cannot_be_shared_are_refused(prompts: int, steps: int, ranks: int) -> None:
     with pytest.raises(SettingError) as caught:
         check_ranks(algorithm(prompts_per_batch=prompts, optimizer_steps=steps), ranks)
-    wanted = (f"algo.prompts_per_batch={prompts} ", f"algo.optimizer_steps={steps} ", f"{ranks} processes")
+    wanted = (
+        f"algo.prompts_per_batch={prompts} ",
+        f"algo.optimizer_steps={steps} ",
+        f"{ranks} data-parallel processes",
+    )
     assert_refused(caught.value, *wanted, f"multiple of {steps * ranks}")
 
 
@@ -199,7 +203,10 @@ def defaults() -> DictConfig:
         ({"exploration.top_k": 5}, ["top_k=5", "top_k=0"]),
         ({"exploration.top_p": 2.0}, ["exploration.top_p=2.0 "]),
         ({"algo.prompts_per_batch": 6}, ["algo.prompts_per_batch=6 ", "algo.optimizer_steps=4 "]),
-        ({"algo.prompts_per_batch": 4, "trainer.devices": 2}, ["algo.prompts_per_batch=4 ", "2 processes"]),
+        (
+            {"algo.prompts_per_batch": 4, "trainer.devices": 2},
+            ["algo.prompts_per_batch=4 ", "2 data-parallel processes"],
+        ),
         ({"algo.kl_coef": -1.0}, ["algo.kl_coef=-1.0 "]),
         ({"algo.kl_in": "reward", "algo.kl_coef": 0.0}, ["algo.kl_in=reward "]),
         ({"algo.zero_signal": "hide"}, ["algo.zero_signal=hide "]),

@@ -14,9 +14,10 @@ from poison import PoisonGradient
 from torch.utils.data import DataLoader
 from update_probe import ALGORITHMS, Case, GivenExperience
 
-from ngrpo.bad_steps import load
+from ngrpo.bad_steps import FOLDER, load
 from ngrpo.config import checked, register
 from ngrpo.data.types import PromptBatch
+from ngrpo.distributed import Ranks
 from ngrpo.errors import RunError, SettingError
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.guard import StepGuard
@@ -212,3 +213,16 @@ def test_memory_that_runs_out_in_the_middle_leaves_the_gradient_of_an_undisturbe
     assert set(calls[2:]) == {150}
     for expected, found in zip(straight.gradients, disturbed.gradients, strict=True):
         torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("tensor_rank", "files"), [(0, ["iteration-1-step-1-rank-3.pt"]), (1, [])])
+def test_a_tensor_group_keeps_a_skipped_step_once(
+    tensor_rank: int, files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it have the same samples; the file's number is that of the data rank."""
+    monkeypatch.setattr("ngrpo.guard.ranks", lambda: Ranks(3, 4, tensor_rank, 2))
+    guard = StepGuard(2, tmp_path)
+    guard.begin(0, {})
+    assert not guard.admits([], {"policy/loss": torch.tensor(math.nan)})
+    assert guard.skipped == 1
+    assert [path.name for path in (tmp_path / FOLDER).glob("*")] == files

@@ -21,6 +21,7 @@ from ngrpo.data.sources import ProblemSource, open_source
 from ngrpo.data.text import fingerprint
 from ngrpo.data.types import LeftOut, Problem, Prompt
 from ngrpo.demo.levels import read_path
+from ngrpo.distributed import ranks
 from ngrpo.errors import SettingError
 
 
@@ -146,8 +147,8 @@ class PromptDataModule(LightningDataModule):
             list(zip(self.sources.values(), self._weights, strict=True)),
             seed=self.seed,
             prompts_per_batch=self.prompts_per_batch,
-            rank=self.trainer.global_rank,
-            world_size=self.trainer.world_size,
+            rank=ranks().data_rank,
+            world_size=ranks().data_size,
             curriculum=self.curriculum,
         )
         return self._stream

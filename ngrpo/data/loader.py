@@ -40,8 +40,8 @@ class PromptStream:
         sources: where the prompts come from, each with its weight, above 0.
         seed: of the order of rows.
         prompts_per_batch: size of the global batch; a multiple of `world_size`.
-        rank: this process's number.
-        world_size: number of processes.
+        rank: this process's data rank.
+        world_size: number of data ranks.
         curriculum: None admits everything.
 
     Raises:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import torch
 
 from ngrpo.data.types import Prompt
-from ngrpo.distributed import gathered
+from ngrpo.distributed import ALONE, Ranks, gathered
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.ks import powers_of_two
 from ngrpo.evaluation.metrics import MeanAtK, PassAtK
@@ -52,16 +52,17 @@ class Evaluator:
                 "(evaluator.exploration.top_k=1 is greedy decoding)."
             )
 
-    def run(self, worker: RolloutWorker, prompts: Sequence[Prompt], rank: int = 0, ranks: int = 1) -> Evaluated:
-        """Evaluates this rank's share of ``prompts`` (a collective)."""
+    def run(self, worker: RolloutWorker, prompts: Sequence[Prompt], place: Ranks = ALONE) -> Evaluated:
+        """Evaluates this data rank's share of ``prompts`` (a collective)."""
+        rank, size, group = place.data_rank, place.data_size, place.data_group
         device = worker.device  # the ranks' backend may know no other
         metrics = {
-            "mean@1": MeanAtK().to(device),
-            "pass@k": PassAtK(powers_of_two(self.samples)).to(device),
-            "length": MeanAtK().to(device),
-            "truncated": MeanAtK().to(device),
+            "mean@1": MeanAtK(process_group=group).to(device),
+            "pass@k": PassAtK(powers_of_two(self.samples), process_group=group).to(device),
+            "length": MeanAtK(process_group=group).to(device),
+            "truncated": MeanAtK(process_group=group).to(device),
         }
-        mine = list(prompts[rank::ranks])
+        mine = list(prompts[rank::size])
         solved: list[float] = []
         if mine:
             made = worker.evaluate(mine, self.samples, self.exploration, self.temperature)
@@ -74,6 +75,6 @@ class Evaluator:
         computed = {name: metric.compute() for name, metric in metrics.items()}
         passes = computed.pop("pass@k")
         rates = [0.0] * len(prompts)
-        for place, values in gathered((rank, solved)):
-            rates[place::ranks] = values
+        for other, values in gathered((rank, solved)):
+            rates[other::size] = values
         return Evaluated({name: float(value) for name, value in {**computed, **passes}.items()}, rates)

@@ -12,6 +12,7 @@ from torch.distributed.tensor import DTensor
 from ngrpo.modeling.lora import LoraSettings, merged
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.modeling.precision import COMPUTED_IN
+from ngrpo.modeling.tensor_parallel import split_layer
 
 Model = TypeVar("Model", bound=ScoringModel)
 
@@ -21,7 +22,8 @@ def shard(model: Model, mesh: DeviceMesh, mixed: bool, offload: bool = False) ->
 
     Args:
         model: on every rank the same weights.
-        mesh: one-dimensional, the data-parallel ranks.
+        mesh: with the dimensions ``data_parallel``, over which everything is sharded, and ``tensor_parallel``, over
+            which the products of the decoder layers are split; see `ngrpo.modeling.tensor_parallel`.
         mixed: gather and compute in bfloat16; shards, gradients and their sum over the ranks keep the parameters'
             dtype, float32 as a rule.
         offload: keep the shards in host memory; FSDP2 fetches a layer's when it is due. Of no use on a CPU.
@@ -30,12 +32,15 @@ def shard(model: Model, mesh: DeviceMesh, mixed: bool, offload: bool = False) ->
     if mixed:
         policy = MixedPrecisionPolicy(COMPUTED_IN, torch.float32, cast_forward_inputs=False)
     home = CPUOffloadPolicy() if offload and mesh.device_type != "cpu" else OffloadPolicy()
+    data, tensor = mesh["data_parallel"], mesh["tensor_parallel"]
     for layer in model.lm.base_model.layers:
-        fully_shard(layer, mesh=mesh, mp_policy=policy, offload_policy=home)
+        if tensor.size() > 1:
+            split_layer(layer, tensor, model.lm.config)
+        fully_shard(layer, mesh=data, mp_policy=policy, offload_policy=home)
     if any(True for _ in model.learned.parameters()):
         # In a group of its own, for its dtype; its output are the parameters, which must outlast its forward.
-        fully_shard(model.learned, mesh=mesh, reshard_after_forward=False, offload_policy=home)
-    fully_shard(model, mesh=mesh, mp_policy=policy, offload_policy=home)
+        fully_shard(model.learned, mesh=data, reshard_after_forward=False, offload_policy=home)
+    fully_shard(model, mesh=data, mp_policy=policy, offload_policy=home)
     return model
 
 

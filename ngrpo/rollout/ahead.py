@@ -55,12 +55,12 @@ class NextBatch:
         return experience
 
     def state_dict(self) -> list[Tensor]:
-        """Returns the ready batches of all ranks as bytes (a collective); call it between `wait` and `begin`."""
+        """Returns the ready batches of all data ranks as bytes (a collective); call it between `wait` and `begin`."""
         everyone = gathered(_as_bytes(self._ready))
         return [torch.frombuffer(bytearray(own), dtype=torch.uint8) for own in everyone]
 
     def load_state_dict(self, everyone: Sequence[Tensor], rank: int) -> None:
-        """Takes this rank's batch back."""
+        """Takes a data rank's batch back."""
         self._ready = _from_bytes(everyone[rank].numpy().tobytes())
 
 

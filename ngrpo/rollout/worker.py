@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ngrpo.data.types import Prompt
+from ngrpo.distributed import from_first, ranks
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.bound import BoundExploration, bind
@@ -18,6 +19,7 @@ from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.rewards.math import Score
 from ngrpo.rewards.scoring import scored
 from ngrpo.rewards.terms import Responses, RewardTerms, WeightedTerm
+from ngrpo.rollout.bystander import Bystander
 from ngrpo.rollout.engine import Report, RolloutEngine
 from ngrpo.rollout.experience import Experience
 from ngrpo.rollout.recovery import EngineFailure
@@ -84,7 +86,7 @@ class RolloutSettings:
 
 
 class RolloutWorker:
-    """Makes and scores rollouts on one rank.
+    """Makes and scores rollouts on one rank, for its tensor group.
 
     Attributes:
         observer: follows it, if set.
@@ -128,8 +130,10 @@ class RolloutWorker:
         self._learned = learned
 
     def start(self, device: torch.device) -> None:
-        """Starts the engine on this rank's device."""
+        """Starts the engine on this rank's device; one serves a tensor group."""
         self.device = device
+        if not ranks().first:
+            self.engine = Bystander()
         self.engine.start(device)
 
     def sync_weights(
@@ -172,10 +176,13 @@ class RolloutWorker:
         problems = [prompt.problem for prompt in experience.prompts for _ in range(size)]
         texts = self._read(experience.prompts, size, experience.texts)
         responses = Responses(problems, experience.rollouts, texts, experience.scores)
-        return replace(experience, terms=self.terms(responses))
+        return replace(experience, terms=from_first(lambda: self.terms(responses)))
 
     def evaluate(self, prompts: list[Prompt], samples: int, strategy: Exploration, temperature: float) -> Experience:
-        """Makes ``samples`` evaluation rollouts a prompt with ``strategy``, plain sampling as a rule."""
+        """Makes ``samples`` evaluation rollouts a prompt with ``strategy``, plain sampling as a rule (a collective)."""
+        return from_first(lambda: self._evaluated(prompts, samples, strategy, temperature))
+
+    def _evaluated(self, prompts: list[Prompt], samples: int, strategy: Exploration, temperature: float) -> Experience:
         learned = self._learned if strategy == self.exploration else None
         bound = bind(strategy, self.engine.embedding(), self.vocabulary, learned)
         sampling = replace(self.sampling, temperature=temperature)

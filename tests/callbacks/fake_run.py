@@ -23,7 +23,7 @@ class Strategy:
         self.others = others or []
         self.own: list[Tensor] = []
 
-    def reduce(self, tensor: Tensor, reduce_op: str) -> Tensor:
+    def reduce(self, tensor: Tensor, group: Any = None, *, reduce_op: str) -> Tensor:
         place = len(self.own)
         self.own.append(tensor)
         return reduce(OPERATIONS[reduce_op], [other[place] for other in self.others], tensor)

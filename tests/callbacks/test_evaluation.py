@@ -6,6 +6,7 @@ import pytest
 from fake_run import batch, trainer
 
 from callbacks.evaluation import Evaluation, EvaluationResult
+from ngrpo.distributed import ALONE, Ranks
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.evaluator import Evaluated
 
@@ -18,8 +19,8 @@ class Evaluator:
     def __init__(self) -> None:
         self.ran: list[tuple] = []
 
-    def run(self, worker, prompts, rank: int, ranks: int) -> Evaluated:
-        self.ran.append((prompts, rank, ranks))
+    def run(self, worker, prompts, place: Ranks) -> Evaluated:
+        self.ran.append((prompts, place))
         return Evaluated({"mean@1": len(self.ran) / 10}, [0.5])
 
 
@@ -44,7 +45,7 @@ def fit(callback: Evaluation, iterations: range, run=None) -> list[int]:
 def test_before_in_between_and_after_and_never_twice(every: int, iterations: int, expected: list[int]):
     callback, run = made(every), trainer()
     assert fit(callback, range(iterations), run) == expected
-    assert callback.evaluator.ran == [(PROMPTS, 0, 1)] * len(expected)
+    assert callback.evaluator.ran == [(PROMPTS, ALONE)] * len(expected)
     assert run.loggers[0].logged == [(r.iteration, {"eval/mean@1": r.metrics["mean@1"]}) for r in callback.results]
 
 
@@ -73,7 +74,7 @@ def test_benchmarks_take_the_place_of_the_datas_own_problems():
     callback = Evaluation(None, SimpleNamespace(eval_prompts=lambda: PROMPTS), Evaluator(), 0, benchmarks)
     run = trainer()
     callback.on_train_start(run, None)
-    assert callback.evaluator.ran == [(["a"], 0, 1), (["b", "c"], 0, 1)]
+    assert callback.evaluator.ran == [(["a"], ALONE), (["b", "c"], ALONE)]
     assert callback.results == [
         EvaluationResult(0, {"aime24/mean@1": 0.1, "amc23/mean@1": 0.2}, {"aime24/": [0.5], "amc23/": [0.5]})
     ]

@@ -11,6 +11,7 @@ from ngrpo.data.curriculum import RisingDifficulty, SampledByPassRate
 from ngrpo.data.datamodule import PromptDataModule
 from ngrpo.data.sources import BOXED_INSTRUCTION
 from ngrpo.data.types import Problem, Prompt, PromptBatch
+from ngrpo.distributed import Ranks
 from ngrpo.errors import SettingError
 
 
@@ -141,16 +142,11 @@ def test_resume_on_other_data_is_refused(tmp_path: Path) -> None:
         fit(Recorder(2, checkpoint), other, resume=checkpoint)
 
 
-def test_a_rank_takes_its_share(tmp_path: Path) -> None:
-    class Ranked:
-        global_rank, world_size = 1, 2
-
+def test_a_data_rank_takes_its_share(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole, second = (data(write(tmp_path / "rows.json", 30)) for _ in range(2))
-    whole.trainer, second.trainer = (
-        Trainer(accelerator="cpu", devices=1, logger=False, barebones=True),
-        Ranked(),
-    )
-    batch, share = next(iter(whole.train_dataloader())), next(iter(second.train_dataloader()))
+    batch = next(iter(whole.train_dataloader()))
+    monkeypatch.setattr("ngrpo.data.datamodule.ranks", lambda: Ranks(1, 2, tensor_rank=1, tensor_size=2))
+    share = next(iter(second.train_dataloader()))
     assert share.prompts == batch.prompts[1::2]
 
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 from made_rollouts import experience, rollout, score
 
+from ngrpo.distributed import Ranks
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.evaluator import Evaluator
 from ngrpo.exploration.neighbor import NeighborMixing
@@ -63,7 +64,7 @@ def test_a_strategy_asked_for_is_used():
 def test_ranks_share_the_problems(ranks: int):
     """Metrics are means over problems, so that of the whole is the weighted mean of the shares'."""
     prompts, evaluator, worker = list(SOLVED), Evaluator(samples=4), Worker()
-    shares = [evaluator.run(worker, prompts, rank, ranks).metrics for rank in range(ranks)]
+    shares = [evaluator.run(worker, prompts, Ranks(rank, ranks)).metrics for rank in range(ranks)]
     sizes = [len(call[0]) for call in worker.calls]
     assert sorted(prompt for call in worker.calls for prompt in call[0]) == sorted(prompts)
     assert max(sizes) - min(sizes) <= 1
@@ -75,7 +76,7 @@ def test_ranks_share_the_problems(ranks: int):
 @pytest.mark.filterwarnings("ignore:The ``compute`` method")
 def test_a_rank_without_a_share_evaluates_nothing():
     worker = Worker()
-    Evaluator(samples=4).run(worker, ["one"], rank=1, ranks=2)
+    Evaluator(samples=4).run(worker, ["one"], Ranks(1, 2))
     assert worker.calls == []
 
 

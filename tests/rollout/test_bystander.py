@@ -1,0 +1,31 @@
+"""What a rank does that gets its rollouts from another."""
+
+import pytest
+import torch
+
+from ngrpo.distributed import Ranks
+from ngrpo.exploration.token import TokenSampling
+from ngrpo.rollout.bystander import Bystander
+from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+
+
+def test_it_takes_part_in_the_hand_over_and_makes_nothing(
+    tiny_source, monkeypatch: pytest.MonkeyPatch, requests, sampling
+):
+    class Engine:
+        def start(self, device: torch.device) -> None:
+            raise AssertionError("a second engine")
+
+    worker = RolloutWorker(
+        Engine(), tiny_source.tokenizer(), None, TokenSampling(), RolloutSettings(group_size=2), (3,), seed=0
+    )
+    monkeypatch.setattr("ngrpo.rollout.worker.ranks", lambda: Ranks(0, 1, tensor_rank=1, tensor_size=2))
+    worker.start(torch.device("cpu"))
+    assert isinstance(worker.engine, Bystander)
+    tensors = iter([("one", torch.ones(1)), ("two", torch.ones(1))])
+    worker.sync_weights(tensors, refresh=True)
+    assert list(tensors) == []
+    with pytest.raises(RuntimeError, match="first rank"):
+        worker.engine.generate(requests, sampling, None)
+    with pytest.raises(RuntimeError, match="first rank"):
+        _ = worker.bound

@@ -8,7 +8,9 @@ held-out problems, 16 samples each at temperature 1: Mean@1 0.376, Pass@16 0.950
 out and 91 % of those are right, against 23 % of the others.
 
 The second makes the study's model (26 million weights, problems of two to six calculations) and needs a GPU. Nothing
-needs a network.
+needs a network. A third size shows a pretrained model how the demo's answers look, which takes a GPU a minute:
+
+    python scripts/make_demo_model.py --size adapted --base HuggingFaceTB/SmolLM2-135M-Instruct --output /tmp/adapted
 """
 
 import argparse
@@ -16,10 +18,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from transformers import GenerationConfig, PreTrainedTokenizerFast, Qwen2ForCausalLM
+from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from ngrpo.demo.measuring import measure
-from ngrpo.demo.pretraining import make_model, pretrain
+from ngrpo.demo.pretraining import adapt, make_model, pretrain
 from ngrpo.demo.pretraining_text import plain_texts
 from ngrpo.demo.recipe import SIZES, Recipe
 from ngrpo.demo.tokenizer import train_tokenizer
@@ -34,8 +36,8 @@ def main() -> None:
     torch.manual_seed(arguments.seed)
     recipe = chosen_recipe(arguments)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    tokenizer = train_tokenizer(plain_texts(5000, recipe.level), VOCABULARY)
-    model = make_model(tokenizer, recipe).to(device)
+    model, tokenizer = begin(recipe, arguments.base)
+    model.to(device)
     pretrain(model, tokenizer, recipe, recipe.steps, arguments.workers, lambda line: print(line, flush=True))
     save(model.cpu(), tokenizer, arguments.output)
     found = measure(
@@ -44,12 +46,23 @@ def main() -> None:
     print(*found.lines(), sep="\n")
 
 
+def begin(recipe: Recipe, base: str | None) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    """What is trained: a model of the recipe's shape, or ``base``."""
+    if (recipe.shape is None) != (base is not None):
+        raise SystemExit("error: --size adapted and --base MODEL go together; give both or neither.")
+    if base is not None:
+        return adapt(base)
+    tokenizer = train_tokenizer(plain_texts(5000, recipe.level), VOCABULARY)
+    return make_model(tokenizer, recipe), tokenizer
+
+
 def parse() -> argparse.Namespace:
     """What is made, from the command line."""
     formatter = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=formatter)
     parser.add_argument("--output", type=Path, required=True, help="folder for the model")
     parser.add_argument("--size", choices=list(SIZES), default="small")
+    parser.add_argument("--base", help="folder or hub name of a pretrained model, with --size adapted")
     parser.add_argument("--steps", type=int, help="optimiser steps (default: the size's own)")
     parser.add_argument("--batch", type=int, help="examples an optimiser step (default: the size's own)")
     parser.add_argument(
@@ -76,7 +89,7 @@ def chosen_recipe(arguments: argparse.Namespace) -> Recipe:
     return replace(recipe, steps=steps, batch=batch, settle=settle)
 
 
-def save(model: Qwen2ForCausalLM, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
+def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:
     """Write an ordinary Hugging Face folder."""
     model.generation_config = GenerationConfig(
         do_sample=True,

@@ -6,14 +6,24 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
+from tokenizers import AddedToken
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
 
 from ngrpo.demo.pretraining_text import Example, example
 from ngrpo.demo.recipe import Recipe
+from ngrpo.demo.tokenizer import CHAT_TEMPLATE, END, END_THINK, THINK
+from ngrpo.errors import SettingError
 
 SORTED = 8  # batches drawn at once and cut by length, to pad little
 SHOWN_EVERY = 100
@@ -91,13 +101,15 @@ def batches(tokenizer: PreTrainedTokenizerFast, recipe: Recipe, steps: int, work
 
 def make_model(tokenizer: PreTrainedTokenizerFast, recipe: Recipe) -> Qwen2ForCausalLM:
     """An untrained model with a row of embeddings for every id, up to a multiple of 64 rows."""
+    shape = recipe.shape
+    assert shape is not None
     config = Qwen2Config(
         vocab_size=-(-len(tokenizer) // 64) * 64,
-        hidden_size=recipe.hidden,
-        intermediate_size=recipe.intermediate,
-        num_hidden_layers=recipe.layers,
-        num_attention_heads=recipe.heads,
-        num_key_value_heads=recipe.key_heads,
+        hidden_size=shape.hidden,
+        intermediate_size=shape.intermediate,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.key_heads,
         max_position_embeddings=512,
         tie_word_embeddings=False,
         eos_token_id=tokenizer.eos_token_id,
@@ -108,7 +120,26 @@ def make_model(tokenizer: PreTrainedTokenizerFast, recipe: Recipe) -> Qwen2ForCa
     return Qwen2ForCausalLM(config)
 
 
-def loss(model: Qwen2ForCausalLM, batch: Batch) -> Tensor:
+def adapt(base: str) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
+    """A pretrained model and its tokenizer, with the demo's chat template and single ids for its reasoning marks.
+
+    Args:
+        base: folder or hub name of a model whose turns end with ``<|im_end|>``.
+
+    Raises:
+        SettingError: they end otherwise.
+    """
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    if tokenizer.convert_tokens_to_ids(END) != tokenizer.eos_token_id:
+        raise SettingError(f"--base {base} ends its turns with {tokenizer.eos_token}; choose a model with {END}.")
+    tokenizer.add_tokens([AddedToken(mark, normalized=False) for mark in (THINK, END_THINK)])
+    tokenizer.chat_template = CHAT_TEMPLATE
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    model.resize_token_embeddings(len(tokenizer), pad_to_multiple_of=64)
+    return model, tokenizer
+
+
+def loss(model: PreTrainedModel, batch: Batch) -> Tensor:
     """Mean cross-entropy (nats) of the response tokens; in bfloat16 on a GPU."""
     positions = batch.positions[1:]
     predicted = (positions >= batch.prompts[:, None]) & (positions < batch.lengths[:, None])
@@ -119,7 +150,7 @@ def loss(model: Qwen2ForCausalLM, batch: Batch) -> Tensor:
     return cross_entropy(logits.float(), batch.ids[:, 1:][predicted])
 
 
-def make_optimizer(model: Qwen2ForCausalLM, peak_rate: float) -> torch.optim.AdamW:
+def make_optimizer(model: PreTrainedModel, peak_rate: float) -> torch.optim.AdamW:
     """AdamW with weight decay on matrices only."""
     matrices = [weight for weight in model.parameters() if weight.ndim > 1]
     others = [weight for weight in model.parameters() if weight.ndim == 1]
@@ -128,7 +159,7 @@ def make_optimizer(model: Qwen2ForCausalLM, peak_rate: float) -> torch.optim.Ada
 
 
 def pretrain(
-    model: Qwen2ForCausalLM,
+    model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerFast,
     recipe: Recipe,
     steps: int,
@@ -166,6 +197,8 @@ def pretrain(
             mean = float(total) / SHOWN_EVERY
             report(f"step {step}/{steps}  loss {mean:.4f}  {time.monotonic() - began:.0f} s")
             total.zero_()
+    if recipe.shape is None:
+        return
     # A row that was never an input says nothing: as zeros it cannot pass for the neighbour of a real one.
     with torch.no_grad():
         model.model.embed_tokens.weight[~seen] = 0.0

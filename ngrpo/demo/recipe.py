@@ -7,8 +7,27 @@ from ngrpo.demo.levels import SHIPPED, Level, harder
 
 
 @dataclass(frozen=True)
+class Shape:
+    """A model's size.
+
+    Attributes:
+        hidden: width.
+        intermediate: width of the MLPs.
+        layers: decoder layers.
+        heads: query heads.
+        key_heads: key and value heads.
+    """
+
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    key_heads: int
+
+
+@dataclass(frozen=True)
 class Recipe:
-    """A size of the demo model.
+    """How a demo model is made.
 
     The shares of responses with the steps written out are those of two parts of the training: first to learn to
     calculate, then to prefer not to. The model writes steps less often than ``settle`` says: a token in a batch of
@@ -16,11 +35,7 @@ class Recipe:
 
     Attributes:
         level: the problems.
-        hidden: width.
-        intermediate: width of the MLPs.
-        layers: decoder layers.
-        heads: query heads.
-        key_heads: key and value heads.
+        shape: of a model made from nothing; None for another one that learns how the demo's answers look.
         batch: examples an optimiser step.
         steps: optimiser steps.
         peak_rate: largest learning rate.
@@ -33,11 +48,7 @@ class Recipe:
     """
 
     level: Level
-    hidden: int
-    intermediate: int
-    layers: int
-    heads: int
-    key_heads: int
+    shape: Shape | None
     batch: int
     steps: int
     peak_rate: float
@@ -51,11 +62,7 @@ class Recipe:
 
 SMALL = Recipe(
     level=SHIPPED,
-    hidden=128,
-    intermediate=384,
-    layers=3,
-    heads=4,
-    key_heads=2,
+    shape=Shape(hidden=128, intermediate=384, layers=3, heads=4, key_heads=2),
     batch=16,
     steps=4000,
     peak_rate=3e-3,
@@ -67,11 +74,7 @@ SMALL = Recipe(
 
 LARGE = Recipe(
     level=harder(2, 6),
-    hidden=512,
-    intermediate=1536,
-    layers=8,
-    heads=8,
-    key_heads=4,
+    shape=Shape(hidden=512, intermediate=1536, layers=8, heads=8, key_heads=4),
     batch=512,
     steps=1500,
     peak_rate=1e-3,
@@ -83,4 +86,18 @@ LARGE = Recipe(
 )
 """The study's model, 26 million weights."""
 
-SIZES = {"small": SMALL, "large": LARGE}
+ADAPTED = Recipe(
+    level=harder(2, 4),
+    shape=None,
+    batch=64,
+    steps=200,
+    peak_rate=1e-4,
+    warmup=20,
+    learn={2: 0.6, 3: 0.5, 4: 0.4},
+    settle={2: 0.6, 3: 0.5, 4: 0.4},
+    gains_first=0.25,
+    response_tokens=128,
+)
+"""A pretrained model (``--base``) that is shown the chat template, the reasoning block and the box, for a minute."""
+
+SIZES = {"small": SMALL, "large": LARGE, "adapted": ADAPTED}

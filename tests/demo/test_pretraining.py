@@ -1,17 +1,19 @@
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from ngrpo.demo import MODEL_PATH
 from ngrpo.demo.measuring import Measured, measure
-from ngrpo.demo.pretraining import SORTED, Batch, batches, loss, make_model, pretrain
+from ngrpo.demo.pretraining import SORTED, Batch, adapt, batches, loss, make_model, pretrain
 from ngrpo.demo.pretraining_text import Example, example
-from ngrpo.demo.recipe import LARGE, SMALL
+from ngrpo.demo.recipe import ADAPTED, LARGE, SMALL, Shape
+from ngrpo.errors import SettingError
 
-TINY = replace(LARGE, hidden=32, intermediate=64, layers=1, heads=2, key_heads=1, batch=4, warmup=2)
+TINY = replace(LARGE, shape=Shape(32, 64, 1, 2, 1), batch=4, warmup=2)
 
 
 @pytest.fixture(scope="module")
@@ -97,3 +99,28 @@ def test_shipped_model_measures_as_it_should() -> None:
     found = measure(MODEL_PATH, SMALL.level, 64, 20, 8, torch.device("cpu"))
     assert found.right.shape == (20, 8)
     assert 0.2 < found.right.double().mean() < 0.6
+
+
+def test_an_adapted_model_keeps_its_rows_and_gets_the_marks(tiny_model_path: Path, tmp_path: Path) -> None:
+    before = AutoModelForCausalLM.from_pretrained(tiny_model_path).get_input_embeddings().weight.detach()
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(tiny_model_path)
+    tokenizer.save_pretrained(tmp_path)
+    model, adapted = adapt(str(tiny_model_path))
+    for mark in ("<think>", "</think>"):
+        assert len(adapted(mark).input_ids) == 1
+    assert adapted.apply_chat_template(
+        [{"role": "user", "content": "a"}], tokenize=False, add_generation_prompt=True
+    ) == ("<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\n<think>\n")
+    rows = model.get_input_embeddings().weight
+    assert len(rows) % 64 == 0
+    assert torch.equal(rows[: len(tokenizer)], before[: len(tokenizer)])
+    pretrain(model, adapted, replace(ADAPTED, batch=2, peak_rate=1e-9), 4)
+    assert torch.allclose(rows[: len(tokenizer)], before[: len(tokenizer)], atol=1e-6)
+
+
+def test_a_model_with_other_turns_is_refused(tmp_path: Path, tokenizer: PreTrainedTokenizerFast) -> None:
+    other = PreTrainedTokenizerFast.from_pretrained(MODEL_PATH, eos_token="<|endoftext|>")
+    other.save_pretrained(tmp_path)
+    make_model(tokenizer, TINY).save_pretrained(tmp_path)
+    with pytest.raises(SettingError, match="ends its turns with"):
+        adapt(str(tmp_path))

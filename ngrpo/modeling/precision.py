@@ -30,7 +30,7 @@ def half_precision(model: ScoringModel) -> Iterator[None]:
         (module, name, parameter)
         for module in model.lm.modules()
         for name, parameter in module._parameters.items()
-        if parameter is not None
+        if parameter is not None and parameter.dtype != COMPUTED_IN
     ]
     copies = {parameter: _copy(parameter) for _, _, parameter in places}  # one of a tied weight
     try:
@@ -48,7 +48,7 @@ def _copy(parameter: Tensor) -> Tensor:
     A cast that autograd knows of would do the same, but write and read each gradient once more in float32: a tenth of
     the time of a microbatch of a few thousand tokens.
     """
-    copy = parameter.detach().to(COMPUTED_IN, copy=True).requires_grad_(parameter.requires_grad)
+    copy = parameter.detach().to(COMPUTED_IN).requires_grad_(parameter.requires_grad)
 
     def hand_over(leaf: Tensor) -> None:
         assert leaf.grad is not None

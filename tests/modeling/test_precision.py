@@ -53,6 +53,14 @@ def test_it_computes_what_a_bfloat16_model_computes(tiny_source: ModelSource, ch
         assert torch.equal(gradient, expected[0][name] + expected[1][name]), name
 
 
+def test_a_bfloat16_model_is_not_copied(tiny_source: ModelSource):
+    model = ScoringModel(tiny_source.load())
+    round_parameters(model)
+    before = [parameter.data_ptr() for parameter in model.lm.parameters()]
+    with half_precision(model):
+        assert [weight.data_ptr() for weight in model.lm.state_dict(keep_vars=True).values()] == before
+
+
 def test_tied_weights_stay_tied():
     config = Qwen2Config(
         vocab_size=64, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4,

@@ -12,11 +12,16 @@ HOST = torch.device("cpu")
 
 
 def move_state(optimizers: Iterable[Optimizer], device: torch.device) -> None:
-    """Moves the optimisers' moments; counts of steps, which are scalars, stay where the optimiser keeps them."""
+    """Moves the optimisers' moments; counts of steps, which are scalars, stay where the optimiser keeps them.
+
+    Copies to the host that are not waited for one by one go to page-locked memory, several times as fast.
+    """
     for optimizer in optimizers:
         for state in optimizer.state.values():
-            moved = {n: v.to(device) for n, v in state.items() if isinstance(v, Tensor) and v.dim() > 0}
-            state.update(moved)
+            moments = {n: v for n, v in state.items() if isinstance(v, Tensor) and v.dim() > 0}
+            state.update({name: value.to(device, non_blocking=True) for name, value in moments.items()})
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
 
 
 @contextmanager

@@ -3,9 +3,11 @@
     python scripts/bench_step.py --work /tmp/bench_step --json step.json
 
 Random weights of the Qwen2 1.5B shape (1.78 B parameters), 16 prompts x 8 completions of 1024 tokens, KL on, one
-optimiser step. ``ours`` is ``scripts/train.py exploration=neighbor algo=grpo rollout=vllm`` with the settings below,
-``trl`` TRL's trainer with vLLM in its process, ``trl liger`` the same with its Liger loss. Each runs in a process of
-its own, one after the other on the same card; the first iterations are warm-ups, medians of the rest are given. A mode
+optimiser step. ``ours`` is ``scripts/train.py exploration=neighbor algo=grpo rollout=vllm`` with the settings below:
+float32 weights and moments, the moments in host memory during generation. ``ours bf16`` keeps all of them in bfloat16
+on the card, as TRL does here; ``trl`` is TRL's trainer with vLLM in its process, ``trl liger`` the same with its Liger
+loss. Each runs in a process of its own, one after the other on the same card; the first iterations are warm-ups,
+medians of the rest are given. ``used_gib`` is the most memory that was in use on the card, whoever used it. A mode
 whose packages are missing is left out. ``--shape tiny --engine torch --modes ours`` tries our side on a CPU.
 """
 
@@ -15,9 +17,11 @@ import random
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -77,6 +81,7 @@ class StepTimes(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Starts the clock; the engine has started."""
+        reset_peak()
         self._last = now()
 
     def on_train_batch_end(
@@ -99,19 +104,43 @@ def now() -> float:
     return time.perf_counter()
 
 
+class Used(threading.Thread):
+    """Keeps the most memory in use on the card, read fifty times a second.
+
+    PyTorch's own peak counts what a sleeping vLLM has given back.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.most = 0
+
+    def run(self) -> None:
+        """Reads on until the process ends."""
+        while True:
+            free, total = torch.cuda.mem_get_info()
+            self.most = max(self.most, total - free)
+            time.sleep(0.02)
+
+
+USED = Used()
+
+
 def reset_peak() -> None:
-    """Forgets the peak of the warm-ups."""
+    """Forgets the peaks of the warm-ups."""
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
+        USED.most = 0
+        if not USED.is_alive():
+            USED.start()
 
 
 def write(path: Path, steps: list[dict[str, float]]) -> None:
-    """Writes the medians of the steps, and the peak of PyTorch's allocator, vLLM's share in this process included."""
+    """Writes the medians of the steps and the peaks: of PyTorch's allocator, vLLM's part included, and `Used`'s."""
     if not steps:
         return
     medians = {name: statistics.median(step[name] for step in steps) for name in steps[0]}
     peak = torch.cuda.max_memory_allocated() / GIB if torch.cuda.is_available() else 0.0
-    path.write_text(json.dumps({**medians, "peak_gib": peak, "steps": steps}))
+    path.write_text(json.dumps({**medians, "peak_gib": peak, "used_gib": USED.most / GIB, "steps": steps}))
 
 
 def prompts(words: int) -> list[str]:
@@ -143,7 +172,12 @@ def make_work(arguments: argparse.Namespace) -> None:
     (arguments.work / "prompts.json").write_text(json.dumps(rows))
 
 
-def run_ours(arguments: argparse.Namespace, result: Path) -> None:
+FLOAT32 = ("trainer.offload_optimizer=true",)
+BFLOAT16 = ("model.dtype=bfloat16", "trainer.precision=32-true")
+"""What `run_ours` keeps weights and moments in; "32-true" computes in the dtype of the weights."""
+
+
+def run_ours(arguments: argparse.Namespace, result: Path, kept: Sequence[str]) -> None:
     """Runs our training."""
     on_gpu = torch.cuda.is_available()
     engine = ["rollout=vllm", "rollout.engine.gpu_memory_utilization=0.35"] if arguments.engine == "vllm" else []
@@ -162,7 +196,7 @@ def run_ours(arguments: argparse.Namespace, result: Path) -> None:
         "~reward.timeout_s", "~reward.workers", "~reward.reasoning_end", "~reward.correct", "~reward.wrong",
         *(f"callbacks.{name}=null" for name in UNUSED),
         "+callbacks.times._target_=bench_step.StepTimes", f"+callbacks.times.path={result}",
-        f"+callbacks.times.warm_up={arguments.warm_up}", *arguments.overrides,
+        f"+callbacks.times.warm_up={arguments.warm_up}", *(kept if on_gpu else ()), *arguments.overrides,
     ]  # fmt: skip
     from hydra import compose, initialize_config_dir
 
@@ -220,6 +254,7 @@ def run_trl(arguments: argparse.Namespace, result: Path, liger: bool) -> None:
             write(result, steps[arguments.warm_up :])
 
     trainer.add_callback(Clock())
+    reset_peak()
     trainer.train()
 
 
@@ -236,7 +271,8 @@ def timed(function: Callable[..., Any], seconds: list[float]) -> Callable[..., A
 
 
 MODES: dict[str, tuple[Callable[[argparse.Namespace, Path], None], tuple[str, ...]]] = {
-    "ours": (run_ours, ()),
+    "ours": (partial(run_ours, kept=FLOAT32), ()),
+    "ours bf16": (partial(run_ours, kept=BFLOAT16), ()),
     "trl": (lambda arguments, result: run_trl(arguments, result, liger=False), ("trl", "vllm")),
     "trl liger": (lambda arguments, result: run_trl(arguments, result, liger=True), ("trl", "vllm", "liger_kernel")),
 }
@@ -297,18 +333,20 @@ def result_of(arguments: argparse.Namespace, mode: str) -> Path:
 def report(arguments: argparse.Namespace, results: dict[str, dict[str, Any]]) -> None:
     """Prints the table so far and writes the JSON."""
     card = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
-    columns = ("step_s", "generate_s", "reward_s", "score_s", "update_s", "sync_s", "peak_gib")
+    columns = ("step_s", "generate_s", "reward_s", "score_s", "update_s", "sync_s", "peak_gib", "used_gib")
     table = Table("mode", *columns, title=f"{card}: {PROMPTS} x {GROUP} completions of {arguments.tokens} tokens")
     for mode, result in results.items():
         table.add_row(mode, *(f"{result[name]:.2f}" if name in result else "" for name in columns))
     console = Console(width=120)
     console.print(table)
-    others = [result["step_s"] for mode, result in results.items() if mode != "ours"]
-    ratio = min(others) / results["ours"]["step_s"] if others and "ours" in results else None
-    if ratio is not None:
-        console.print(f"ours is {ratio:.2f} times as fast as the faster of the others")
+    others = [result["step_s"] for mode, result in results.items() if not mode.startswith("ours")]
+    ratios = {
+        mode: min(others) / result["step_s"] for mode, result in results.items() if mode.startswith("ours") and others
+    }
+    for mode, ratio in ratios.items():
+        console.print(f"{mode} is {ratio:.2f} times as fast as the faster of TRL's")
     if arguments.json:
-        made = {"card": card, "torch": torch.__version__, "date": time.strftime("%Y-%m-%d"), "speed_up": ratio}
+        made = {"card": card, "torch": torch.__version__, "date": time.strftime("%Y-%m-%d"), "speed_up": ratios}
         settings = {name: str(value) for name, value in vars(arguments).items()}
         arguments.json.write_text(json.dumps({**made, "settings": settings, "results": results}, indent=2) + "\n")
 

@@ -7,13 +7,16 @@ in all, a tenth of whose response positions are mixed; the real training module 
 torchrun, sharded over several. Every combination of ``--checkpointing`` and ``--compile`` is run, medians over
 ``--iterations`` after as many warm-ups as compilation needs. Tokens/s and MFU are those of
 the update alone, without the reference's passes (``score s``); MFU counts the operations of `ngrpo.modeling.cost` for
-one forward and one backward pass, recomputation not counted, against ``--peak`` TFLOP/s. ``beyond`` is
-the peak beyond weights, gradients and optimiser. ``--memory`` makes a table of the peak for one microbatch of 4k, 16k
-and 64k tokens instead. ``--padded`` is stock transformers for comparison: right-padded batches, SDPA, whole logits.
+one forward and one backward pass, recomputation not counted, against ``--peak`` TFLOP/s. ``beyond`` is the peak beyond
+weights, gradients and optimiser. ``loss`` and ``norm`` (of the gradient) are the first step's; the work is the same
+whatever the number of processes, so they show what sharding changes. ``--memory`` makes a table of the peak for one
+microbatch of 4k, 16k and 64k tokens instead. ``--padded`` is stock transformers for comparison: right-padded batches,
+SDPA, whole logits.
 """
 
 import argparse
 import json
+import math
 import os
 import random
 import statistics
@@ -117,13 +120,25 @@ def made_rollout(draw: random.Random, tokens: int, vocabulary: int, mixed: float
     )
 
 
+def made_rollouts(run: "Run", iteration: int, rank: int, ranks: int) -> list[Rollout]:
+    """A rank's groups out of an iteration's, which are the same for every number of ranks."""
+    draw, vocabulary = random.Random(iteration), SHAPES[run.shape]["vocab_size"]
+    every = [made_rollout(draw, tokens, vocabulary) for tokens in run.lengths]
+    return [rollout for number, rollout in enumerate(every) if number // GROUP % ranks == rank]
+
+
 class Measure(Callback):
-    """Keeps the seconds of each iteration, its phases and the peak of memory; skips the warm-ups."""
+    """Keeps the seconds of each iteration, its phases and the peak of memory; skips the warm-ups.
+
+    Args:
+        warm_up: iterations left out; of the first one loss and gradient norm are kept.
+    """
 
     def __init__(self, warm_up: int) -> None:
         self.warm_up = warm_up
         self.seconds: list[float] = []
         self.phases: list[dict[str, float]] = []
+        self.first = (math.nan, math.nan)
         self.kept = 0
         self._start = 0.0
 
@@ -140,9 +155,11 @@ class Measure(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: PromptBatch, batch_idx: int
     ) -> None:
         """Stops it."""
+        metrics = trainer.callback_metrics
+        if batch_idx == 0:
+            self.first = (float(metrics["policy/loss"]), float(metrics["policy/grad_norm"]))
         if batch_idx >= self.warm_up:
             self.seconds.append(now() - self._start)
-            metrics = trainer.callback_metrics
             self.phases.append({name: float(value) for name, value in metrics.items() if name.startswith("time/")})
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
@@ -176,6 +193,8 @@ class Result:
     update_s: float
     peak_gib: float
     beyond_gib: float
+    loss: float
+    grad_norm: float
 
 
 @dataclass(frozen=True)
@@ -245,10 +264,8 @@ def measured(run: Run, peak: float) -> Result:
     settings = UpdateSettings(1.0, run.microbatch_tokens, 1.0, run.precision, head_rows=run.head_rows)
     module = PolicyOptimization(source, algorithm(run), NeighborMixing(), optimizer, settings)
     batches = [PromptBatch([], 0, number) for number in range(warm_up + run.iterations)]
-    draw, vocabulary = random.Random(trainer.global_rank), source.config().vocab_size
-    share = run.lengths[trainer.global_rank :: ranks]
-    for batch in batches:
-        batch.experience = Made([made_rollout(draw, tokens, vocabulary) for tokens in share])
+    for number, batch in enumerate(batches):
+        batch.experience = Made(made_rollouts(run, number, trainer.global_rank, ranks))
     trainer.fit(module, DataLoader(batches, batch_size=None))
     highest = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
     result = summary(run, measure, highest, peak * ranks)
@@ -283,6 +300,7 @@ def summary(run: Run, measure: Measure, highest: int, peak: float) -> Result:
         update,
         highest / GIB,
         (highest - measure.kept) / GIB,
+        *measure.first,
     )
 
 
@@ -398,12 +416,12 @@ def report(arguments: argparse.Namespace, runs: list[Run], results: list[Result]
     """Prints the table so far and writes the JSON."""
     card = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     ranks = int(os.environ.get("WORLD_SIZE", 1))
-    columns = ("tokens", "s", "tokens/s", "MFU %", "score s", "update s", "peak GiB", "beyond GiB")
+    columns = ("tokens", "s", "tokens/s", "MFU %", "score s", "update s", "peak GiB", "beyond GiB", "loss", "norm")
     table = Table("run", *columns, title=f"{ranks} x {card}, {arguments.shape}, {arguments.precision}")
     for result in results:
         name, tokens, *numbers = asdict(result).values()
-        table.add_row(name, str(tokens), *(f"{number:.4g}" for number in numbers))
-    Console(width=150).print(table)
+        table.add_row(name, str(tokens), *(f"{number:.5g}" for number in numbers))
+    Console(width=160).print(table)
     if arguments.json:
         made = {"card": card, "ranks": ranks, "torch": torch.__version__, "date": time.strftime("%Y-%m-%d")}
         made |= {"runs": [asdict(run) for run in runs], "results": [asdict(result) for result in results]}

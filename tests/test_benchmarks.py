@@ -12,10 +12,11 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 
-def run(script: str, *words: str) -> str:
+def run(script: str, *words: str, processes: int = 1) -> str:
     path = os.pathsep.join([str(ROOT), *sys.path])
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"] * (processes > 1)
     done = subprocess.run(
-        [sys.executable, f"scripts/{script}", "--shape", "tiny", *words],
+        [sys.executable, *launcher, f"scripts/{script}", "--shape", "tiny", *words],
         cwd=ROOT,
         env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
         capture_output=True,
@@ -26,8 +27,9 @@ def run(script: str, *words: str) -> str:
     return done.stdout
 
 
-def update(tmp_path: Path, *words: str) -> dict[str, Any]:
-    run("bench_update.py", "--compile", "off", "--iterations", "1", "--json", str(tmp_path / "update.json"), *words)
+def update(tmp_path: Path, *words: str, processes: int = 1) -> dict[str, Any]:
+    words = ("--compile", "off", "--iterations", "1", "--json", str(tmp_path / "update.json"), *words)
+    run("bench_update.py", *words, processes=processes)
     return json.loads((tmp_path / "update.json").read_text())
 
 
@@ -40,6 +42,18 @@ def test_update(tmp_path: Path):
         assert result["tokens"] == sum(made["runs"][0]["lengths"])
         assert result["tokens_per_s"] == pytest.approx(result["tokens"] / result["update_s"])
         assert 0 < result["update_s"] <= result["seconds"]
+
+
+def test_two_processes_do_the_work_of_one(tmp_path: Path):
+    words = ("--sequences", "32", "--shortest", "20", "--longest", "60", "--checkpointing", "full")
+    words = (*words, "--precision", "32-true")
+    one, two = update(tmp_path, *words), update(tmp_path, *words, processes=2)
+    assert (one["ranks"], two["ranks"]) == (1, 2)
+    (one,), (two,) = one["results"], two["results"]
+    assert two["tokens"] == one["tokens"]
+    assert one["grad_norm"] > 0
+    assert two["loss"] == pytest.approx(one["loss"], rel=1e-5)
+    assert two["grad_norm"] == pytest.approx(one["grad_norm"], rel=1e-5)
 
 
 def test_memory_of_one_microbatch(tmp_path: Path):

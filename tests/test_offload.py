@@ -43,7 +43,7 @@ def test_moments_come_back_from_the_host():
     weight.grad = torch.ones_like(weight)
     optimizer.step()
     move_state([optimizer], torch.device("cpu"))
-    assert optimizer.state[weight]["exp_avg"].device.type == "cpu"
+    assert optimizer.state[weight]["exp_avg"].is_pinned()
     move_state([optimizer], weight.device)
     optimizer.step()
     assert float(weight[0]) == pytest.approx(1 - 2e-3, abs=1e-4)

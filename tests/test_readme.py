@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -155,11 +156,9 @@ def test_command(command: str, run_folder: Path, tmp_path: Path) -> None:
         "python scripts/study.py all --study demo --jobs 4": "needs a GPU",
         "python scripts/study.py all --quick --jobs 2": "tests/study/test_script.py runs it",
         "python scripts/make_demo_model.py --size large --workers 12 --output outputs/study/demo-model": "needs a GPU",
-        "python scripts/bench_rollout.py --model /tmp/random --random 1.5b": "needs a GPU",
-        "python scripts/bench_update.py --json update.json": "needs a GPU; tests/test_benchmarks.py runs it smaller",
-        "python scripts/bench_update.py --memory --checkpointing selective full --compile off": "needs a GPU",
-        "python scripts/bench_step.py --work /tmp/bench_step --json step.json": "needs a GPU; see test_benchmarks.py",
     }
+    if "bench" in command:
+        pytest.skip("needs a GPU; tests/test_benchmarks.py runs it smaller")
     if words[0] in ("torchrun", "srun"):
         pytest.skip("needs two machines; tests/test_two_nodes.py starts two launchers on one")
     if command in elsewhere:
@@ -219,3 +218,50 @@ def test_every_choice_is_in_its_table() -> None:
         names = {path.stem for path in (ROOT / "conf" / group).glob("*.yaml")}
         table = README.split(f"| `{heading}` |")[1].split("\n\n")[0]
         assert set(re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE)) == names
+
+
+def benchmark(name: str) -> dict[str, Any]:
+    """Returns what a benchmark wrote on a GPU."""
+    return json.loads((ROOT / "docs/benchmarks" / f"{name}.json").read_text())
+
+
+def quoted(first: str) -> list[str]:
+    """Returns the cells after the first of the README's row that begins with it."""
+    (row,) = re.findall(rf"^\| {re.escape(first)} \| (.*) \|$", README, flags=re.MULTILINE)
+    return [cell.strip() for cell in row.split("|")]
+
+
+@pytest.mark.parametrize(
+    ("file", "first"), [("update_h100", "H100 80GB"), ("update_h200", "H200"), ("update_2xh200", "two H200, FSDP2")]
+)
+def test_the_updates_quoted_were_measured(file: str, first: str) -> None:
+    made = benchmark(file)
+    (run,), (result,) = made["runs"], made["results"]
+    sequences, *cells = quoted(first)
+    assert sequences.split()[-1] == str(run["lengths"][0])
+    expected = [f"{run['microbatch_tokens']:,}", f"{result['tokens_per_s']:,.0f}", f"{result['mfu_percent']:.1f} %"]
+    expected += [f"{result['beyond_gib']:.1f} GiB"]
+    expected += [f"{result['loss']:.5f}", f"{result['grad_norm']:.4f}"] if "loss" in result else ["", ""]
+    assert cells == expected
+
+
+def test_two_cards_are_as_fast_as_quoted() -> None:
+    one, two = (benchmark(name)["results"][0] for name in ("update_h200", "update_2xh200"))
+    assert f"Two cards are {two['tokens_per_s'] / one['tokens_per_s']:.2f} times as fast as one" in " ".join(
+        README.split()
+    )
+    assert two["loss"] == pytest.approx(one["loss"], rel=1e-3)
+    assert two["grad_norm"] == pytest.approx(one["grad_norm"], rel=1e-3)
+
+
+def test_the_iterations_quoted_were_measured() -> None:
+    made, text = benchmark("step_h200"), " ".join(README.split())
+    for mode, first in (("ours bf16", "ours"), ("trl liger", "TRL + Liger")):
+        result = made["results"][mode]
+        seconds = [f"{result[name]:.2f} s" for name in ("step_s", "generate_s", "score_s", "update_s")]
+        cells = quoted(first)
+        assert [*cells[:4], cells[-1]] == [*seconds, f"{result['used_gib']:.1f} GiB"]
+    assert f"That is {made['speed_up']['ours bf16']:.2f} times as fast" in text
+    whole = benchmark("n_grpo_1_5b_h200")["results"]["ours"]
+    assert f"at most {whole['used_gib']:.1f} GiB in use" in text
+    assert f"it took {whole['step_s']:.1f} s" in text

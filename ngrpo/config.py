@@ -56,6 +56,7 @@ class TrainerConfig:
         tensor_parallel_size: processes that hold one model between them; see `ngrpo.distributed.Ranks`.
         precision: 32-true | bf16-mixed.
         threads: CPU threads of PyTorch in each process; null leaves it to PyTorch.
+        matmul_precision: highest | high | medium, of float32 matrix products; see `ngrpo.torch_settings`.
         microbatch_tokens: most tokens (prompts included) in one forward pass.
         head_rows: most tokens whose logits over the vocabulary are held at a time.
         max_grad_norm: gradient norms above are scaled down to it.
@@ -75,6 +76,7 @@ class TrainerConfig:
     tensor_parallel_size: int = 1
     precision: str = MISSING
     threads: int | None = None
+    matmul_precision: str = "highest"
     microbatch_tokens: int = MISSING
     head_rows: int = MISSING
     max_grad_norm: float = MISSING
@@ -162,6 +164,7 @@ class EvaluateConfig:
         problems_at_once: problems sampled together, and stored together.
         accelerator: cpu | gpu | auto.
         threads: CPU threads of PyTorch; null leaves it to PyTorch.
+        matmul_precision: highest | high | medium; see `ngrpo.torch_settings`.
         seed: of the samples.
         out: folder of answers and figures.
         allow_targets: see `Config`.
@@ -178,6 +181,7 @@ class EvaluateConfig:
     problems_at_once: int = MISSING
     accelerator: str = "auto"
     threads: int | None = None
+    matmul_precision: str = "highest"
     seed: int = 0
     out: str = MISSING
     allow_targets: list[str] = field(default_factory=list)

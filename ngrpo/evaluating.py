@@ -29,7 +29,8 @@ from ngrpo.lock import lock
 from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
-from ngrpo.training import accelerator_of, use_threads
+from ngrpo.torch_settings import set_torch
+from ngrpo.training import accelerator_of
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ def evaluate(config: DictConfig, out: Path) -> dict[str, Report]:
 
 
 def _evaluate(config: DictConfig, out: Path) -> dict[str, Report]:
-    use_threads(config.threads)
+    set_torch(config.threads, config.matmul_precision)
     source, evaluator = build(config.model), build(config.evaluator)
     ks = chosen_ks(config.k, evaluator.samples)
     worker = _worker(config, source, evaluator)

@@ -48,6 +48,7 @@ from ngrpo.resuming import check_resumable, identity
 from ngrpo.rewards.own import RewardApart, TermApart, build_reward
 from ngrpo.rewards.terms import WeightedTerm
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+from ngrpo.torch_settings import set_torch
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +77,7 @@ def train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: P
 
 def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: Path) -> None:
     checkpoint = _checkpoint(config, run_dir, outputs)
-    use_threads(config.trainer.threads)
+    set_torch(config.trainer.threads, config.trainer.matmul_precision)
     check_seed(config.seed)
     check_hardware(config.trainer)
     seed_everything(config.seed, verbose=False)
@@ -176,19 +177,6 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
         "selection": selection,
         "worker": worker,
     }
-
-
-def use_threads(threads: int | None) -> None:
-    """Sets PyTorch's CPU threads; None leaves them.
-
-    Raises:
-        SettingError: there would be none.
-    """
-    if threads is None:
-        return
-    if threads < 1:
-        raise SettingError(f"trainer.threads={threads} is too small; choose 1 or more, or null.")
-    torch.set_num_threads(threads)
 
 
 def process_count(config: TrainerConfig) -> int:

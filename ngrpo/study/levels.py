@@ -12,7 +12,8 @@ from ngrpo.evaluation.evaluator import Evaluator
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 from ngrpo.study.definition import LevelsConfig, StudyConfig
 from ngrpo.study.probing import training_config
-from ngrpo.training import accelerator_of, use_threads
+from ngrpo.torch_settings import set_torch
+from ngrpo.training import accelerator_of
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ def levels(conf: Path, study: StudyConfig) -> Levels:
     if not study.levels.paths:
         raise SettingError("levels.paths=[] has no difficulty to choose from; name some, such as [demo:1-1,demo:2-2].")
     config = training_config(conf, [*study.train, f"model.path={study.base_model}"])
-    use_threads(config.trainer.threads)
+    set_torch(config.trainer.threads, config.trainer.matmul_precision)
     source = build(config.model)
     tokenizer = source.tokenizer()
     settings = RolloutSettings(1, config.rollout.max_new_tokens, config.rollout.temperature)

@@ -18,7 +18,8 @@ from ngrpo.rollout.types import Request
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 from ngrpo.study.effect import effect
 from ngrpo.study.results import Probe
-from ngrpo.training import accelerator_of, use_threads
+from ngrpo.torch_settings import set_torch
+from ngrpo.training import accelerator_of
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ def probe(conf: Path, arms: Mapping[str, list[str]], load: Load) -> dict[str, Pr
     """
     configs = {arm: training_config(conf, settings) for arm, settings in arms.items()}
     first = next(iter(configs.values()))
-    use_threads(first.trainer.threads)
+    set_torch(first.trainer.threads, first.trainer.matmul_precision)
     source = build(first.model)
     tokenizer = source.tokenizer()
     device = torch.device("cuda" if accelerator_of(first.trainer.accelerator) == "gpu" else "cpu")

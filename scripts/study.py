@@ -20,6 +20,7 @@ from pathlib import Path
 from ngrpo.door import guarded
 from ngrpo.errors import SettingError
 from ngrpo.lock import lock
+from ngrpo.study.begun import go_on
 from ngrpo.study.definition import StudyConfig, as_json, load_study
 from ngrpo.study.figure import write_figure
 from ngrpo.study.jobs import Job, Slice, run_jobs
@@ -68,6 +69,8 @@ def main() -> None:
         return
     os.chdir(ROOT)
     with lock(call.out):
+        if arguments.stage != "levels":  # which chooses one of the settings
+            go_on(call.study, call.out)
         for stage in ALL if arguments.stage == "all" else (arguments.stage,):
             left = STAGES[stage](call)
             if left:
@@ -148,7 +151,7 @@ def difficulty(call: Call) -> list[str]:
     found = levels(CONF, call.study)
     write(call.out / LEVELS, found.mean)
     for path, value in found.mean.items():
-        print(f"{path}: Mean@1 {value:.3f}{'  <- chosen' if path == found.chosen else ''}")
+        print(f"{path}: Mean@1 {value:.3f}{'  <- levels.chosen' if path == found.chosen else ''}")
     return []
 
 

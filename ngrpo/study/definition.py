@@ -94,6 +94,7 @@ class LevelsConfig:
     """The choice of a difficulty before any training.
 
     Attributes:
+        chosen: ``data.path`` of the training problems; the other settings of a study refer to it.
         paths: ``data.path`` of the candidates, from easy to hard.
         problems: of each.
         samples: answers to each problem.
@@ -101,6 +102,7 @@ class LevelsConfig:
         high: ... and at most this; the candidate nearest to the middle is named.
     """
 
+    chosen: str = MISSING
     paths: list[str] = field(default_factory=list)
     problems: int = 64
     samples: int = 8
@@ -125,7 +127,7 @@ class StudyConfig:
         tune: how learning rates are chosen.
         diversity: how it is counted.
         probe: what is measured beside the runs.
-        levels: how the difficulty was chosen; no paths for a study whose model was made for its problems.
+        levels: the difficulty, and how it was chosen.
         keep_files: keep the models, answers and logs of finished runs; else their ``result.json`` only.
     """
 

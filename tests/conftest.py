@@ -90,8 +90,8 @@ def _private_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 @pytest.fixture
 def make_engine(tiny_source: ModelSource) -> Callable[..., TorchEngine]:
-    def make(max_batch_size: int = 64, source: ModelSource = tiny_source) -> TorchEngine:
-        engine = TorchEngine(source, max_batch_size)
+    def make(max_batch_size: int = 64, source: ModelSource = tiny_source, compile: bool = False) -> TorchEngine:
+        engine = TorchEngine(source, max_batch_size, compile)
         engine.start(torch.device("cpu"))
         return engine
 

@@ -1,6 +1,7 @@
 """Decoder layers made cheaper: compiled, and with activations made again in the backward pass."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -58,3 +59,25 @@ def prepare_layers(layers: nn.ModuleList, checkpointing: str, compiled: bool) ->
     for layer in layers:
         for wrap in wraps:
             layer.forward = wrap(layer.forward)
+
+
+class CompiledLayers:
+    """Layers that run compiled for a while, and as they are otherwise.
+
+    Args:
+        layers: decoder layers of a transformers model.
+    """
+
+    def __init__(self, layers: nn.ModuleList) -> None:
+        self._layers = [(layer, layer.forward, torch.compile(layer.forward, dynamic=True)) for layer in layers]
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Has them run compiled inside."""
+        for layer, _, fast in self._layers:
+            layer.forward = fast
+        try:
+            yield
+        finally:
+            for layer, plain, _ in self._layers:
+                layer.forward = plain

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import PretrainedConfig
+from transformers import PretrainedConfig, PreTrainedModel
 
 from ngrpo.modeling.attention import PackedAttention
 
@@ -63,20 +63,71 @@ class DecodeAttention:
     """
 
     def __init__(self, cache: SlotCache, positions: Tensor) -> None:
-        self.cache = cache
+        self.data = cache.data
         self.positions = positions
-        self.rows = torch.arange(len(positions), device=positions.device)
-        self.length = int(positions.max()) + 1
-        visible = torch.arange(self.length, device=positions.device) <= positions[:, None]
-        self.visible = visible[:, None, None, :]
+        places = torch.arange(int(positions.max()) + 1, device=positions.device)
+        self.visible = (places <= positions[:, None])[:, None, None, :]
 
     def attend(self, module: Any, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-        """Attends; the query heads that share a key head are treated as its query positions."""
-        keys, values = self.cache.data[module.layer_idx]
-        keys[self.rows, :, self.positions] = key[:, :, 0]
-        values[self.rows, :, self.positions] = value[:, :, 0]
-        rows, heads, _, size = query.shape
-        grouped = query.reshape(rows, key.shape[1], heads // key.shape[1], size)
-        past_keys, past_values = keys[:rows, :, : self.length], values[:rows, :, : self.length]
-        output = scaled_dot_product_attention(grouped, past_keys, past_values, attn_mask=self.visible, scale=scale)
-        return output.reshape(query.shape)
+        """Attends."""
+        if torch.compiler.is_compiling():
+            where = self.data, module.layer_number, self.positions, self.visible
+            output: Tensor = slot_attention(query, key, value, *where, scale)
+            return output
+        return _attend(query, key, value, self.data[module.layer_idx], self.positions, self.visible, scale)
+
+
+def number_layers(model: PreTrainedModel) -> None:
+    """Gives attention modules their number as a tensor too: code that reads the integer is compiled once a layer."""
+    for module in model.modules():
+        if hasattr(module, "layer_idx"):
+            module.layer_number = torch.tensor(module.layer_idx)
+
+
+def _attend(
+    query: Tensor, key: Tensor, value: Tensor, slots: Tensor, positions: Tensor, visible: Tensor, scale: float
+) -> Tensor:
+    """Files keys and values [R, H_kv, 1, D] in a layer's slots, and attends for queries [R, H, 1, D].
+
+    The query heads that share a key head are treated as its query positions.
+    """
+    rows, heads, _, size = query.shape
+    keys, values = slots
+    at = torch.arange(rows, device=query.device)
+    keys[at, :, positions] = key[:, :, 0]
+    values[at, :, positions] = value[:, :, 0]
+    length = visible.shape[-1]
+    grouped = query.reshape(rows, key.shape[1], heads // key.shape[1], size)
+    past_keys, past_values = keys[:rows, :, :length], values[:rows, :, :length]
+    output = scaled_dot_product_attention(grouped, past_keys, past_values, attn_mask=visible, scale=scale)
+    return output.reshape(query.shape)
+
+
+# One operator to the compiler, which would copy the cache to write into it.
+@torch.library.custom_op("ngrpo::slot_attention", mutates_args={"data"})
+def slot_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    data: Tensor,
+    layer: Tensor,
+    positions: Tensor,
+    visible: Tensor,
+    scale: float,
+) -> Tensor:
+    """See `DecodeAttention`; ``layer`` is an int64 scalar in host memory."""
+    return _attend(query, key, value, data[int(layer)], positions, visible, scale)
+
+
+@slot_attention.register_fake
+def _(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    data: Tensor,
+    layer: Tensor,
+    positions: Tensor,
+    visible: Tensor,
+    scale: float,
+) -> Tensor:
+    return query.new_empty(query.shape)

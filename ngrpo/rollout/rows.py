@@ -80,7 +80,7 @@ class Rows:
 
     def last_positions(self) -> Tensor:
         """Returns the absolute slot of each active row's newest token; int64 [R]."""
-        return (self.prompt_length + self.emitted - 1)[: self.active]
+        return self.prompt_length[: self.active] + self.emitted[: self.active] - 1
 
     def finished(self) -> Tensor:
         """Returns where the active rows are done; bool [R]."""

@@ -2,6 +2,8 @@
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -9,11 +11,13 @@ from torch import Tensor
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration, StepContext
 from ngrpo.exploration.bound import BoundExploration
+from ngrpo.exploration.compiled import compiled
 from ngrpo.exploration.decide import decide
 from ngrpo.modeling.attention import AttentionPlan
+from ngrpo.modeling.layers import CompiledLayers
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.engine import Report
-from ngrpo.rollout.kv_cache import DecodeAttention, PrefillAttention, SlotCache
+from ngrpo.rollout.kv_cache import DecodeAttention, PrefillAttention, SlotCache, number_layers
 from ngrpo.rollout.rows import Rows
 from ngrpo.rollout.types import Request, Rollout, Sampling
 
@@ -29,21 +33,28 @@ class TorchEngine:
     Args:
         model: where the weights come from; the engine holds its own copy.
         max_batch_size: most rollouts running at once.
+        compile: decode steps through torch.compile, prefills not; a last row alone runs plainly, since 1 is a size that
+            is compiled apart.
     """
 
     several_ranks = True
     concurrent = True
 
-    def __init__(self, model: ModelSource, max_batch_size: int = 128) -> None:
+    def __init__(self, model: ModelSource, max_batch_size: int = 128, compile: bool = False) -> None:
         if max_batch_size < 1:
             raise SettingError(f"rollout.engine.max_batch_size={max_batch_size} runs nothing; choose 1 or more.")
         self.model = model
         self.max_batch_size = max_batch_size
+        self.compile = compile
+        self._layers: CompiledLayers | None = None
         self._cache: SlotCache | None = None
 
     def start(self, device: torch.device) -> None:
         """Loads the model onto ``device``."""
         self.lm = self.model.load().to(device).requires_grad_(False)
+        if self.compile:
+            number_layers(self.lm)
+            self._layers = CompiledLayers(self.lm.base_model.layers)
 
     def embedding(self) -> Tensor:
         """Returns the served input embedding table, [V, d]."""
@@ -76,7 +87,7 @@ class TorchEngine:
 
     def close(self) -> None:
         """Frees model and cache."""
-        self._cache = None
+        self._cache = self._layers = None
         self.__dict__.pop("lm", None)
 
     @torch.no_grad()
@@ -106,9 +117,7 @@ class TorchEngine:
         done: dict[int, Rollout] = {}
         while waiting or rows.active:
             if rows.active:
-                plan = DecodeAttention(cache, rows.last_positions())
-                hidden = self._forward(rows.inputs[: rows.active][:, None], plan.positions[:, None], plan)[:, 0]
-                self._step(rows, slice(0, rows.active), hidden, exploration)
+                self._decode(rows, cache, exploration)
                 self._retire(rows, cache, requests, done, report)
             if waiting and slots - rows.active >= min(len(waiting), max(1, slots // _ADMIT_SHARE), slots):
                 self._admit(rows, cache, waiting, slots - rows.active, exploration)
@@ -118,8 +127,19 @@ class TorchEngine:
     def _cache_for(self, slots: int, length: int) -> SlotCache:
         if self._cache is None or not self._cache.fits(slots, length):
             self._cache = None
-            self._cache = SlotCache(self.lm.config, slots, length, like=self.embedding())
+            # One more than rows: the compiler makes a graph of its own for sizes that happen to be equal.
+            self._cache = SlotCache(self.lm.config, slots + 1, length, like=self.embedding())
         return self._cache
+
+    def _decode(self, rows: Rows, cache: SlotCache, exploration: BoundExploration) -> None:
+        """Makes a step of all rows."""
+        plan = DecodeAttention(cache, rows.last_positions())
+        layers = self._layers if rows.active > 1 else None
+        with layers.running() if layers is not None else nullcontext():
+            hidden = self._forward(rows.inputs[: rows.active, None].clone(), plan.positions[:, None].clone(), plan)[
+                :, 0
+            ]
+        self._step(rows, slice(0, rows.active), hidden, exploration)
 
     def _admit(
         self,
@@ -154,19 +174,24 @@ class TorchEngine:
         return output.last_hidden_state
 
     def _step(self, rows: Rows, at: slice, hidden: Tensor, exploration: BoundExploration) -> None:
-        """Decides the next token of the rows ``at`` from hidden [R, d] and records it."""
+        """Decides the next token of the rows ``at`` from hidden [R, d] and records it.
+
+        Copies, since compiled code is guarded on a view being shorter than its base.
+        """
         strategy, embed = exploration.strategy, self.lm.get_input_embeddings()
         context = StepContext(
-            keys=rows.keys[at],
-            positions=(rows.prompt_length + rows.emitted)[at],
+            keys=rows.keys[at].clone(),
+            positions=rows.prompt_length[at] + rows.emitted[at],
             embedding=embed.weight if strategy.reads_embedding else embed.weight[:0],
-            ended=rows.ended[at],
+            ended=rows.ended[at].clone(),
             end_ids=rows.end_ids,
             tables=exploration.tables,
-            carry=rows.carry[at],
+            carry=rows.carry[at].clone(),
         )
-        explore = None if rows.explore is None else rows.explore[at]
-        step, log_probs = decide(strategy, self.lm.lm_head(hidden), rows.sampling.temperature, context, explore)
+        explore = None if rows.explore is None else rows.explore[at].clone()
+        logits = self.lm.lm_head(hidden)
+        run = compiled(decide, strategy) if self.compile and len(logits) > 1 else partial(decide, strategy)
+        step, log_probs = run(logits, rows.sampling.temperature, context, explore)
         inputs = embed(step.token)
         if strategy.mixes:
             vectors = strategy.inputs(embed, step, context, exploration.parameters)

@@ -7,13 +7,13 @@ shapes, no value read back to the host.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding
 
 from ngrpo.exploration.base import Exploration, RowContext, Step, StepContext
+from ngrpo.exploration.compiled import compiled
 from ngrpo.exploration.decide import decide
 from ngrpo.exploration.record import Record
 from ngrpo.rollout.vllm.buffers import BufferTensors, MixBuffers
@@ -172,14 +172,3 @@ def _carried(records: Records, slots: Tensor, place: Tensor) -> Tensor:
     if records.carry is None:
         return place.new_zeros(0, dtype=torch.int32)
     return torch.where(place > 0, records.carry[slots, (place - 1).clamp(min=0)], 0)
-
-
-_COMPILED: dict[str, Callable[..., Any]] = {}
-
-
-def compiled(function: Callable[..., Any], strategy: Exploration) -> Callable[..., Any]:
-    """Returns ``function``, whose first argument is the strategy, compiled; strategies of equal settings share it."""
-    key = f"{function.__name__} {type(strategy).__module__}.{strategy!r}"
-    if key not in _COMPILED:
-        _COMPILED[key] = torch.compile(partial(function, strategy), dynamic=True)
-    return _COMPILED[key]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ngrpo.exploration.base import Exploration, Step, StepContext
+from ngrpo.exploration.compiled import compiled
 from ngrpo.exploration.decide import decide
 from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.gaussian_top_k import GaussianTopK
@@ -23,7 +24,6 @@ from ngrpo.rollout.vllm.stepper import (
     at_least_two,
     choose,
     choose_and_record,
-    compiled,
     feed_into,
     fill_vectors,
     look_up,

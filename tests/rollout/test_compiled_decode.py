@@ -1,0 +1,101 @@
+"""Compiled decode steps make the rollouts of plain ones, in few graphs."""
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+import torch
+from test_torch_engine import MIXING, same
+from torch._dynamo.utils import counters
+
+from ngrpo.exploration import compiled as compiled_strategies
+from ngrpo.exploration.base import Exploration
+from ngrpo.exploration.gaussian import GaussianSoftTokens
+from ngrpo.exploration.gumbel import GumbelSoftThinking
+from ngrpo.exploration.token import TokenSampling
+from ngrpo.rollout.kv_cache import slot_attention
+from ngrpo.rollout.torch_engine import TorchEngine
+
+STRATEGIES = [TokenSampling(), MIXING, GaussianSoftTokens(), GumbelSoftThinking()]
+
+
+@pytest.fixture(autouse=True)
+def nothing_compiled_yet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(compiled_strategies, "_COMPILED", {})
+    torch._dynamo.reset()
+    counters.clear()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def without_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Graphs are made and run as they are; nothing may fall out of them."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager", fullgraph=True))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda strategy: type(strategy).__name__)
+def test_rollouts_are_the_same(without_code, make_engine, bound, requests, sampling, strategy: Exploration):
+    """In slots that are dropped and filled again."""
+    plain, fast = make_engine(7), make_engine(7, compile=True)
+    expected = plain.generate(requests, sampling, bound(plain, strategy))
+    assert len({rollout.length for rollout in expected}) > 1
+    made = fast.generate(requests, sampling, bound(fast, strategy))
+    assert all(same(a, b) for a, b in zip(made, expected, strict=True))
+
+
+def test_few_graphs_serve_all_sizes(without_code, make_engine, bound, requests, sampling):
+    """One of the layers and one of the step; 8 slots would be as many as a head has numbers, which makes another."""
+    engine = make_engine(6, compile=True)
+    for count in (24, 9, 4):
+        engine.generate(requests[:count], sampling, bound(engine, MIXING))
+        engine.sleep()
+    assert counters["stats"]["unique_graphs"] == 2
+
+
+def test_prefills_are_not_compiled(without_code, make_engine, bound, requests, sampling):
+    engine = make_engine(7, compile=True)
+    forwards = [layer.forward for layer in engine.lm.base_model.layers]
+    engine.generate(requests[:1], sampling, bound(engine, MIXING))  # and neither is a row alone
+    assert counters["stats"]["unique_graphs"] == 0
+    assert [layer.forward for layer in engine.lm.base_model.layers] == forwards
+
+
+def test_the_operator_is_what_it_says():
+    torch.manual_seed(0)
+    query, data = torch.randn(3, 4, 1, 8), torch.randn(2, 2, 5, 2, 6, 8)
+    key, value = torch.randn(2, 3, 2, 1, 8)
+    positions = torch.tensor([0, 3, 4])
+    visible = (torch.arange(5) <= positions[:, None])[:, None, None, :]
+    arguments = (query, key, value, data, torch.tensor(1), positions, visible, 0.5)
+    torch.library.opcheck(slot_attention, arguments)
+    before = data.clone()
+    output = slot_attention(*arguments)
+    for row, place in enumerate(positions.tolist()):
+        for channel, new in enumerate((key, value)):
+            before[1, channel, row, :, place] = new[row, :, 0]
+        for head in range(4):
+            keys, values = data[1, :, row, head // 2, : place + 1]
+            weights = (keys @ query[row, head, 0] * 0.5).softmax(0)
+            torch.testing.assert_close(output[row, head, 0], weights @ values)
+    assert torch.equal(data, before)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", [TokenSampling(), MIXING], ids=lambda strategy: type(strategy).__name__)
+def test_code_of_the_compiler_changes_nothing(make_engine, bound, requests, sampling, strategy: Exploration):
+    plain, fast = make_engine(7), make_engine(7, compile=True)
+    expected = plain.generate(requests, sampling, bound(plain, strategy))
+    made = fast.generate(requests, sampling, bound(fast, strategy))
+    assert all(same(a, b) for a, b in zip(made, expected, strict=True))
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_rollouts_are_the_same_but_for_rounding(tiny_source, bound, requests, sampling):
+    """A draw that is nearly even can fall the other way, and the rollout goes its own way then."""
+    made = []
+    for fast in (False, True):
+        engine = TorchEngine(tiny_source, 7, fast)
+        engine.start(torch.device("cuda"))
+        made.append(engine.generate(requests, sampling, bound(engine, MIXING)))
+    assert sum(same(a, b) for a, b in zip(*made, strict=True)) >= len(requests) - 1

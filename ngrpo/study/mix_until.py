@@ -1,7 +1,7 @@
 """A strategy that stops at a chosen position of each rollout."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -36,11 +36,12 @@ class MixUntil(Exploration):
 
     Attributes:
         inner: the strategy.
-        limits: where it stops.
+        limits: where it stops; a step reads them from the tables, so strategies that differ in nothing else share
+            compiled code, which goes by their text.
     """
 
     inner: Exploration
-    limits: Limits
+    limits: Limits = field(repr=False)
 
     def __post_init__(self) -> None:
         inner = self.inner

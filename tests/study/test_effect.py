@@ -1,6 +1,7 @@
 """What a mixed step changes, against rollouts that are continued by hand with stock transformers."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
+from ngrpo.exploration import compiled as compiled_strategies
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.gumbel import GumbelSoftThinking
@@ -173,3 +175,21 @@ def test_request_order_does_not_matter(make_worker, requests) -> None:
     backwards = again(worker, chosen[::-1], 0, False)[::-1]
     assert [one.response_ids.tolist() for one in forwards] == [one.response_ids.tolist() for one in backwards]
     assert isinstance(requests[0], Request)
+
+
+def test_compiled_steps_have_the_same_effect_and_share_their_code(
+    make_engine, make_worker, requests: list[Request], tiny_source: ModelSource, monkeypatch
+):
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager", fullgraph=True))
+    monkeypatch.setattr(compiled_strategies, "_COMPILED", {})
+    torch._dynamo.reset()
+    prompts, keys = [r.prompt_ids for r in requests], [r.key for r in requests]
+    found = []
+    for fast in (False, True):
+        worker = make_worker(NeighborMixing(rate=0.4))
+        worker.engine = make_engine(compile=fast)
+        worker.start(torch.device("cpu"))
+        found.append(effect(worker, prompts, keys))
+    assert found[0] == found[1]
+    assert len(compiled_strategies._COMPILED) == 2  # of the strategy, and of it up to any limit
+    torch._dynamo.reset()

@@ -167,6 +167,8 @@ class EvaluateConfig:
         matmul_precision: highest | high | medium; see `ngrpo.torch_settings`.
         seed: of the samples.
         out: folder of answers and figures.
+        custom_reward_timeout_s: seconds that a call of a reward from outside the package may take, in a process of its
+            own; longer ends the evaluation. Null runs it in this one, without a limit.
         allow_targets: see `Config`.
     """
 
@@ -185,6 +187,7 @@ class EvaluateConfig:
     seed: int = 0
     out: str = MISSING
     allow_targets: list[str] = field(default_factory=list)
+    custom_reward_timeout_s: float | None = None
 
 
 def register() -> None:

@@ -28,6 +28,7 @@ from ngrpo.live import live_line
 from ngrpo.lock import lock
 from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.rewards.own import RewardOrStop, build_reward
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 from ngrpo.torch_settings import set_torch
 from ngrpo.training import accelerator_of
@@ -108,7 +109,7 @@ def _worker(config: DictConfig, source: ModelSource, evaluator: Evaluator) -> Ro
     return RolloutWorker(
         engine=engine,
         tokenizer=tokenizer,
-        reward=build(config.reward),
+        reward=build_reward("reward", config.reward, config.custom_reward_timeout_s, RewardOrStop),
         exploration=evaluator.exploration,
         settings=rollout,
         stop_ids=source.stop_ids(tokenizer),

@@ -13,7 +13,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from ngrpo.config import register
-from ngrpo.errors import SettingError
+from ngrpo.errors import RunError, SettingError
 from ngrpo.evaluating import evaluate
 from ngrpo.evaluation.store import AnswerStore
 from ngrpo.rollout.torch_engine import TorchEngine
@@ -147,3 +147,19 @@ def kill_half_way(process: subprocess.Popen, out: Path, shards: int) -> None:
 
 def shards(out: Path) -> list[Path]:
     return sorted(out.glob("demo/answers/*.parquet"))
+
+
+def test_a_reward_of_ones_own_may_not_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is not judged is neither right nor wrong; what was judged before is kept."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent / "rewards"))
+    out = tmp_path / "out"
+    mine = [
+        "~reward", "+reward._target_=apart_objects.HangingAt", f"+reward.marker={tmp_path / 'calls'}", "+reward.call=2",
+        "allow_targets=[apart_objects]", "custom_reward_timeout_s=3",
+    ]  # fmt: skip
+    with pytest.raises(RunError, match=r"reward took longer than custom_reward_timeout_s=3; .* the same command goes"):
+        run(out, *mine)
+    assert {row["problem"] for row in rows(out)} == {0, 1}
+    run(out, *mine)
+    assert len(rows(out)) == 20
+    assert {row["verdict"] for row in rows(out)} == {"correct"}

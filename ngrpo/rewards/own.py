@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from ngrpo.config import build
-from ngrpo.errors import SettingError
+from ngrpo.errors import RunError, SettingError
 from ngrpo.rewards.apart import LIMIT, Apart, CallFailed
 from ngrpo.rewards.math import Score
 from ngrpo.rewards.terms import Responses
@@ -28,7 +28,7 @@ def build_reward(
         setting: where it is configured, for messages.
         node: its `_target_` node.
         limit_s: most seconds that a call may take.
-        apart: `TermApart` or `RewardApart`.
+        apart: `TermApart`, `RewardApart` or `RewardOrStop`.
 
     Raises:
         SettingError: it cannot be made, or the limit is none.
@@ -83,3 +83,22 @@ class RewardApart:
     def close(self) -> None:
         """Ends the process."""
         self.apart.close()
+
+
+class RewardOrStop(RewardApart):
+    """The same, for figures that must not count what was not judged: a call that fails ends the program."""
+
+    def __call__(self, responses: Sequence[str], references: Sequence[str]) -> list[Score]:
+        """Returns its scores.
+
+        Raises:
+            RunError: the call failed.
+        """
+        try:
+            scores: list[Score] = self.apart(responses, references)
+        except CallFailed as failure:
+            raise RunError(
+                f"{self.apart.setting} {failure}; mend it, or raise {LIMIT}; the same command goes on with what is "
+                "not answered yet."
+            ) from failure
+        return scores

@@ -2,6 +2,7 @@
 
 import os
 import time
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -84,6 +85,24 @@ class Scoring:
             time.sleep(600)
         pairs = zip(texts, references, strict=True)
         return [Score(float(a == b), a == b, a, Verdict.CORRECT if a == b else Verdict.WRONG) for a, b in pairs]
+
+    def close(self) -> None:
+        pass
+
+
+class HangingAt:
+    """A reward that finds everything right; hangs at the chosen call of all its processes, which a file counts."""
+
+    def __init__(self, marker: str, call: int) -> None:
+        self.marker = Path(marker)
+        self.call = call
+
+    def __call__(self, texts: list[str], references: list[str]) -> list[Score]:
+        with self.marker.open("a") as file:
+            file.write(".")
+        if self.marker.stat().st_size == self.call:
+            time.sleep(600)
+        return [Score(1.0, True, text, Verdict.CORRECT) for text in texts]
 
     def close(self) -> None:
         pass

@@ -62,7 +62,7 @@ def test_what_it_raises_names_place_and_sample(make):
     with pytest.raises(RunError) as caught:
         terms(THREE)
     assert str(caught.value) == (
-        "reward_terms.mine raised KeyError('not this one') in apart_objects.py:41 on response 2, to problem 9: "
+        "reward_terms.mine raised KeyError('not this one') in apart_objects.py:42 on response 2, to problem 9: "
         "'text 2'; mend it and go on with ckpt=latest."
     )
 
@@ -124,7 +124,7 @@ def test_what_cannot_be_made_is_said_at_once():
     with pytest.raises(SettingError) as caught:
         Apart("reward_terms.mine", {"_target_": "apart_objects.Raising", "key": "none"}, LIMIT_S)
     assert str(caught.value) == (
-        "reward_terms.mine cannot be made (ValueError('no such problem') in apart_objects.py:35); mend it."
+        "reward_terms.mine cannot be made (ValueError('no such problem') in apart_objects.py:36); mend it."
     )
 
 

@@ -69,7 +69,7 @@ def main() -> None:
         return
     os.chdir(ROOT)
     with lock(call.out):
-        if arguments.stage != "levels":  # which chooses one of the settings
+        if arguments.stage not in ("model", "levels"):  # the second chooses a setting, for what the first made
             go_on(call.study, call.out)
         for stage in ALL if arguments.stage == "all" else (arguments.stage,):
             left = STAGES[stage](call)

@@ -58,3 +58,11 @@ def test_quick_study_from_beginning_to_end(tmp_path: Path) -> None:
     study("report", "--quick", "--results", str(tmp_path / "report" / "results.json"), "--to", str(tmp_path / "new"))
     for name in ("quick.md", "quick.png"):
         assert (tmp_path / "new" / name).read_bytes() == (tmp_path / "report" / name).read_bytes()
+
+
+def test_the_difficulty_may_be_chosen_once_the_model_is_there_but_not_later(tmp_path: Path) -> None:
+    words = ["--quick", "--limit-seconds", "0", "--out", str(tmp_path)]
+    study("model", *words)
+    study("base", *words, "levels.chosen=demo:1-3")
+    with pytest.raises(AssertionError, match=r'levels\.chosen="demo:1-2" is not the "demo:1-3"'):
+        study("base", *words)

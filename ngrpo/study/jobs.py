@@ -12,12 +12,7 @@ import torch
 
 from ngrpo.errors import RunError
 
-_ENVIRONMENT = {
-    "OMP_NUM_THREADS": "1",
-    "TOKENIZERS_PARALLELISM": "false",
-    # PyTorch's own switch: float32 products on the tensor cores (TF32), several times faster for all arms alike.
-    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE": "1",
-}
+_ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
 _LAST_WORDS = 15
 """Lines of a failed command's log that are repeated."""

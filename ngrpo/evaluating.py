@@ -23,6 +23,7 @@ from ngrpo.evaluation.ks import chosen_ks
 from ngrpo.evaluation.report import Report, average, report
 from ngrpo.evaluation.store import AnswerStore
 from ngrpo.evaluation.tables import report_table
+from ngrpo.files import write_text
 from ngrpo.input_checks import check_template, check_tokens
 from ngrpo.live import live_line
 from ngrpo.lock import lock
@@ -155,6 +156,4 @@ def _write(reports: dict[str, Report], left_out: dict[str, dict[str, int]], mode
         "benchmarks": {name: asdict(one) | {"rows_left_out": left_out[name]} for name, one in reports.items()},
         "average": average(list(reports.values())),
     }
-    aside = out / "evaluation.json.tmp"
-    aside.write_text(json.dumps(content, indent=2) + "\n")
-    aside.replace(out / "evaluation.json")
+    write_text(out / "evaluation.json", json.dumps(content, indent=2) + "\n")

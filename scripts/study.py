@@ -19,6 +19,7 @@ from pathlib import Path
 
 from ngrpo.door import guarded
 from ngrpo.errors import SettingError
+from ngrpo.files import write_text
 from ngrpo.lock import lock
 from ngrpo.study.begun import go_on
 from ngrpo.study.definition import StudyConfig, as_json, load_study
@@ -26,7 +27,7 @@ from ngrpo.study.figure import write_figure
 from ngrpo.study.jobs import Job, Slice, run_jobs
 from ngrpo.study.levels import levels
 from ngrpo.study.probing import Load, probe
-from ngrpo.study.results import Results, load, save, write, write_text
+from ngrpo.study.results import Results, load, save, write
 from ngrpo.study.store import collect
 from ngrpo.study.table import tables
 from ngrpo.study.work import Work, read_tuned, write_tuned

@@ -14,6 +14,7 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from ngrpo.errors import SettingError
+from ngrpo.files import write_text
 from ngrpo.report.curves import benchmarks, pass_curve
 from ngrpo.report.figures import Chart, charts
 from ngrpo.report.records import EvaluationRecord, IterationRecord, StoredRollout
@@ -54,9 +55,7 @@ def write_page(run_dir: Path) -> Path:
     """
     text = page(run_dir)
     final = run_dir / PAGE
-    aside = final.with_suffix(".tmp")
-    aside.write_text(text, encoding="utf-8")
-    aside.replace(final)
+    write_text(final, text)
     return final
 
 

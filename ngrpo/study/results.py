@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ngrpo.files import write_text
+
 RESULT = "result.json"
 
 
@@ -197,11 +199,3 @@ def write(path: Path, content: Any) -> None:
     """Writes a dataclass or JSON values, whole or not at all."""
     plain = content if isinstance(content, dict) else asdict(content)
     write_text(path, json.dumps(plain, separators=(",", ":")) + "\n")
-
-
-def write_text(path: Path, text: str) -> None:
-    """Writes a text, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(path.name + ".tmp")
-    aside.write_text(text)
-    aside.replace(path)

@@ -76,9 +76,12 @@ class RewardApart:
         try:
             scores: list[Score] = self.apart(responses, references)
         except CallFailed as failure:
-            log.warning("%s %s: the rewards of %d responses are left out", self.apart.setting, failure, len(responses))
-            return [Score(torch.nan, False, None, failure.verdict)] * len(responses)
+            return self._unjudged(failure, len(responses))
         return scores
+
+    def _unjudged(self, failure: CallFailed, count: int) -> list[Score]:
+        log.warning("%s %s: the rewards of %d responses are left out", self.apart.setting, failure, count)
+        return [Score(torch.nan, False, None, failure.verdict)] * count
 
     def close(self) -> None:
         """Ends the process."""
@@ -86,19 +89,10 @@ class RewardApart:
 
 
 class RewardOrStop(RewardApart):
-    """The same, for figures that must not count what was not judged: a call that fails ends the program."""
+    """The same, for figures that must not count what was not judged: a call that fails raises RunError."""
 
-    def __call__(self, responses: Sequence[str], references: Sequence[str]) -> list[Score]:
-        """Returns its scores.
-
-        Raises:
-            RunError: the call failed.
-        """
-        try:
-            scores: list[Score] = self.apart(responses, references)
-        except CallFailed as failure:
-            raise RunError(
-                f"{self.apart.setting} {failure}; mend it, or raise {LIMIT}; the same command goes on with what is "
-                "not answered yet."
-            ) from failure
-        return scores
+    def _unjudged(self, failure: CallFailed, count: int) -> list[Score]:
+        raise RunError(
+            f"{self.apart.setting} {failure}; mend it, or raise {LIMIT}; the same command goes on with what is not "
+            "answered yet."
+        ) from failure

@@ -134,12 +134,11 @@ class TorchEngine:
     def _decode(self, rows: Rows, cache: SlotCache, exploration: BoundExploration) -> None:
         """Makes a step of all rows."""
         plan = DecodeAttention(cache, rows.last_positions())
+        inputs, positions = rows.inputs[: rows.active, None].clone(), plan.positions[:, None].clone()
         layers = self._layers if rows.active > 1 else None
         with layers.running() if layers is not None else nullcontext():
-            hidden = self._forward(rows.inputs[: rows.active, None].clone(), plan.positions[:, None].clone(), plan)[
-                :, 0
-            ]
-        self._step(rows, slice(0, rows.active), hidden, exploration)
+            hidden = self._forward(inputs, positions, plan)
+        self._step(rows, slice(0, rows.active), hidden[:, 0], exploration)
 
     def _admit(
         self,

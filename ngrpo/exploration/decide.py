@@ -24,5 +24,5 @@ def decide(
     step = strategy.step(scaled, context)
     if explore is not None:
         token = step.token.where(explore, context.sample(scaled))
-        step = step._replace(token=token, mixed=step.mixed & explore)
+        step = step.limited(token, step.mixed & explore)
     return step, strategy.log_prob(scaled, step, context)

@@ -74,6 +74,13 @@ class Step(NamedTuple):
         """The channels that are kept of mixed positions."""
         return Record(self.ids, self.weights, self.scores, self.vector, self.noise)
 
+    def limited(self, token: Tensor, mixed: Tensor) -> "Step":
+        """Returns the step with other tokens and other mixed rows.
+
+        Written out: torch.compile of PyTorch 2.11 fails where a result was made by ``_replace``.
+        """
+        return Step(token, mixed, self.ids, self.weights, self.scores, self.vector, self.noise, self.carry)
+
     def rows(self, at: slice) -> "Step":
         """Returns some of the rows."""
         return Step._make(None if channel is None else channel[at] for channel in self)

@@ -1,6 +1,7 @@
 """Compiled decode steps make the rollouts of plain ones, in few graphs."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -51,6 +52,22 @@ def test_few_graphs_serve_all_sizes(without_code, make_engine, bound, requests, 
         engine.generate(requests[:count], sampling, bound(engine, MIXING))
         engine.sleep()
     assert counters["stats"]["unique_graphs"] == 2
+
+
+def test_no_strategy_is_one_too_many(without_code, make_engine, bound, requests, sampling):
+    """The compiler gives a function up after eight graphs."""
+    engine = make_engine(7, compile=True)
+    for number in range(10):
+        engine.generate(requests[:5], sampling, bound(engine, replace(MIXING, k=2 + number)))
+    assert counters["stats"]["unique_graphs"] == 11
+
+
+def test_rows_that_do_not_explore_are_compiled_too(without_code, make_engine, bound, requests, sampling):
+    some = [replace(request, explore=number % 2 == 0) for number, request in enumerate(requests)]
+    plain, fast = make_engine(7), make_engine(7, compile=True)
+    made = fast.generate(some, sampling, bound(fast, MIXING))
+    assert all(same(a, b) for a, b in zip(made, plain.generate(some, sampling, bound(plain, MIXING)), strict=True))
+    assert {len(rollout.mixture.positions) > 0 for rollout in made[1::2]} == {False}
 
 
 def test_prefills_are_not_compiled(without_code, make_engine, bound, requests, sampling):

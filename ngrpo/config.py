@@ -64,6 +64,7 @@ class TrainerConfig:
         max_time: span after which this process finishes its iteration, saves and stops: "45m", "11h30m"; null for none.
         offload_reference: keep the reference in host memory outside its passes.
         offload_optimizer: keep the optimiser's moments in host memory while rollouts are made.
+        gather_once: with several devices, gather weights and sum gradients once an optimiser step.
         optimizer: a partial `_target_` node, called with the parameters.
         schedule: a partial `_target_` node, called with the optimiser steps made and those of the whole run; see
             `ngrpo.schedule`.
@@ -82,6 +83,7 @@ class TrainerConfig:
     max_grad_norm: float = MISSING
     offload_reference: bool = False
     offload_optimizer: bool = False
+    gather_once: bool = False
     max_bad_steps: int = MISSING
     max_time: str | None = None
     optimizer: Any = MISSING

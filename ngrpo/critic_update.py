@@ -101,8 +101,8 @@ class CriticUpdate:
         tokens = self.passes.reduce(torch.tensor(float(scored)), "sum")
         total = tokens.clamp(min=1)
         sums = torch.zeros(2, dtype=torch.float64, device=self.passes.device)
-        with self.passes.precision(self.model):
-            for indices in self.passes.microbatches([s.rollout for s in samples]):
+        with self.passes.over(self.model, [s.rollout for s in samples]) as parts:
+            for indices in parts:
                 chosen = [samples[i] for i in indices]
                 _, values = self.passes.run(self._forward, [s.rollout for s in chosen])
                 loss, clipped = self._sums(chosen, values)

@@ -69,6 +69,7 @@ class UpdateSettings:
         offload_reference: keep the reference in host memory outside its passes.
         offload_optimizer: keep the optimisers' moments in host memory from the end of an update to the first step of
             the next.
+        gather_once: sharded models gather weights and sum gradients once an optimiser step, not once a microbatch.
     """
 
     temperature: float = 1.0
@@ -79,6 +80,7 @@ class UpdateSettings:
     head_rows: int = HEAD_ROWS
     offload_reference: bool = False
     offload_optimizer: bool = False
+    gather_once: bool = False
 
     @property
     def mixed(self) -> bool:
@@ -241,7 +243,8 @@ class PolicyOptimization(LightningModule):
     def passes(self) -> Passes:
         """How models are run on rollouts here."""
         cost = PassCost.of(self.policy.lm.config)
-        return Passes(self.device, self.budget.tokens, self.settings.mixed, cost, self._reduce)
+        settings = self.settings
+        return Passes(self.device, self.budget.tokens, settings.mixed, cost, self._reduce, settings.gather_once)
 
     def training_step(self, batch: PromptBatch, batch_idx: int) -> None:
         """Makes the optimiser steps of one rollout batch and logs their metrics."""
@@ -382,8 +385,8 @@ class PolicyOptimization(LightningModule):
         kept = [s.rollout.length for s in samples if not s.left_out]
         totals = BatchTotals(sequences=int(self._reduce(len(kept), "sum")), tokens=int(self._reduce(sum(kept), "sum")))
         metrics = StepMetrics(self.device)
-        with self.passes.precision(self.policy):
-            for indices in self.passes.microbatches([s.rollout for s in samples]):
+        with self.passes.over(self.policy, [s.rollout for s in samples]) as parts:
+            for indices in parts:
                 chosen = [samples[i] for i in indices]
                 batch, scores = self.passes.run(lambda b: self._score(self.policy, b), [s.rollout for s in chosen])
                 output = self.algorithm.loss(loss_inputs(chosen, scores, batch.response_lengths), totals)

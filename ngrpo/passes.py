@@ -1,7 +1,7 @@
 """Forward passes over rollouts, the same for policy, reference and critic."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TypeVar
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 from ngrpo.algo.moments import Reduce
 from ngrpo.batching import microbatches
 from ngrpo.modeling.cost import PassCost
+from ngrpo.modeling.gathering import gathered_once, give_back
 from ngrpo.modeling.packing import PackedBatch, pack
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.modeling.precision import half_precision
@@ -27,14 +28,24 @@ class Passes:
         mixed: compute in bfloat16, whatever the dtype of the parameters.
         cost: tokens of a sequence -> what a pass over it costs.
         reduce: over the ranks.
+        gather_once: let sharded models keep gathered weights, and gradients, over the passes that belong together.
     """
 
-    def __init__(self, device: torch.device, budget: int, mixed: bool, cost: PassCost, reduce: Reduce) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        budget: int,
+        mixed: bool,
+        cost: PassCost,
+        reduce: Reduce,
+        gather_once: bool = False,
+    ) -> None:
         self.device = device
         self.budget = budget
         self.mixed = mixed
         self.cost = cost
         self.reduce = reduce
+        self.gather_once = gather_once
 
     def microbatches(self, rollouts: Sequence[Rollout]) -> list[list[int]]:
         """Returns the indices of each microbatch's rollouts (a collective)."""
@@ -45,6 +56,17 @@ class Passes:
     def precision(self, model: ScoringModel) -> AbstractContextManager[None]:
         """Returns the context that forward and backward of a model belong into."""
         return half_precision(model) if self.mixed else nullcontext()
+
+    @contextmanager
+    def over(self, model: ScoringModel, rollouts: Sequence[Rollout]) -> Iterator[Iterator[list[int]]]:
+        """The context that a model's passes over rollouts, which belong together, are made in (a collective).
+
+        Yields:
+            The indices of each microbatch's rollouts, in the order of the passes.
+        """
+        gathering = gathered_once(model) if self.gather_once else nullcontext(iter)
+        with self.precision(model), gathering as in_turn:
+            yield in_turn(self.microbatches(rollouts))
 
     def run(self, forward: Callable[[PackedBatch], T], rollouts: Sequence[Rollout]) -> tuple[PackedBatch, T]:
         """Runs one microbatch; returns it as the model saw it, and what the model makes of it."""
@@ -57,11 +79,12 @@ class Passes:
     ) -> list[Tensor]:
         """Returns the number that ``forward`` gives each response token by ``model``, in order; [T] on the CPU."""
         order, made = [], []
-        with self.precision(model):
-            for indices in self.microbatches(rollouts):
+        with self.over(model, rollouts) as parts:
+            for indices in parts:
                 order += indices
                 made.append(self.run(forward, [rollouts[i] for i in indices])[1])
+        give_back(model)
         # Fetched together, since fetching waits for the device.
-        parts = torch.split(torch.cat(made).cpu(), [rollouts[i].length for i in order])
-        by_index = dict(zip(order, parts, strict=True))
+        numbers = torch.split(torch.cat(made).cpu(), [rollouts[i].length for i in order])
+        by_index = dict(zip(order, numbers, strict=True))
         return [by_index[i] for i in range(len(rollouts))]

@@ -27,6 +27,7 @@ CHANGEABLE = (
     "reward.workers",
     "rollout.engine",
     "trainer.accelerator",
+    "trainer.gather_once",
     "trainer.iterations",
     "trainer.max_bad_steps",
     "trainer.max_grad_norm",

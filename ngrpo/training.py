@@ -92,6 +92,7 @@ def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: 
         config.trainer.head_rows,
         config.trainer.offload_reference,
         config.trainer.offload_optimizer,
+        config.trainer.gather_once,
     )
     check_schedule(update.learning_rate)
     optimizer = build(config.trainer.optimizer)

@@ -211,6 +211,7 @@ class Run:
         kl: whether the reference is evaluated too.
         iterations: measured.
         head_rows: tokens whose logits are held at a time.
+        gather_once: whether several ranks gather weights once a step.
     """
 
     shape: str
@@ -222,6 +223,7 @@ class Run:
     kl: bool
     iterations: int
     head_rows: int = HEAD_ROWS
+    gather_once: bool = False
 
     @property
     def name(self) -> str:
@@ -261,7 +263,9 @@ def measured(run: Run, peak: float) -> Result:
     )
     source = RandomSource(checkpointing=run.checkpointing, compile=run.compile, shape=run.shape)
     optimizer = partial(torch.optim.AdamW, lr=1e-6, fused=torch.cuda.is_available())
-    settings = UpdateSettings(1.0, run.microbatch_tokens, 1.0, run.precision, head_rows=run.head_rows)
+    settings = UpdateSettings(
+        1.0, run.microbatch_tokens, 1.0, run.precision, head_rows=run.head_rows, gather_once=run.gather_once
+    )
     module = PolicyOptimization(source, algorithm(run), NeighborMixing(), optimizer, settings)
     batches = [PromptBatch([], 0, number) for number in range(warm_up + run.iterations)]
     for number, batch in enumerate(batches):
@@ -356,7 +360,7 @@ def speed_runs(arguments: argparse.Namespace) -> Iterator[Run]:
     for checkpointing, compiled in product(arguments.checkpointing, arguments.compile):
         yield Run(
             arguments.shape, lengths, arguments.microbatch_tokens, checkpointing, compiled == "on", arguments.precision,
-            not arguments.no_kl, arguments.iterations, arguments.head_rows,
+            not arguments.no_kl, arguments.iterations, arguments.head_rows, arguments.gather_once,
         )  # fmt: skip
 
 
@@ -381,6 +385,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--compile", nargs="+", choices=["off", "on"], default=["off", "on"])
     parser.add_argument("--precision", default="bf16-mixed")
     parser.add_argument("--no-kl", action="store_true", help="no reference passes")
+    parser.add_argument("--gather-once", action="store_true", help="trainer.gather_once, for several processes")
     parser.add_argument("--iterations", type=int, default=3)
     parser.add_argument(
         "--memory", nargs="*", type=int, help=f"token counts of one microbatch; {MEMORY_TOKENS} if none"

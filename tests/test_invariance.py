@@ -184,6 +184,19 @@ def test_two_sharded_processes_make_the_gradient_of_one(
         assert name.startswith("learned.") <= (distance({name: one[name]}, two) < TOLERANCE)
 
 
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+@pytest.mark.parametrize("kind", ["ppo", "learned"])
+def test_when_weights_are_gathered_does_not_matter(
+    case: Case, learned_case: Case, kind: str, precision: str, tmp_path: Path
+):
+    chosen = learned_case if kind == "learned" else replace(case, algorithm=kind, microbatch_tokens=80)
+    chosen = replace(chosen, precision=precision, source={"checkpointing": "selective"})
+    each = in_two_processes(chosen, tmp_path)
+    once = in_two_processes(replace(chosen, gather_once=True), tmp_path)
+    assert {part.dtype for part in once.values()} == {torch.float32}
+    assert distance(each, once) < TOLERANCE
+
+
 @pytest.mark.parametrize("checkpointing", ["off", "selective", "full"])
 def test_checkpointing_does_not_matter(case: Case, checkpointing: str):
     settings = replace(case, source={"checkpointing": checkpointing}, microbatch_tokens=120)

@@ -97,6 +97,7 @@ class Case:
     exploration: Exploration = NeighborMixing()
     precision: str = "32-true"
     source: dict[str, Any] = field(default_factory=dict)
+    gather_once: bool = False
 
 
 class GivenExperience:
@@ -154,7 +155,7 @@ def gradient(case: Case, *callbacks: Callback, ranks: int = 1) -> dict[str, torc
         ALGORITHMS[case.algorithm],
         case.exploration,
         partial(torch.optim.SGD, lr=0.0),
-        UpdateSettings(case.temperature, case.microbatch_tokens, 1e9, case.precision),
+        UpdateSettings(case.temperature, case.microbatch_tokens, 1e9, case.precision, gather_once=case.gather_once),
         CRITIC if ALGORITHMS[case.algorithm].credit.needs_values else None,
     )
     batch = PromptBatch([], 0, 0)

@@ -169,3 +169,13 @@ def test_counts_and_refills_are_those_of_data_ranks(tmp_path: Path):
     assert first_iteration(four) == pytest.approx(first_iteration(two), abs=1e-5)
     assert summary(two)["tokens_generated"] == summary(four)["tokens_generated"]
     assert apart(weights(two), weights(four)) < TOLERANCE
+
+
+@pytest.mark.gpu
+def test_a_tensor_group_of_gpus_trains_what_one_gpu_trains(tmp_path: Path):
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    on_gpus = ("algo=gspo", "trainer.accelerator=gpu", "trainer.precision=32-true", "trainer.iterations=1")
+    one, two = train(tmp_path / "one", 1, *on_gpus), train(tmp_path / "two", 2, *on_gpus, *GROUP)
+    assert first_iteration(two) == pytest.approx(first_iteration(one), rel=1e-4, abs=1e-5)
+    assert apart(weights(one), weights(two)) < 5 * TOLERANCE  # atomic additions round in any order

@@ -26,7 +26,8 @@ def train(folder: Path, processes: int, *overrides: str) -> Path:
         f"trainer.devices={processes}", "debug=fast", "algo.optimizer_steps=2", "callbacks.evaluation.every=0",
         f"hydra.run.dir={folder}", *overrides,
     ]  # fmt: skip
-    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}", "OMP_NUM_THREADS": "1"}
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tests"), *sys.path])
+    environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr[-3000:]
     return folder

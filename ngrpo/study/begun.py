@@ -10,13 +10,13 @@ from ngrpo.study.definition import StudyConfig, as_json
 from ngrpo.study.results import write
 
 BEGUN = "study.json"
-_FREE = ("keep_files", "levels.paths", "levels.problems", "levels.samples", "levels.low", "levels.high")
+_FREE = ("keep_files", "tune.rates", "levels.paths", "levels.problems", "levels.samples", "levels.low", "levels.high")
 
 
 def go_on(study: StudyConfig, out: Path) -> None:
     """Writes the settings into a folder that has none, else checks that they are the same.
 
-    Arms may come and go, and have other numbers of seeds.
+    Arms may come and go, and have other numbers of seeds. So may the learning rates that are tried.
 
     Raises:
         SettingError: a setting that finished runs depend on has another value.

@@ -29,7 +29,8 @@ class Work:
 
     Args:
         study: what it consists of.
-        out: its folder: ``base/``, ``tune/ARM/RATE/``, ``runs/ARM/seed-N/`` with a ``result.json`` each when finished.
+        out: its folder: ``base/``, ``tune/ARM/RATE/``, ``runs/ARM/RATE/seed-N/`` with a ``result.json`` each when
+            finished.
     """
 
     def __init__(self, study: StudyConfig, out: Path) -> None:
@@ -105,11 +106,12 @@ class Work:
             self._run_job(arm, seed, rates[arm].chosen)
             for seed in seeds
             for arm, settings in self.study.arms.items()
-            if seed < settings.seeds and not (self.run_folder(arm, seed) / RESULT).exists()
+            if seed < settings.seeds and not (self.run_folder(arm, rates[arm].chosen, seed) / RESULT).exists()
         ]
 
     def _run_job(self, arm: str, seed: int, rate: float) -> Job:
-        folder, settings = self.run_folder(arm, seed), self.train_settings(arm, seed, rate, self.study.iterations)
+        folder = self.run_folder(arm, rate, seed)
+        settings = self.train_settings(arm, seed, rate, self.study.iterations)
 
         def work(shell: Shell) -> None:
             seconds = {"train": self._train(shell, folder, settings, self.study.iterations)}
@@ -151,9 +153,9 @@ class Work:
             f"out={folder / 'answers'}",
         ]
 
-    def run_folder(self, arm: str, seed: int) -> Path:
+    def run_folder(self, arm: str, rate: float, seed: int) -> Path:
         """Returns the folder of a run."""
-        return self.out / "runs" / arm / f"seed-{seed}"
+        return self.out / "runs" / arm / f"{rate:g}" / f"seed-{seed}"
 
     def _tried(self, arm: str, rate: float) -> Path:
         return self.out / "tune" / arm / f"{rate:g}"

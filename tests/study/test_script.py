@@ -46,7 +46,7 @@ def test_quick_study_from_beginning_to_end(tmp_path: Path) -> None:
     assert results.probes["token_grpo"].effect is None
 
     before = {file: file.read_bytes() for file in out.rglob("result.json")}
-    lost = out / "runs" / "neighbor_grpo" / "seed-0" / "result.json"
+    lost = out / "runs" / "neighbor_grpo" / "0.0001" / "seed-0" / "result.json"
     lost.unlink()
     again = study(*words)
     assert again.count(": begun") == 1

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,15 +75,30 @@ def test_everything_is_done_once_and_left_out_when_it_is_there(study: StudyConfi
     assert len(shell.commands) == 1 + 4 * 2 + 4 * 2
     assert work.base_job() == work.tune_jobs() == work.run_jobs(tuned) == []
 
-    (work.run_folder("neighbor_grpo", 1) / "result.json").unlink()
+    (work.run_folder("neighbor_grpo", 3e-4, 1) / "result.json").unlink()
     (again,) = work.run_jobs(tuned)
     assert again.name == "run neighbor_grpo seed 1"
     results = collect(as_json(study), tmp_path, tuned, tmp_path / "probes.json", {})
     assert [(run.arm, run.seed) for run in results.runs] == [("neighbor_grpo", 0), ("token_grpo", 0), ("token_grpo", 1)]
     assert results.base is not None
     run = results.runs[0]
-    assert (run.rate, run.test.right, run.curves) == (3e-4, [1], {"policy/entropy": [1.0]})
+    assert (run.rate, run.test.right, run.curves) == (3e-4, [2], {"policy/entropy": [1.0]})
     assert run.settings[-3:] == ["seed=0", "trainer.iterations=3", "trainer.optimizer.lr=0.0003"]
+
+
+def test_a_rate_that_is_tried_later_and_chosen_has_runs_of_its_own(study: StudyConfig, tmp_path: Path) -> None:
+    shell, few = FakeShell(), Work(replace(study, tune=replace(study.tune, rates=[1e-4])), tmp_path)
+    do(few.tune_jobs(), shell)
+    do(few.run_jobs(few.tuned()), shell)
+    work = Work(study, tmp_path)
+    assert [job.name for job in work.tune_jobs()] == ["tune token_grpo 0.0003", "tune neighbor_grpo 0.0003"]
+    do(work.tune_jobs(), shell)
+    tuned, nothing = work.tuned(), tmp_path / "probes.json"
+    assert collect(as_json(study), tmp_path, tuned, nothing, {}).runs == []
+    assert len(work.run_jobs(tuned)) == 4
+    do(work.run_jobs(tuned)[:1], shell)
+    assert [run.rate for run in collect(as_json(study), tmp_path, tuned, nothing, {}).runs] == [3e-4]
+    assert [run.rate for run in collect(as_json(study), tmp_path, few.tuned(), nothing, {}).runs] == [1e-4] * 4
 
 
 def test_a_finished_training_is_kept_and_an_unfinished_one_made_again(study: StudyConfig, tmp_path: Path) -> None:

@@ -169,6 +169,7 @@ def test_command(command: str, run_folder: Path, tmp_path: Path) -> None:
         "scripts/explore_embedding.py": lambda: execute([*words[:-1], str(folder), "--samples", "5"]),
         "scripts/report.py": lambda: execute(words),
         "scripts/list_methods.py": lambda: execute(words),
+        "scripts/study.py": lambda: execute([*words[:-1], str(folder)]),
         "scripts/verify.py": lambda: execute(words),
         "scripts/inspect_data.py": lambda: inspect_data(words, folder),
         "data=mixture": lambda: train_on_mixture(words, folder),
@@ -279,3 +280,25 @@ def test_the_iterations_quoted_were_measured() -> None:
     whole = benchmark("n_grpo_1_5b_h200")["results"]["ours"]
     assert f"at most {whole['used_gib']:.1f} GiB in use" in text
     assert f"it took {whole['step_s']:.1f} s" in text
+
+
+def rows_of(table: str) -> dict[tuple[str, str], str]:
+    """Returns the cells of a markdown table by first cell and heading."""
+    heads, _, *rows = ([cell.strip() for cell in line.strip("| ").split("|")] for line in table.strip().splitlines())
+    return {(row[0], head): cell for row in rows for head, cell in zip(heads[1:], row[1:], strict=False)}
+
+
+@pytest.mark.parametrize("name", [folder.name for folder in (ROOT / "docs/study").iterdir()])
+def test_the_studies_quoted_are_those_of_the_stored_runs(name: str, tmp_path: Path) -> None:
+    folder = ROOT / "docs/study" / name
+    execute(["python", "scripts/study.py", "report", "--results", str(folder / "results.json"), "--to", str(tmp_path)])
+    made = (tmp_path / f"{name}.md").read_text()
+    assert made == (folder / f"{name}.md").read_text()
+    assert (tmp_path / f"{name}.png").stat().st_size > 0
+    stored: dict[tuple[str, str], str] = {}
+    for table in made.split("\n\n")[1:3]:
+        stored |= rows_of(table)
+    section = README.split("## Studies")[1].split(f"docs/study/{name}/{name}.png")[0]
+    quoted_cells = rows_of(section[section.rindex("| arm |") :].split("\n\n")[0])
+    assert len({arm for arm, _ in quoted_cells}) == 12
+    assert {key: cell for key, cell in quoted_cells.items() if stored.get(key, "") != cell} == {}

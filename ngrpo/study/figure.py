@@ -89,7 +89,7 @@ def _difference(ax: Axes, results: Results, arms: Sequence[str], looks: dict[str
         means = [mean_of([own[s][f"pass@{k}"] - theirs[s][f"pass@{k}"] for s in own]) for k in ks]
         _band(ax, ks, means, looks[arm], None)
     ax.axhline(0, color="black", linewidth=0.8)
-    _log_k(ax, results, f"Pass@k minus that of {reference}, same seed")
+    _log_k(ax, results, f"Pass@k minus {reference}'s, same seed")
 
 
 def _log_k(ax: Axes, results: Results, label: str) -> None:

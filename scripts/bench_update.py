@@ -245,7 +245,11 @@ def algorithm(run: Run) -> Algorithm:
 
 
 def measured(run: Run, peak: float) -> Result:
-    """Trains on made rollouts and times it."""
+    """Trains on made rollouts and times it.
+
+    Raises:
+        torch.OutOfMemoryError: a microbatch does not fit.
+    """
     ranks = int(os.environ.get("WORLD_SIZE", 1))
     warm_up = 3 if run.compile else 1
     measure = Measure(warm_up)
@@ -271,6 +275,8 @@ def measured(run: Run, peak: float) -> Result:
     for number, batch in enumerate(batches):
         batch.experience = Made(made_rollouts(run, number, trainer.global_rank, ranks))
     trainer.fit(module, DataLoader(batches, batch_size=None))
+    if module.budget.tokens < run.microbatch_tokens:  # training went on with smaller ones
+        raise torch.OutOfMemoryError
     highest = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
     result = summary(run, measure, highest, peak * ranks)
     del module, trainer

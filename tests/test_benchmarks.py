@@ -1,13 +1,18 @@
 """The benchmarks run, smaller, on a CPU."""
 
+import importlib
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+
+from ngrpo.memory_budget import MemoryBudget
 
 ROOT = Path(__file__).parents[1]
 
@@ -60,6 +65,21 @@ def test_memory_of_one_microbatch(tmp_path: Path):
     made = update(tmp_path, "--shortest", "20", "--longest", "50", "--checkpointing", "full", "--memory", "200", "400")
     assert [result["tokens"] for result in made["results"]] == [200, 400]
     assert [run["microbatch_tokens"] for run in made["runs"]] == [200, 400]
+
+
+def test_a_microbatch_that_does_not_fit_is_not_measured_as_a_smaller_one(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    bench = importlib.import_module("bench_update")
+
+    def half(budget: MemoryBudget, work: Callable[[], Any], *_: Any) -> Any:
+        budget.tokens = 64
+        return work()
+
+    case = bench.Run("tiny", (20,) * 8, 128, "full", False, "32-true", True, 1)
+    assert bench.measured(case, 1.0).tokens == 160
+    monkeypatch.setattr(MemoryBudget, "fit", half)
+    with pytest.raises(torch.OutOfMemoryError):
+        bench.measured(case, 1.0)
 
 
 def test_a_whole_step(tmp_path: Path):

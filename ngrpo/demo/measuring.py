@@ -11,6 +11,7 @@ from ngrpo.demo.levels import Level
 from ngrpo.demo.pretraining_text import encode_prompt
 from ngrpo.demo.problems import problem
 from ngrpo.demo.responses import is_stepped
+from ngrpo.demo.tokenizer import END_THINK
 from ngrpo.evaluation.estimators import pass_at_k
 from ngrpo.exploration.bound import bind
 from ngrpo.exploration.random import request_key
@@ -75,13 +76,18 @@ def measure(
     bound = bind(TokenSampling(), engine.embedding(), Vocabulary.of(tokenizer))
     made = engine.generate(requests, sampling, bound)
     texts = tokenizer.batch_decode([one.response_ids.tolist() for one in made], skip_special_tokens=True)
-    boxes = [f"\\boxed{{{one.answer}}}" for one in asked for _ in range(samples)]
+    answers = [one.answer for one in asked for _ in range(samples)]
 
     def grid(flags: Sequence[bool]) -> Tensor:
         return torch.tensor(flags).view(problems, samples)
 
     return Measured(
         steps=torch.tensor([int(one.difficulty or 0) for one in asked]),
-        right=grid([text.endswith(box) for text, box in zip(texts, boxes, strict=True)]),
+        right=grid([is_right(text, answer) for text, answer in zip(texts, answers, strict=True)]),
         stepped=grid([is_stepped(text) for text in texts]),
     )
+
+
+def is_right(text: str, answer: str) -> bool:
+    """Says whether a response ends with the answer; as in training, none counts before the reasoning is closed."""
+    return END_THINK in text and text.endswith(f"\\boxed{{{answer}}}")

@@ -89,15 +89,18 @@ LARGE = Recipe(
 ADAPTED = Recipe(
     level=harder(2, 4),
     shape=None,
-    batch=64,
-    steps=200,
-    peak_rate=1e-4,
-    warmup=20,
+    batch=32,
+    steps=128,
+    peak_rate=3e-4,
+    warmup=8,
     learn={2: 0.6, 3: 0.5, 4: 0.4},
     settle={2: 0.6, 3: 0.5, 4: 0.4},
     gains_first=0.25,
     response_tokens=128,
 )
-"""A pretrained model (``--base``) that is shown the chat template, the reasoning block and the box, for a minute."""
+"""A pretrained model (``--base``) that is shown the chat template, the reasoning block and the box.
+
+After 64 steps SmolLM2-135M closed its reasoning in a quarter of the cases, after 112 in all but a few.
+"""
 
 SIZES = {"small": SMALL, "large": LARGE, "adapted": ADAPTED}

@@ -7,7 +7,7 @@ from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
 from ngrpo.demo import MODEL_PATH
-from ngrpo.demo.measuring import Measured, measure
+from ngrpo.demo.measuring import Measured, is_right, measure
 from ngrpo.demo.pretraining import SORTED, Batch, adapt, batches, loss, make_model, pretrain
 from ngrpo.demo.pretraining_text import Example, example
 from ngrpo.demo.recipe import ADAPTED, LARGE, SMALL, Shape
@@ -93,6 +93,14 @@ def test_measured_by_style_and_steps() -> None:
         "stepped: 0.500 of responses, 0.500 of them right",
         "direct: 0.500 of responses, 0.000 of them right",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("1+2=3\n</think>\n\\boxed{3}", True), ("1+2=3\n\\boxed{3}", False), ("</think>\\boxed{3} or 4", False)],
+)
+def test_an_answer_counts_once_the_reasoning_is_closed(text: str, expected: bool) -> None:
+    assert is_right(text, "3") == expected
 
 
 def test_shipped_model_measures_as_it_should() -> None:

@@ -17,6 +17,7 @@ def compiled(function: Callable[..., Any], strategy: Exploration) -> Callable[..
     key = f"{function.__name__} {type(strategy).__module__}.{strategy!r}"
     if key not in _COMPILED:
         # Of its own code, since the compiler gives a piece of code up that it has compiled eight times.
-        own = FunctionType(function.__code__.replace(), function.__globals__, function.__name__)
+        code, name = function.__code__.replace(), function.__name__
+        own = FunctionType(code, function.__globals__, name, function.__defaults__, function.__closure__)
         _COMPILED[key] = partial(torch.compile(own, dynamic=True), strategy)
     return _COMPILED[key]

@@ -67,6 +67,7 @@ class Passes:
         gathering = gathered_once(model) if self.gather_once else nullcontext(iter)
         with self.precision(model), gathering as in_turn:
             yield in_turn(self.microbatches(rollouts))
+        give_back(model)
 
     def run(self, forward: Callable[[PackedBatch], T], rollouts: Sequence[Rollout]) -> tuple[PackedBatch, T]:
         """Runs one microbatch; returns it as the model saw it, and what the model makes of it."""
@@ -83,7 +84,6 @@ class Passes:
             for indices in parts:
                 order += indices
                 made.append(self.run(forward, [rollouts[i] for i in indices])[1])
-        give_back(model)
         # Fetched together, since fetching waits for the device.
         numbers = torch.split(torch.cat(made).cpu(), [rollouts[i].length for i in order])
         by_index = dict(zip(order, numbers, strict=True))

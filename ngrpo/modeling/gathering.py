@@ -17,7 +17,7 @@ def gathered_once(model: ScoringModel) -> Iterator[InTurn]:
 
     Weights are the same in all passes of an optimiser step, so that nothing but memory is against keeping them: each
     rank holds whole weights in the dtype of the computation and, in a backward pass, whole gradients in float32. A
-    model that is not sharded is left as it is.
+    model that is not sharded is left as it is. What a forward pass alone gathers stays until `give_back`.
 
     Yields:
         ``in_turn(parts)``, which yields each pass's part, and prepares the model for the last one's backward pass.
@@ -44,11 +44,10 @@ def gathered_once(model: ScoringModel) -> Iterator[InTurn]:
         keep(False)
         for layer in layers:
             layer.set_reshard_after_forward(True, recurse=False)
-        give_back(model)
 
 
 def give_back(model: ScoringModel) -> None:
-    """Frees what is gathered of a sharded model; after a forward pass alone the root still has embedding and head."""
+    """Frees what is gathered of a sharded model: the root, at least, has embedding and head after a forward pass."""
     for group in _groups(model):
         group.reshard()
 

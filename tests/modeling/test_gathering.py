@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from made_rollouts import rollout
 from torch import distributed, multiprocessing
 from torch.distributed.device_mesh import init_device_mesh
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -17,19 +18,9 @@ from ngrpo.modeling.gathering import gathered_once, give_back
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.modeling.sharding import full, shard
-from ngrpo.rollout.types import Mixture, Record, Rollout, StopReason
 
 LAYERS, PASSES = 2, 3
 GROUPS = LAYERS + 1  # the root too
-
-
-def rollout(number: int) -> Rollout:
-    tokens = torch.arange(8) + number
-    nothing = Record(ids=torch.zeros(0, 0, dtype=torch.int32), weights=torch.zeros(0, 0))
-    return Rollout(
-        number, tokens[:3], tokens[3:], torch.zeros(5), Mixture(torch.zeros(0, dtype=torch.int64), nothing),
-        StopReason.STOP,
-    )  # fmt: skip
 
 
 def sharded() -> ScoringModel:
@@ -60,7 +51,8 @@ def counted(model: ScoringModel, once: bool, learn: bool) -> tuple[int, int]:
     together: AbstractContextManager[Any] = gathered_once(model) if once else nullcontext(iter)
     with Heard() as heard, torch.set_grad_enabled(learn), together as in_turn:
         for part in in_turn([[number] for number in range(PASSES)]):
-            scores = model(pack([rollout(part[0])]), 1.0, TokenSampling())
+            tokens = range(part[0], part[0] + 8)
+            scores = model(pack([rollout(tokens[:3], tokens[3:])]), 1.0, TokenSampling())
             if learn:
                 scores.log_prob.sum().backward()
     give_back(model)

@@ -1,23 +1,53 @@
 """Functions of a strategy through torch.compile."""
 
+import warnings
 from collections.abc import Callable
-from functools import partial
 from types import FunctionType
 from typing import Any
 
 import torch
+from torch._dynamo.exc import BackendCompilerFailed, TorchDynamoException
 
 from ngrpo.exploration.base import Exploration
 
-_COMPILED: dict[str, Callable[..., Any]] = {}
+_MOST = 300
+"""Characters of a compiler's message that are told."""
+
+_COMPILED: dict[str, "_Compiled"] = {}
 
 
 def compiled(function: Callable[..., Any], strategy: Exploration) -> Callable[..., Any]:
-    """Returns ``function``, whose first argument is the strategy, compiled; strategies of equal settings share it."""
+    """Returns ``function``, whose first argument is the strategy, compiled; strategies of equal settings share it.
+
+    Where the compiler fails, which is told once, it runs as it is.
+    """
     key = f"{function.__name__} {type(strategy).__module__}.{strategy!r}"
     if key not in _COMPILED:
+        _COMPILED[key] = _Compiled(function, strategy)
+    return _COMPILED[key]
+
+
+class _Compiled:
+    """See `compiled`. The compiler's failures come before anything of a call has run, so the plain call is whole."""
+
+    def __init__(self, function: Callable[..., Any], strategy: Exploration) -> None:
+        self.plain = function
+        self.strategy = strategy
         # Of its own code, since the compiler gives a piece of code up that it has compiled eight times.
         code, name = function.__code__.replace(), function.__name__
         own = FunctionType(code, function.__globals__, name, function.__defaults__, function.__closure__)
-        _COMPILED[key] = partial(torch.compile(own, dynamic=True), strategy)
-    return _COMPILED[key]
+        self.run: Callable[..., Any] = torch.compile(own, dynamic=True)
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Calls the function with the strategy before the arguments."""
+        try:
+            return self.run(self.strategy, *arguments)
+        except TorchDynamoException as error:
+            cause = error.inner_exception if isinstance(error, BackendCompilerFailed) else error
+            warnings.warn(
+                f"torch.compile fails on {self.plain.__name__} of {self.strategy}, which runs uncompiled instead: "
+                f"{type(cause).__name__}: {str(cause)[:_MOST]}",
+                stacklevel=2,
+            )
+            self.run = self.plain
+            return self.run(self.strategy, *arguments)

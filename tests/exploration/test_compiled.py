@@ -1,7 +1,8 @@
-"""Strategies that the compiler fails on run uncompiled."""
+"""Compiled strategies decide what plain ones do; one that the compiler fails on runs plainly."""
 
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from typing import NoReturn
 
 import pytest
@@ -12,7 +13,15 @@ from torch._inductor import config
 from ngrpo.exploration import compiled as module
 from ngrpo.exploration.base import Exploration, Step, StepContext
 from ngrpo.exploration.compiled import compiled
+from ngrpo.exploration.decide import decide
+from ngrpo.exploration.gaussian import GaussianSoftTokens
+from ngrpo.exploration.gaussian_top_k import GaussianTopK
+from ngrpo.exploration.gumbel import GumbelSoftThinking
+from ngrpo.exploration.min_p import MinPSampling
+from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.exploration.soft import SoftThinking
 from ngrpo.exploration.token import TokenSampling
+from ngrpo.exploration.vocabulary import Vocabulary
 
 
 @pytest.fixture(autouse=True)
@@ -58,3 +67,40 @@ def test_what_compiles_runs_compiled() -> None:
     assert torch.equal(run(torch.arange(5.0), 3.0), doubled(TokenSampling(), torch.arange(5.0), 3.0))
     assert compiled(doubled, TokenSampling()) is run
     assert run.run is not run.plain  # type: ignore[attr-defined]
+
+
+STRATEGIES = [
+    TokenSampling(),
+    NeighborMixing(rate=0.5),
+    SoftThinking(rate=0.5),
+    GaussianSoftTokens(),
+    GumbelSoftThinking(),
+    GaussianTopK(),
+    MinPSampling(),
+]
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("vocabulary", [49_152, 151_936])
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda one: type(one).__name__)
+def test_strategies_compile_for_vocabularies_of_real_models(strategy: Exploration, vocabulary: int) -> None:
+    torch.manual_seed(0)
+    device, rows = torch.device("cuda"), 256
+    embedding = torch.randn(vocabulary, 64, device=device)
+    context = StepContext(
+        keys=torch.arange(rows, device=device),
+        positions=torch.arange(rows, device=device) + 40,
+        embedding=embedding,
+        ended=torch.arange(rows, device=device) % 5 == 0,
+        end_ids=torch.tensor([2], device=device),
+        tables=strategy.prepare(embedding, Vocabulary(vocabulary, frozenset(), {})),
+        carry=torch.zeros(rows, dtype=torch.int32, device=device),
+    )
+    logits = 3 * torch.randn(rows, vocabulary, device=device)
+    (step, log_probs), (expected, scores) = (
+        run(logits, 0.8, context, None) for run in (compiled(decide, strategy), partial(decide, strategy))
+    )
+    same = step.token == expected.token
+    assert same.float().mean() > 0.98  # a draw near the border of two tokens may round to either
+    assert torch.equal(step.mixed[same], expected.mixed[same])
+    torch.testing.assert_close(log_probs[same], scores[same], atol=1e-4, rtol=1e-4)

@@ -301,9 +301,12 @@ def test_the_studies_quoted_are_those_of_the_stored_runs(name: str, tmp_path: Pa
     assert made == (folder / f"{name}.md").read_text()
     assert (tmp_path / f"{name}.png").stat().st_size > 0
     stored: dict[tuple[str, str], str] = {}
-    for table in made.split("\n\n")[1:3]:
+    for table in made.split("\n\n")[1:4]:
         stored |= rows_of(table)
-    section = README.split("## Studies")[1].split(f"docs/study/{name}/{name}.png")[0]
-    quoted_cells = rows_of(section[section.rindex("| arm |") :].split("\n\n")[0])
+    (section,) = (part for part in README.split("\n### ") if f"docs/study/{name}/{name}.png" in part)
+    quoted_cells: dict[tuple[str, str], str] = {}
+    for table in section.split("\n\n"):
+        quoted_cells |= rows_of(table) if table.startswith("| arm |") else {}
     assert len({arm for arm, _ in quoted_cells}) == 12
+    assert {"mean@1", "vector alone: answer"} <= {head for _, head in quoted_cells}
     assert {key: cell for key, cell in quoted_cells.items() if stored.get(key, "") != cell} == {}

@@ -8,6 +8,9 @@ from ngrpo.study.results import Effect, Results
 from ngrpo.study.statistics import Mean
 from ngrpo.study.summary import ArmSummary, figures, summaries
 
+_CHANGES = ("next_token", "text", "answer")
+"""What a mixed step may change, as the probe names it."""
+
 
 def tables(results: Results) -> str:
     """Returns all tables, with what they are of."""
@@ -82,19 +85,18 @@ def diversity_table(results: Results, arms: Sequence[ArmSummary]) -> list[str]:
 def probe_table(results: Results, arms: Sequence[ArmSummary]) -> list[str]:
     """Mixing on the untrained model and what it costs."""
     in_runs = {one.arm: one.figures["tokens_per_s"].value for one in arms if "tokens_per_s" in one.figures}
-    heads = ["arm", "mixed", "cosine", "next token", "text", "answer", "vector alone: next token", "text", "answer"]
-    heads += ["tokens/s alone", "tokens/s in runs"]
+    changes = [f"{what}: {name.replace('_', ' ')}" for what in ("step", "vector alone") for name in _CHANGES]
+    heads = ["arm", "mixed", "cosine", *changes, "tokens/s alone", "tokens/s in runs"]
     rows = []
     for arm, probe in results.probes.items():
-        shown = _effect(probe.effect) if probe.effect is not None else ["-"] * 8
+        shown = _effect(probe.effect) if probe.effect is not None else ["-"] * (2 + 2 * len(_CHANGES))
         speeds = [f"{median(probe.tokens_per_s):,.0f}", f"{in_runs[arm]:,.0f}" if arm in in_runs else ""]
         rows.append([arm, *shown, *speeds])
     return _markdown(heads, rows)
 
 
 def _effect(effect: Effect) -> list[str]:
-    names = ("next_token", "text", "answer")
-    changed = [effect.against_draw[name] for name in names] + [effect.against_token[name] for name in names]
+    changed = [shares[name] for shares in (effect.against_draw, effect.against_token) for name in _CHANGES]
     return [f"{effect.mixed:.3f}", f"{effect.cosine:.4f}", *(f"{share:.3f}" for share in changed)]
 
 

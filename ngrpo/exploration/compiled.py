@@ -28,7 +28,11 @@ def compiled(function: Callable[..., Any], strategy: Exploration) -> Callable[..
 
 
 class _Compiled:
-    """See `compiled`. The compiler's failures come before anything of a call has run, so the plain call is whole."""
+    """See `compiled`.
+
+    What fails is called again from its start. Most often nothing of it has run; after a graph break some may have,
+    which is no harm to functions that write nothing, or the same values again, as these do.
+    """
 
     def __init__(self, function: Callable[..., Any], strategy: Exploration) -> None:
         self.plain = function

@@ -7,6 +7,7 @@ from typing import NoReturn
 
 import pytest
 import torch
+from contexts import step_context
 from torch import Tensor
 from torch._inductor import config
 
@@ -86,18 +87,13 @@ STRATEGIES = [
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda one: type(one).__name__)
 def test_strategies_compile_for_vocabularies_of_real_models(strategy: Exploration, vocabulary: int) -> None:
     torch.manual_seed(0)
-    device, rows = torch.device("cuda"), 256
-    embedding = torch.randn(vocabulary, 64, device=device)
-    context = StepContext(
-        keys=torch.arange(rows, device=device),
-        positions=torch.arange(rows, device=device) + 40,
-        embedding=embedding,
-        ended=torch.arange(rows, device=device) % 5 == 0,
-        end_ids=torch.tensor([2], device=device),
-        tables=strategy.prepare(embedding, Vocabulary(vocabulary, frozenset(), {})),
-        carry=torch.zeros(rows, dtype=torch.int32, device=device),
-    )
-    logits = 3 * torch.randn(rows, vocabulary, device=device)
+    rows = 256
+    with torch.device("cuda"):
+        embedding = torch.randn(vocabulary, 64)
+        tables = strategy.prepare(embedding, Vocabulary(vocabulary, frozenset(), {}))
+        ended = [row % 5 == 0 for row in range(rows)]
+        context = step_context(rows, torch.arange(rows) + 40, ended, (2,), tables, embedding)
+        logits = 3 * torch.randn(rows, vocabulary)
     (step, log_probs), (expected, scores) = (
         run(logits, 0.8, context, None) for run in (compiled(decide, strategy), partial(decide, strategy))
     )

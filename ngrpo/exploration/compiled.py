@@ -13,6 +13,10 @@ from ngrpo.exploration.base import Exploration
 _MOST = 300
 """Characters of a compiler's message that are told."""
 
+_OPTIONS: dict[str, str | int | bool | Callable[..., Any]] = {"split_reductions": False}
+"""A row is reduced by one program. Split into several, the sums of Soft Thinking's entropy end in a kernel that Triton
+3.6 rejects; the other strategies' steps take about as long either way."""
+
 _COMPILED: dict[str, "_Compiled"] = {}
 
 
@@ -40,7 +44,7 @@ class _Compiled:
         # Of its own code, since the compiler gives a piece of code up that it has compiled eight times.
         code, name = function.__code__.replace(), function.__name__
         own = FunctionType(code, function.__globals__, name, function.__defaults__, function.__closure__)
-        self.run: Callable[..., Any] = torch.compile(own, dynamic=True)
+        self.run: Callable[..., Any] = torch.compile(own, dynamic=True, options=_OPTIONS)
 
     def __call__(self, *arguments: Any) -> Any:
         """Calls the function with the strategy before the arguments."""

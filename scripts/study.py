@@ -5,16 +5,16 @@
 
 Stages, each of which goes on where an earlier call stopped: ``model`` (pretrains what is trained, if the study says
 how), ``levels`` (accuracy by difficulty), ``base`` (evaluates the untrained model), ``tune`` (learning rates, on
-validation problems), ``run`` (trains and evaluates every arm and seed), ``probe`` (speed and effect of mixing, alone on
-the machine), ``report`` (table, figure, results.json). ``all`` is all of them but ``levels``. What a study consists of
-is in conf/study; further arguments are settings of it, such as ``iterations=20``.
+validation problems), ``run`` (trains and evaluates every arm and seed), ``effect`` (what mixed steps change), ``speed``
+(of generation; the machine has to be free), ``report`` (table, figure, results.json). ``all`` is all of them but
+``levels``. What a study consists of is in conf/study; further arguments are settings of it, such as ``iterations=20``.
 """
 
 import argparse
-import json
 import os
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ngrpo.door import guarded
@@ -26,16 +26,17 @@ from ngrpo.study.definition import StudyConfig, as_json, load_study
 from ngrpo.study.figure import write_figure
 from ngrpo.study.jobs import Job, Slice, run_jobs
 from ngrpo.study.levels import levels
-from ngrpo.study.probing import Load, probe
-from ngrpo.study.results import Results, load, save, write
-from ngrpo.study.store import collect
+from ngrpo.study.probing import effects, speeds
+from ngrpo.study.results import load, save, write
+from ngrpo.study.store import EFFECTS, LEVELS, SPEEDS, TUNED, collect, read_effects, read_speeds, read_tuned
 from ngrpo.study.table import tables
-from ngrpo.study.work import Work, read_tuned, write_tuned
+from ngrpo.study.untrained import Untrained, untrained
+from ngrpo.study.work import Work
 
 ROOT = Path(__file__).resolve().parents[1]
 CONF = ROOT / "conf"
-ALL = ("model", "base", "tune", "run", "probe", "report")
-TUNED, PROBES, LEVELS, RESULTS = "tuned.json", "probes.json", "levels.json", "results.json"
+ALL = ("model", "base", "tune", "run", "effect", "speed", "report")
+RESULTS = "results.json"
 
 
 @dataclass(frozen=True)
@@ -121,30 +122,39 @@ def tune(call: Call) -> list[str]:
     """Tries every learning rate of every arm and chooses."""
     left = _run(call, call.work.tune_jobs())
     if not left:
-        write_tuned(call.out / TUNED, call.work.tuned())
+        write(call.out / TUNED, call.work.tuned())
     return left
 
 
 def run(call: Call) -> list[str]:
     """Trains and evaluates every arm with every seed."""
-    return _run(call, call.work.run_jobs(read_tuned(call.out / TUNED)))
+    return _run(call, call.work.run_jobs(read_tuned(call.out)))
 
 
-def probing(call: Call) -> list[str]:
-    """Measures the strategies of all arms on the untrained model, one process alone."""
-    file = call.out / PROBES
-    if file.exists():
+def effect(call: Call) -> list[str]:
+    """Measures what mixed steps of the untrained model change."""
+    known = read_effects(call.out)
+    if set(call.study.arms) <= set(known):
         return []
-    if call.slice.left() <= 0:
-        return ["probe"]
+    done = effects(_untrained(call), known, call.slice, partial(write, call.out / EFFECTS))
+    return [] if done else ["effect"]
+
+
+def speed(call: Call) -> list[str]:
+    """Measures generation with the untrained model, in one process alone."""
+    known, rounds = read_speeds(call.out), call.study.probe.rounds
+    if all(arm in known and len(known[arm].tokens_per_s) >= rounds for arm in call.study.arms):
+        return []
+    done = speeds(_untrained(call), rounds, known, call.slice, partial(write, call.out / SPEEDS))
+    return [] if done else ["speed"]
+
+
+def _untrained(call: Call) -> Untrained:
+    study = call.study
     settings = {
-        arm: [*call.study.train, f"model.path={call.study.base_model}", *one.overrides]
-        for arm, one in call.study.arms.items()
+        arm: [*study.train, f"model.path={study.base_model}", *one.overrides] for arm, one in study.arms.items()
     }
-    size = call.study.probe
-    found = probe(CONF, settings, Load(size.problems, size.samples, size.rounds))
-    write(file, {arm: asdict(one) for arm, one in found.items()})
-    return []
+    return untrained(CONF, settings, study.probe.problems, study.probe.samples)
 
 
 def difficulty(call: Call) -> list[str]:
@@ -158,7 +168,7 @@ def difficulty(call: Call) -> list[str]:
 
 def report(call: Call) -> list[str]:
     """Writes the table, the figure and the results that both are made from."""
-    results = _collected(call) if call.results is None else load(call.results)
+    results = collect(as_json(call.study), call.out) if call.results is None else load(call.results)
     if call.results is None:
         save(results, call.to / RESULTS)
     write_text(call.to / f"{results.study['name']}.md", tables(results))
@@ -166,12 +176,6 @@ def report(call: Call) -> list[str]:
     print(tables(results))
     print(f"table and figure in {call.to}")
     return []
-
-
-def _collected(call: Call) -> Results:
-    levels_file = call.out / LEVELS
-    found = json.loads(levels_file.read_text()) if levels_file.exists() else {}
-    return collect(as_json(call.study), call.out, read_tuned(call.out / TUNED), call.out / PROBES, found)
 
 
 def _run(call: Call, jobs: list[Job]) -> list[str]:
@@ -184,7 +188,8 @@ STAGES: dict[str, Callable[[Call], list[str]]] = {
     "base": base,
     "tune": tune,
     "run": run,
-    "probe": probing,
+    "effect": effect,
+    "speed": speed,
     "report": report,
 }
 

@@ -11,7 +11,7 @@ from ngrpo.errors import SettingError
 from ngrpo.evaluation.evaluator import Evaluator
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 from ngrpo.study.definition import LevelsConfig, StudyConfig
-from ngrpo.study.probing import training_config
+from ngrpo.study.untrained import training_config
 from ngrpo.torch_settings import set_torch
 from ngrpo.training import accelerator_of
 

@@ -117,19 +117,17 @@ class Tuned:
 
 
 @dataclass(frozen=True)
-class Probe:
-    """A strategy on the untrained model, alone on the machine.
+class Speed:
+    """A strategy's generation on the untrained model, alone on the machine.
 
     Attributes:
-        tokens_per_s: of generation, in each round.
+        tokens_per_s: in each round.
         tokens: generated in a round.
-        effect: of mixed steps; None for a strategy that mixes none.
         device: what it ran on.
     """
 
     tokens_per_s: Sequence[float]
     tokens: int
-    effect: Effect | None
     device: str
 
 
@@ -142,7 +140,8 @@ class Results:
         base: the untrained model's answers to the test problems; None if they are not there yet.
         tuned: by arm.
         runs: finished ones.
-        probes: by arm.
+        speeds: of generation by arm.
+        effects: of mixed steps by arm; None where nothing is mixed.
         levels: Mean@1 of the untrained model by candidate, where the difficulty was chosen.
     """
 
@@ -150,7 +149,8 @@ class Results:
     base: Sampled | None = None
     tuned: Mapping[str, Tuned] = field(default_factory=dict)
     runs: Sequence[RunResult] = ()
-    probes: Mapping[str, Probe] = field(default_factory=dict)
+    speeds: Mapping[str, Speed] = field(default_factory=dict)
+    effects: Mapping[str, Effect | None] = field(default_factory=dict)
     levels: Mapping[str, float] = field(default_factory=dict)
 
     def of_arm(self, arm: str) -> list[RunResult]:
@@ -168,10 +168,14 @@ def tuned_of(plain: Mapping[str, Any]) -> Tuned:
     return Tuned(plain["chosen"], [Tried(**one) for one in plain["tried"]])
 
 
-def probe_of(plain: Mapping[str, Any]) -> Probe:
-    """Reads a probe from JSON values."""
-    effect = plain["effect"]
-    return Probe(**{**plain, "effect": None if effect is None else Effect(**effect)})
+def speeds_of(plain: Mapping[str, Any]) -> dict[str, Speed]:
+    """Reads speeds by arm from JSON values."""
+    return {arm: Speed(**one) for arm, one in plain.items()}
+
+
+def effects_of(plain: Mapping[str, Any]) -> dict[str, Effect | None]:
+    """Reads effects by arm from JSON values."""
+    return {arm: None if one is None else Effect(**one) for arm, one in plain.items()}
 
 
 def load(path: Path) -> Results:
@@ -182,7 +186,8 @@ def load(path: Path) -> Results:
         base=None if plain["base"] is None else Sampled(**plain["base"]),
         tuned={arm: tuned_of(one) for arm, one in plain["tuned"].items()},
         runs=[run_of(one) for one in plain["runs"]],
-        probes={arm: probe_of(one) for arm, one in plain["probes"].items()},
+        speeds=speeds_of(plain["speeds"]),
+        effects=effects_of(plain["effects"]),
         levels=plain["levels"],
     )
 
@@ -196,6 +201,11 @@ def save(results: Results, path: Path) -> None:
 
 
 def write(path: Path, content: Any) -> None:
-    """Writes a dataclass or JSON values, whole or not at all."""
-    plain = content if isinstance(content, dict) else asdict(content)
-    write_text(path, json.dumps(plain, separators=(",", ":")) + "\n")
+    """Writes a dataclass, some by name, or JSON values, whole or not at all."""
+    write_text(path, json.dumps(content, separators=(",", ":"), default=asdict) + "\n")
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Reads JSON values by name; none if there is no file."""
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return found

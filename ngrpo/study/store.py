@@ -1,35 +1,59 @@
-"""Reads what the finished runs of a study left."""
+"""Reads what the finished stages of a study left."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ngrpo.study.results import RESULT, Results, Sampled, Tuned, probe_of, run_of
+from ngrpo.study.results import (
+    RESULT,
+    Effect,
+    Results,
+    Sampled,
+    Speed,
+    Tuned,
+    effects_of,
+    read,
+    run_of,
+    speeds_of,
+    tuned_of,
+)
+
+TUNED, SPEEDS, EFFECTS, LEVELS = "tuned.json", "speeds.json", "effects.json", "levels.json"
+"""Files in a study's folder, each written by `ngrpo.study.results.write`."""
 
 
-def collect(
-    study: Mapping[str, Any], out: Path, tuned: Mapping[str, Tuned], probes: Path, levels: Mapping[str, float]
-) -> Results:
+def read_tuned(out: Path) -> dict[str, Tuned]:
+    """Returns the chosen learning rates by arm; none before all were tried."""
+    return {arm: tuned_of(one) for arm, one in read(out / TUNED).items()}
+
+
+def read_speeds(out: Path) -> dict[str, Speed]:
+    """Returns the speeds by arm, as far as they are measured."""
+    return speeds_of(read(out / SPEEDS))
+
+
+def read_effects(out: Path) -> dict[str, Effect | None]:
+    """Returns the effects by arm, as far as they are measured."""
+    return effects_of(read(out / EFFECTS))
+
+
+def collect(study: Mapping[str, Any], out: Path) -> Results:
     """Returns the results of a study's folder, as far as they are there.
 
     Args:
         study: the definition, as JSON values; runs of arms that it does not have are left out, and so are those with
             another learning rate than the chosen one.
         out: the folder.
-        tuned: the chosen rates.
-        probes: file of the probes, which need not exist.
-        levels: accuracy by difficulty.
     """
-    base = out / "base" / RESULT
-    runs = [run_of(json.loads(file.read_text())) for file in sorted((out / "runs").glob(f"*/*/seed-*/{RESULT}"))]
+    base, tuned = read(out / "base" / RESULT), read_tuned(out)
+    runs = [run_of(read(file)) for file in sorted((out / "runs").glob(f"*/*/seed-*/{RESULT}"))]
     chosen = {arm: one.chosen for arm, one in tuned.items() if arm in study["arms"]}
-    probed = json.loads(probes.read_text()) if probes.exists() else {}
     return Results(
         study=study,
-        base=Sampled(**json.loads(base.read_text())) if base.exists() else None,
+        base=Sampled(**base) if base else None,
         tuned=tuned,
         runs=[run for run in runs if run.rate == chosen.get(run.arm)],
-        probes={arm: probe_of(one) for arm, one in probed.items()},
-        levels=levels,
+        speeds=read_speeds(out),
+        effects=read_effects(out),
+        levels=read(out / LEVELS),
     )

@@ -9,15 +9,16 @@ from ngrpo.study.statistics import Mean
 from ngrpo.study.summary import ArmSummary, figures, summaries
 
 _CHANGES = ("next_token", "text", "answer")
-"""What a mixed step may change, as the probe names it."""
+"""What a mixed step may change, as an effect names it."""
 
 
 def tables(results: Results) -> str:
     """Returns all tables, with what they are of."""
     arms = summaries(results)
     parts = [_heading(results), "\n".join(accuracy_table(results, arms)), "\n".join(diversity_table(results, arms))]
-    if results.probes:
-        parts.append("\n".join(probe_table(results, arms)))
+    if results.effects:
+        parts.append("\n".join(effect_table(results)))
+    parts.append("\n".join(speed_table(results, arms)))
     if results.tuned:
         parts.append("\n".join(rates_table(results)))
     if results.levels:
@@ -62,15 +63,7 @@ def accuracy_table(results: Results, arms: Sequence[ArmSummary]) -> list[str]:
 
 def diversity_table(results: Results, arms: Sequence[ArmSummary]) -> list[str]:
     """Distinct answers and ways, of all samples and at equal accuracy, entropy and length."""
-    group, alike = (int(results.study["diversity"][name]) for name in ("group", "alike"))
-    columns = {
-        "answers": f"answers of {group}",
-        "paths": f"paths of {group}",
-        "right_paths": f"paths of {alike} right",
-        "wrong_answers": f"answers of {alike} wrong",
-        "late/policy/entropy": "entropy at the end",
-        "length": "tokens",
-    }
+    columns = {**_diversity(results), "late/policy/entropy": "entropy at the end", "length": "tokens"}
     differing = ["paths", "right_paths", "wrong_answers"]
     heads = ["arm", *columns.values(), *(f"difference in {columns[name]}" for name in differing)]
     rows = [
@@ -82,22 +75,38 @@ def diversity_table(results: Results, arms: Sequence[ArmSummary]) -> list[str]:
     return _markdown(heads, rows)
 
 
-def probe_table(results: Results, arms: Sequence[ArmSummary]) -> list[str]:
-    """Mixing on the untrained model and what it costs."""
-    in_runs = {one.arm: one.figures["tokens_per_s"].value for one in arms if "tokens_per_s" in one.figures}
+def _diversity(results: Results) -> dict[str, str]:
+    """Returns the heads of the diversity figures."""
+    group, alike = (int(results.study["diversity"][name]) for name in ("group", "alike"))
+    return {
+        "answers": f"answers of {group}",
+        "paths": f"paths of {group}",
+        "right_paths": f"paths of {alike} right",
+        "wrong_answers": f"answers of {alike} wrong",
+    }
+
+
+def effect_table(results: Results) -> list[str]:
+    """What mixed steps of the untrained model change."""
     changes = [f"{what}: {name.replace('_', ' ')}" for what in ("step", "vector alone") for name in _CHANGES]
-    heads = ["arm", "mixed", "cosine", *changes, "tokens/s alone", "tokens/s in runs"]
-    rows = []
-    for arm, probe in results.probes.items():
-        shown = _effect(probe.effect) if probe.effect is not None else ["-"] * (2 + 2 * len(_CHANGES))
-        speeds = [f"{median(probe.tokens_per_s):,.0f}", f"{in_runs[arm]:,.0f}" if arm in in_runs else ""]
-        rows.append([arm, *shown, *speeds])
-    return _markdown(heads, rows)
+    rows = [[arm, *_effect(effect)] for arm, effect in results.effects.items() if effect is not None]
+    return _markdown(["arm", "mixed", "cosine", *changes], rows)
 
 
 def _effect(effect: Effect) -> list[str]:
     changed = [shares[name] for shares in (effect.against_draw, effect.against_token) for name in _CHANGES]
     return [f"{effect.mixed:.3f}", f"{effect.cosine:.4f}", *(f"{share:.3f}" for share in changed)]
+
+
+def speed_table(results: Results, arms: Sequence[ArmSummary]) -> list[str]:
+    """Tokens a second alone on the machine and, other arms' runs beside them, in the runs."""
+    alone = {arm: median(speed.tokens_per_s) for arm, speed in results.speeds.items()}
+    in_runs = {one.arm: one.figures["tokens_per_s"].value for one in arms if "tokens_per_s" in one.figures}
+    rows = [
+        [arm, *(f"{speeds[arm]:,.0f}" if arm in speeds else "" for speeds in (alone, in_runs))]
+        for arm in dict.fromkeys([*alone, *in_runs])
+    ]
+    return _markdown(["arm", "tokens/s alone", "tokens/s in runs"], rows)
 
 
 def rates_table(results: Results) -> list[str]:

@@ -5,7 +5,6 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -19,7 +18,7 @@ from ngrpo.provenance import git_commit
 from ngrpo.study.definition import SampledConfig, StudyConfig
 from ngrpo.study.jobs import Job, Shell
 from ngrpo.study.measure import curves, sampled
-from ngrpo.study.results import RESULT, RunResult, Sampled, Tried, Tuned, tuned_of, write
+from ngrpo.study.results import RESULT, RunResult, Sampled, Tried, Tuned, write
 
 _BENCHMARK = "custom"
 
@@ -191,17 +190,6 @@ class Work:
 def choice(tried: Sequence[Tried], metric: str) -> float:
     """Returns the rate with the highest value of a metric; of equal ones the lowest rate."""
     return max(tried, key=lambda one: (one.metrics[metric], -one.rate)).rate
-
-
-def read_tuned(path: Path) -> dict[str, Tuned]:
-    """Reads the choices that `write_tuned` wrote; none if there is no file."""
-    plain = json.loads(path.read_text()) if path.exists() else {}
-    return {arm: tuned_of(one) for arm, one in plain.items()}
-
-
-def write_tuned(path: Path, tuned: dict[str, Tuned]) -> None:
-    """Writes the choices by arm."""
-    write(path, {arm: asdict(one) for arm, one in tuned.items()})
 
 
 def _iterations(run: Path) -> int:

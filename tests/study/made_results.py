@@ -1,6 +1,6 @@
 """Results made by hand."""
 
-from ngrpo.study.results import Effect, Probe, Results, RunResult, Sampled, Tried, Tuned
+from ngrpo.study.results import Effect, Results, RunResult, Sampled, Speed, Tried, Tuned
 
 STUDY = {
     "name": "made",
@@ -47,9 +47,7 @@ def results() -> Results:
             run("token_grpo", 1, [4, 0, 2], [1.0, None, 1.5]),
             run("neighbor_grpo", 0, [2, 3, 4], [1.5, 2.0, 2.0]),
         ],
-        probes={
-            "token_grpo": Probe([100.0, 300.0, 200.0], 50, None, "cpu"),
-            "neighbor_grpo": Probe([90.0], 50, Effect(9, 0.1, 0.99, shares, shares, 0.0), "cpu"),
-        },
+        speeds={"token_grpo": Speed([100.0, 300.0, 200.0], 50, "cpu"), "neighbor_grpo": Speed([90.0], 50, "cpu")},
+        effects={"token_grpo": None, "neighbor_grpo": Effect(9, 0.1, 0.99, shares, shares, 0.0)},
         levels={"demo:1-1": 0.25},
     )

@@ -40,10 +40,11 @@ def test_quick_study_from_beginning_to_end(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert {"policy/entropy", "train/reward", "train/distinct_paths"} <= set(results.runs[0].curves)
     assert "exploration/cosine_mean" in results.runs[0].curves
-    effect = results.probes["neighbor_grpo"].effect
+    effect = results.effects["neighbor_grpo"]
     assert effect is not None
     assert 0.0 < effect.mixed < 0.2
-    assert results.probes["token_grpo"].effect is None
+    assert results.effects["token_grpo"] is None
+    assert {len(speed.tokens_per_s) for speed in results.speeds.values()} == {2}
 
     before = {file: file.read_bytes() for file in out.rglob("result.json")}
     lost = out / "runs" / "neighbor_grpo" / "0.0001" / "seed-0" / "result.json"

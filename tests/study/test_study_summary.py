@@ -66,8 +66,8 @@ def test_tables_show_values_intervals_and_choices() -> None:
     assert "| 2 | 0.001 | 0.500 [0.500, 0.500] |" in token
     difference = mean_of([0.25, 8 / 12 - 0.5])
     assert f"{difference.value:+.3f} [{difference.low:+.3f}, {difference.high:+.3f}]" in shown
-    assert "| neighbor_grpo | 0.100 | 0.9900 | 0.250 | 0.750 | 0.125 | 0.250 | 0.750 | 0.125 | 90 | 20 |" in lines
-    assert "| token_grpo | - | - | - | - | - | - | - | - | 200 | 20 |" in lines
+    assert "| neighbor_grpo | 0.100 | 0.9900 | 0.250 | 0.750 | 0.125 | 0.250 | 0.750 | 0.125 |" in lines
+    assert {"| neighbor_grpo | 90 | 20 |", "| token_grpo | 200 | 20 |"} < set(lines)
     assert "| token_grpo | 0.5000 (chosen) | 0.2500 |" in lines
     assert "| demo:1-1 | 0.250 |" in lines
     widths = [line.count("|") for line in lines if line.startswith("|")]

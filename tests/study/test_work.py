@@ -14,9 +14,9 @@ from ngrpo.report.records import IterationRecord
 from ngrpo.report.store import RunStore
 from ngrpo.study.definition import StudyConfig, as_json, load_study
 from ngrpo.study.levels import nearest
-from ngrpo.study.results import Tried
-from ngrpo.study.store import collect
-from ngrpo.study.work import Work, choice, read_tuned, write_tuned
+from ngrpo.study.results import Tried, write
+from ngrpo.study.store import TUNED, collect, read_tuned
+from ngrpo.study.work import Work, choice
 
 CONF = Path(__file__).parents[2] / "conf"
 
@@ -67,8 +67,8 @@ def test_everything_is_done_once_and_left_out_when_it_is_there(study: StudyConfi
     do(work.base_job() + work.tune_jobs(), shell)
     tuned = work.tuned()
     assert {arm: one.chosen for arm, one in tuned.items()} == {"token_grpo": 3e-4, "neighbor_grpo": 3e-4}
-    write_tuned(tmp_path / "tuned.json", tuned)
-    assert read_tuned(tmp_path / "tuned.json") == tuned
+    write(tmp_path / TUNED, tuned)
+    assert read_tuned(tmp_path) == tuned
     jobs = work.run_jobs(tuned)
     assert [job.name for job in jobs] == [f"run {arm} seed {seed}" for seed in (0, 1) for arm in study.arms]
     do(jobs, shell)
@@ -78,7 +78,7 @@ def test_everything_is_done_once_and_left_out_when_it_is_there(study: StudyConfi
     (work.run_folder("neighbor_grpo", 3e-4, 1) / "result.json").unlink()
     (again,) = work.run_jobs(tuned)
     assert again.name == "run neighbor_grpo seed 1"
-    results = collect(as_json(study), tmp_path, tuned, tmp_path / "probes.json", {})
+    results = collect(as_json(study), tmp_path)
     assert [(run.arm, run.seed) for run in results.runs] == [("neighbor_grpo", 0), ("token_grpo", 0), ("token_grpo", 1)]
     assert results.base is not None
     run = results.runs[0]
@@ -93,12 +93,14 @@ def test_a_rate_that_is_tried_later_and_chosen_has_runs_of_its_own(study: StudyC
     work = Work(study, tmp_path)
     assert [job.name for job in work.tune_jobs()] == ["tune token_grpo 0.0003", "tune neighbor_grpo 0.0003"]
     do(work.tune_jobs(), shell)
-    tuned, nothing = work.tuned(), tmp_path / "probes.json"
-    assert collect(as_json(study), tmp_path, tuned, nothing, {}).runs == []
+    tuned = work.tuned()
+    write(tmp_path / TUNED, tuned)
+    assert collect(as_json(study), tmp_path).runs == []
     assert len(work.run_jobs(tuned)) == 4
     do(work.run_jobs(tuned)[:1], shell)
-    assert [run.rate for run in collect(as_json(study), tmp_path, tuned, nothing, {}).runs] == [3e-4]
-    assert [run.rate for run in collect(as_json(study), tmp_path, few.tuned(), nothing, {}).runs] == [1e-4] * 4
+    assert [run.rate for run in collect(as_json(study), tmp_path).runs] == [3e-4]
+    write(tmp_path / TUNED, few.tuned())
+    assert [run.rate for run in collect(as_json(study), tmp_path).runs] == [1e-4] * 4
 
 
 def test_a_finished_training_is_kept_and_an_unfinished_one_made_again(study: StudyConfig, tmp_path: Path) -> None:

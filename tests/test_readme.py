@@ -306,7 +306,7 @@ def test_the_studies_quoted_are_those_of_the_stored_runs(name: str, tmp_path: Pa
     (section,) = (part for part in README.split("\n### ") if f"docs/study/{name}/{name}.png" in part)
     quoted_cells: dict[tuple[str, str], str] = {}
     for table in section.split("\n\n"):
-        quoted_cells |= rows_of(table) if table.startswith("| arm |") else {}
-    assert len({arm for arm, _ in quoted_cells}) == 12
+        quoted_cells |= rows_of(table) if table.startswith(("| arm |", "| pair |")) else {}
+    assert len({first for first, _ in quoted_cells}) == 12 + 2
     assert {"mean@1", "vector alone: answer"} <= {head for _, head in quoted_cells}
     assert {key: cell for key, cell in quoted_cells.items() if stored.get(key, "") != cell} == {}

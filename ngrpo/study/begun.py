@@ -10,13 +10,15 @@ from ngrpo.study.definition import StudyConfig, as_json
 from ngrpo.study.results import write
 
 BEGUN = "study.json"
+_FREE_OF_ARMS = ("seeds", "against")
 _FREE = ("keep_files", "tune.rates", "levels.paths", "levels.problems", "levels.samples", "levels.low", "levels.high")
 
 
 def go_on(study: StudyConfig, out: Path) -> None:
     """Writes the settings into a folder that has none, else checks that they are the same.
 
-    Arms may come and go, and have other numbers of seeds. So may the learning rates that are tried.
+    Arms may come and go, have other numbers of seeds and be compared with others; the learning rates that are tried may
+    change, too.
 
     Raises:
         SettingError: a setting that finished runs depend on has another value.
@@ -38,5 +40,5 @@ def _walk(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
         whole = prefix + name
         if isinstance(value, Mapping):
             yield from _walk(value, f"{whole}.")
-        elif whole not in _FREE and not (prefix.startswith("arms.") and name == "seeds"):
+        elif whole not in _FREE and not (prefix.startswith("arms.") and name in _FREE_OF_ARMS):
             yield whole, value

@@ -19,10 +19,12 @@ class ArmConfig:
     Attributes:
         overrides: settings of scripts/train.py.
         seeds: how many runs, with seeds from 0 on.
+        against: an arm that it is compared with beside the reference, such as the same algorithm without exploration.
     """
 
     overrides: list[str] = MISSING
     seeds: int = MISSING
+    against: str | None = None
 
 
 @dataclass
@@ -177,6 +179,9 @@ def study_of(config: DictConfig) -> StudyConfig:
     for arm, settings in study.arms.items():
         if settings.seeds < 1:
             raise SettingError(f"arms.{arm}.seeds={settings.seeds} runs nothing; choose 1 or more, or leave it out.")
+        if settings.against is not None and settings.against not in study.arms:
+            known = ", ".join(study.arms)
+            raise SettingError(f"arms.{arm}.against={settings.against} is no arm; choose one of {known}.")
         if settings.seeds > study.tune.seed:
             raise SettingError(
                 f"tune.seed={study.tune.seed} is also a seed of arms.{arm}; choose one of at least {settings.seeds}."

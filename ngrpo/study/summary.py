@@ -1,6 +1,6 @@
 """From runs to what is reported of each arm: means over seeds, and differences to the reference seed by seed."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -47,18 +47,31 @@ def summaries(results: Results) -> list[ArmSummary]:
     ]
 
 
+def pairs(results: Results) -> dict[tuple[str, str], dict[str, Mean]]:
+    """Returns the differences of arms to the ones that they are ``against``, by both names."""
+    named = [(arm, settings.get("against")) for arm, settings in results.study["arms"].items()]
+    found = {
+        (arm, other): _differences(results.of_arm(arm), {run.seed: run for run in results.of_arm(other)})
+        for arm, other in named
+        if other is not None
+    }
+    return {pair: differences for pair, differences in found.items() if differences}
+
+
 def _summary(arm: str, runs: Sequence[RunResult], reference: Mapping[int, RunResult] | None) -> ArmSummary:
-    each = {run.seed: figures(run.test) | late(run) for run in runs}
+    each = _by_seed(runs)
     names = [name for name in each[runs[0].seed] if all(name in one for one in each.values())]
     means = {name: mean_of([one[name] for one in each.values()]) for name in names}
-    differences = None if reference is None else _differences(runs, reference, each)
+    differences = None if reference is None else _differences(runs, reference)
     return ArmSummary(arm, runs[0].rate, len(runs), means, differences)
 
 
-def _differences(
-    runs: Sequence[RunResult], reference: Mapping[int, RunResult], each: Mapping[int, Mapping[str, float]]
-) -> dict[str, Mean]:
-    theirs = {seed: figures(run.test) | late(run) for seed, run in reference.items()}
+def _by_seed(runs: Iterable[RunResult]) -> dict[int, dict[str, float]]:
+    return {run.seed: figures(run.test) | late(run) for run in runs}
+
+
+def _differences(runs: Sequence[RunResult], reference: Mapping[int, RunResult]) -> dict[str, Mean]:
+    each, theirs = _by_seed(runs), _by_seed(reference.values())
     names = {name for one in each.values() for name in one} - set(PER_PROBLEM)
     found: dict[str, Mean] = {}
     for name in sorted(names):

@@ -6,7 +6,7 @@ from statistics import median
 
 from ngrpo.study.results import Effect, Results
 from ngrpo.study.statistics import Mean
-from ngrpo.study.summary import ArmSummary, figures, summaries
+from ngrpo.study.summary import ArmSummary, figures, pairs, summaries
 
 _CHANGES = ("next_token", "text", "answer")
 """What a mixed step may change, as an effect names it."""
@@ -16,6 +16,8 @@ def tables(results: Results) -> str:
     """Returns all tables, with what they are of."""
     arms = summaries(results)
     parts = [_heading(results), "\n".join(accuracy_table(results, arms)), "\n".join(diversity_table(results, arms))]
+    if compared := pairs(results):
+        parts.append("\n".join(pairs_table(results, compared)))
     if results.effects:
         parts.append("\n".join(effect_table(results)))
     parts.append("\n".join(speed_table(results, arms)))
@@ -73,6 +75,18 @@ def diversity_table(results: Results, arms: Sequence[ArmSummary]) -> list[str]:
         base = figures(results.base)
         rows.insert(0, ["untrained", *(_number(base.get(name), 3) for name in columns), *[""] * len(differing)])
     return _markdown(heads, rows)
+
+
+def pairs_table(results: Results, compared: Mapping[tuple[str, str], Mapping[str, Mean]]) -> list[str]:
+    """Arms minus the ones they are compared with beside the reference."""
+    k = int(results.study["test"]["samples"])
+    passes = dict.fromkeys(["mean@1", f"pass@{min(8, k)}", f"pass@{k}", "pass_area"])
+    columns = {name: name for name in passes} | _diversity(results)
+    rows = [
+        [f"{arm} - {other}", str(means["mean@1"].n), *_differences(means, list(columns), 3)]
+        for (arm, other), means in compared.items()
+    ]
+    return _markdown(["pair", "seeds", *columns.values()], rows)
 
 
 def _diversity(results: Results) -> dict[str, str]:

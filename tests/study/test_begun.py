@@ -32,7 +32,14 @@ def test_other_settings_are_refused(tmp_path: Path, setting: str, said: str):
 
 
 @pytest.mark.parametrize(
-    "setting", ["arms.token_grpo.seeds=5", "keep_files=false", "tune.rates=[1e-5]", "levels.high=0.5"]
+    "setting",
+    [
+        "arms.token_grpo.seeds=5",
+        "arms.neighbor_grpo.against=token_grpo",
+        "keep_files=false",
+        "tune.rates=[1e-5]",
+        "levels.high=0.5",
+    ],
 )
 def test_what_finished_runs_do_not_depend_on_may_change(tmp_path: Path, setting: str):
     go_on(quick(), tmp_path)

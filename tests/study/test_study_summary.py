@@ -1,13 +1,14 @@
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
 import pytest
-from made_results import results, run, sampled
+from made_results import STUDY, results, run, sampled
 
 from ngrpo.study.figure import looks_of, write_figure
 from ngrpo.study.results import load, save
 from ngrpo.study.statistics import mean_of
-from ngrpo.study.summary import figures, late, on_common_problems, summaries
+from ngrpo.study.summary import figures, late, on_common_problems, pairs, summaries
 from ngrpo.study.table import tables
 
 
@@ -47,6 +48,21 @@ def test_arms_are_compared_seed_by_seed() -> None:
     assert neighbor.differences["right_paths"] == mean_of([2.5 / 3, 1.0])
     assert neighbor.differences["paths"] == mean_of([0.0, 0.0])
     assert "wrong_answers" not in neighbor.differences
+
+
+def test_an_arm_may_be_compared_with_another_beside_the_reference() -> None:
+    assert pairs(results()) == {}
+    study = STUDY | {"arms": {"token_grpo": {"against": "neighbor_grpo"}, "neighbor_grpo": {"against": "soft_grpo"}}}
+    made = replace(results(), study=study)
+    (found,) = pairs(made).values()  # soft_grpo has no run to compare with
+    _, neighbor = summaries(results())
+    assert neighbor.differences is not None
+    assert found["mean@1"].value == -neighbor.differences["mean@1"].value
+    assert found["right_paths"].value == -neighbor.differences["right_paths"].value
+    mean, area = neighbor.differences["mean@1"], neighbor.differences["pass_area"]
+    (row,) = (line for line in tables(made).splitlines() if line.startswith("| token_grpo - neighbor_grpo | 2 |"))
+    assert f"| {-mean.value:+.3f} [{-mean.high:+.3f}, {-mean.low:+.3f}] |" in row
+    assert f"| {-area.value:+.3f} [{-area.high:+.3f}, {-area.low:+.3f}]" in row
 
 
 def test_results_survive_the_file_and_give_the_same_tables(tmp_path: Path) -> None:

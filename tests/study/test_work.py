@@ -151,6 +151,7 @@ def test_the_level_nearest_to_the_middle_is_chosen(study: StudyConfig) -> None:
     ("override", "message"),
     [
         ("reference=soft_grpo", "reference=soft_grpo is no arm"),
+        ("arms.neighbor_grpo.against=gspo", r"arms\.neighbor_grpo\.against=gspo is no arm; choose one of token_grpo"),
         ("diversity.path=letters", "path=letters is not known"),
         ("arms.token_grpo.seeds=0", "arms.token_grpo.seeds=0"),
         ("tune.seed=1", "tune.seed=1 is also a seed"),

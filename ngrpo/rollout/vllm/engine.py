@@ -118,9 +118,10 @@ class VllmEngine:
         os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")  # this process has threads
         if device.type == "cpu":
             os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
-        from ngrpo.rollout.vllm import plugin
+        from ngrpo.rollout.vllm import parent_watch, plugin
 
         plugin.install()
+        parent_watch.name_trainer()
         from vllm import LLM
 
         # It would log a traceback for want of the tokenizer that we do without.

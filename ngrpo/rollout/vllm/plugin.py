@@ -12,7 +12,8 @@ def register() -> None:
 def install() -> None:
     """Installs the adapters of both model runners and the prefix-cache rule.
 
-    They act on engines whose ``additional_config`` carries our settings, and on nothing else.
+    They act on engines whose ``additional_config`` carries our settings, and on nothing else. A process that a training
+    process started ends with it from now on.
 
     Raises:
         SettingError: this vLLM was not tested.
@@ -20,8 +21,9 @@ def install() -> None:
     check_version()
     from vllm.platforms import current_platform
 
-    from ngrpo.rollout.vllm import prefix_cache, runner_v2
+    from ngrpo.rollout.vllm import parent_watch, prefix_cache, runner_v2
 
+    parent_watch.end_with_trainer()
     prefix_cache.install()
     runner_v2.install()
     if current_platform.is_cpu():

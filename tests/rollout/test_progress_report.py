@@ -9,7 +9,7 @@ from ngrpo.exploration.bound import BoundExploration
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.rollout.torch_engine import TorchEngine
 from ngrpo.rollout.types import Request, Sampling
-from ngrpo.rollout.vllm.progress import following
+from ngrpo.rollout.vllm.progress import FinishedRequests
 
 Bind = Callable[[TorchEngine, Exploration], BoundExploration]
 
@@ -33,10 +33,7 @@ def test_the_torch_engine_counts_up_to_what_it_returns(
 def test_vllms_bar_is_told_of_each_request() -> None:
     """As ``LLM._run_engine`` drives it."""
     told: list[tuple[int, int]] = []
-    make = following(lambda finished, tokens: told.append((finished, tokens)))
-    prompts = [object()]
-    assert make(prompts, desc="") is prompts
-    bar = make(total=2, desc="", postfix="")
+    bar = FinishedRequests(lambda finished, tokens: told.append((finished, tokens)), total=2, desc="", postfix="")
     for tokens in (1000, 3000):
         speed = tokens / bar.format_dict["elapsed"]
         bar.postfix = f"est. speed input: {0:.2f} toks/s, output: {speed:.2f} toks/s"

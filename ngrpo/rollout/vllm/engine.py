@@ -5,7 +5,8 @@ import logging
 import os
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,7 +22,7 @@ from ngrpo.rollout.vllm.checksum import checksum
 from ngrpo.rollout.vllm.device import visible_to_children
 from ngrpo.rollout.vllm.handover import packed
 from ngrpo.rollout.vllm.lifeline import Lifeline, lifeline
-from ngrpo.rollout.vllm.progress import following
+from ngrpo.rollout.vllm.progress import FinishedRequests
 from ngrpo.rollout.vllm.session import Collected, SessionSpec
 from ngrpo.rollout.vllm.split import split_rollouts
 from ngrpo.rollout.vllm.versions import check_version
@@ -166,12 +167,26 @@ class VllmEngine:
             explore=torch.tensor([r.explore for r in requests]),
         )
         self._call("ngrpo_begin", pickle.dumps(spec))
-        outputs = self.llm.generate(
-            [{"prompt_token_ids": list(r.prompt_ids)} for r in requests],
-            [self._sampling_params(slot, sampling) for slot in range(len(requests))],
-            use_tqdm=report is not None and following(report),
-        )
+        with self._held():
+            self.llm.enqueue(
+                [{"prompt_token_ids": list(r.prompt_ids)} for r in requests],
+                [self._sampling_params(slot, sampling) for slot in range(len(requests))],
+                use_tqdm=False,
+            )
+        outputs = self.llm.wait_for_completion(use_tqdm=report is not None and partial(FinishedRequests, report))
         return split_rollouts(requests, [output.outputs[0] for output in outputs], self._collect())
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        """Has a process beside this one wait until all requests are there.
+
+        It would begin with those that have arrived, and the last bits of a row depend on the rows it is computed with.
+        """
+        if self._own_process:
+            self.llm.sleep(level=0, mode="keep")
+        yield
+        if self._own_process:
+            self.llm.wake_up(tags=["scheduling"])
 
     def check_load(self, strategy: Exploration, requests: int, max_new_tokens: int) -> None:
         """Refuses a call whose dense records would need more host memory than they may (see `RolloutEngine`)."""

@@ -1,23 +1,13 @@
 """What vLLM says of its progress, in our words."""
 
 import time
-from collections.abc import Callable, Iterable
 from typing import Any
 
 from ngrpo.rollout.engine import Report
 
 
-def following(report: Report) -> Callable[..., Any]:
-    """Returns what `LLM.generate` takes for tqdm: it goes through the prompts as they are, and follows the requests."""
-
-    def bar(prompts: Iterable[Any] | None = None, **look: Any) -> Any:
-        return FinishedRequests(report, **look) if prompts is None else prompts
-
-    return bar
-
-
 class FinishedRequests:
-    """Takes the place of the tqdm bar that ``LLM.generate`` drives: it is told of each request as it finishes.
+    """Takes the place of the tqdm bar that `LLM.wait_for_completion` drives: it is told of each request as it finishes.
 
     vLLM says how many finished, and the tokens of these only as a speed in text; the tokens of running requests it does
     not say. So tokens are counted when their request finishes, and the speed is low at first.

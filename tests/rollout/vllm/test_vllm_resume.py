@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from process_tree import holding, tree
 
 pytest.importorskip("vllm.v1", reason="vLLM is not installed")
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
@@ -17,6 +18,8 @@ pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 ROOT = Path(__file__).parents[3]
 ITERATIONS = 4
 LIMIT_S = 400
+LEFT_S = 30
+"""In which the processes of a run have to end that is killed."""
 SETTINGS = (
     "rollout=vllm", "exploration=neighbor", "exploration.rate=0.5", "exploration.refresh_every=2", "algo=gspo",
     "debug=fast", f"trainer.iterations={ITERATIONS}", "trainer.accelerator=cpu", "callbacks.evaluation=null",
@@ -36,16 +39,22 @@ def finish(run: Path, *overrides: str) -> None:
     assert start(run, *overrides).wait(LIMIT_S) == 0, Path(f"{run}.out").read_text()[-4000:]
 
 
-def interrupt(run: Path, number: signal.Signals) -> int:
-    """Sends a signal once the second iteration is saved; returns the exit status."""
-    process = start(run)
+def interrupt(run: Path, number: signal.Signals, *overrides: str) -> int:
+    """Sends a signal once the second iteration is saved; returns the exit status when nothing of the run is left."""
+    process = start(run, *overrides)
     deadline = time.monotonic() + LIMIT_S
     while not (run / "checkpoints" / "iteration-2").exists():
         assert process.poll() is None, Path(f"{run}.out").read_text()[-4000:]
         assert time.monotonic() < deadline
         time.sleep(0.01)
+    processes = tree(process.pid)
     process.send_signal(number)
-    return process.wait(LIMIT_S)
+    status = process.wait(LIMIT_S)
+    deadline = time.monotonic() + LEFT_S
+    while left := [one for pid in processes if (one := holding(pid)) is not None]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)
+    return status
 
 
 def state(run: Path) -> dict[str, Any]:
@@ -62,12 +71,21 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return state(run)
 
 
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 143)])
-def test_resume_is_exact(tmp_path: Path, undisturbed: dict[str, Any], number: signal.Signals, status: int) -> None:
-    run = tmp_path / "run"
-    assert interrupt(run, number) == status
+@pytest.mark.parametrize(
+    ("number", "status", "beside"),
+    [
+        (signal.SIGKILL, -signal.SIGKILL, False),
+        (signal.SIGKILL, -signal.SIGKILL, True),
+        (signal.SIGTERM, 143, False),
+    ],
+)
+def test_resume_is_exact(
+    tmp_path: Path, undisturbed: dict[str, Any], number: signal.Signals, status: int, beside: bool
+) -> None:
+    run, engine = tmp_path / "run", f"rollout.engine.own_process={beside}"
+    assert interrupt(run, number, engine) == status
     assert not (run / "checkpoints" / f"iteration-{ITERATIONS}").exists()
-    finish(run, "ckpt=latest")
+    finish(run, engine, "ckpt=latest")
     resumed = state(run)
     assert resumed["state_dict"].keys() == undisturbed["state_dict"].keys()
     for name, tensor in undisturbed["state_dict"].items():

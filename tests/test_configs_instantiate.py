@@ -27,7 +27,7 @@ from ngrpo.rollout.selection import DynamicSampling, every_group
 from ngrpo.rollout.torch_engine import TorchEngine
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 from ngrpo.study.definition import load_study
-from ngrpo.study.probing import training_config
+from ngrpo.study.untrained import training_config
 from ngrpo.study.work import Work
 from ngrpo.training import make_trainer
 

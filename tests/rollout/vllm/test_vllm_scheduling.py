@@ -66,13 +66,13 @@ def cached_tokens(engine, monkeypatch) -> list[list[int]]:
     """Collects, for each call of vLLM, the prompt tokens that its prefix cache served."""
     seen: list[list[int]] = []
 
-    def generate(*args, **kwargs):
+    def wait_for_completion(*args, **kwargs):
         outputs = real(*args, **kwargs)
         seen.append([output.num_cached_tokens for output in outputs])
         return outputs
 
-    real = engine.llm.generate
-    monkeypatch.setattr(engine.llm, "generate", generate)
+    real = engine.llm.wait_for_completion
+    monkeypatch.setattr(engine.llm, "wait_for_completion", wait_for_completion)
     return seen
 
 

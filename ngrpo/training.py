@@ -44,6 +44,7 @@ from ngrpo.input_checks import (
 )
 from ngrpo.lock import lock
 from ngrpo.module import PolicyOptimization, UpdateSettings
+from ngrpo.parent_watch import end_with_parent, ending_children
 from ngrpo.resuming import check_resumable, identity
 from ngrpo.rewards.own import RewardApart, TermApart, build_reward
 from ngrpo.rewards.terms import WeightedTerm
@@ -53,6 +54,8 @@ from ngrpo.torch_settings import set_torch
 log = logging.getLogger(__name__)
 
 _MAX_TIME = "trainer.max_time"
+_GRACE_S = 20.0
+"""In which a process ends in order whose first process is gone: it may be saving, or find its connection broken."""
 
 
 def train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: Path = Path("outputs")) -> None:
@@ -69,6 +72,7 @@ def train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: P
         RunError: the run cannot go on.
         Stopped: it was asked to stop, and has saved itself.
     """
+    end_with_parent(_GRACE_S)
     config = checked(config)
     locked = lock(run_dir) if rank_zero_only.rank == 0 else nullcontext()
     with locked:
@@ -113,7 +117,8 @@ def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: 
     log.info("run folder %s", run_dir)
     state = None if checkpoint is None else checkpoint / STATE
     try:
-        trainer.fit(module, datamodule=datamodule, ckpt_path=state, weights_only=True)
+        with ending_children():
+            trainer.fit(module, datamodule=datamodule, ckpt_path=state, weights_only=True)
     finally:
         worker.close()
 

@@ -78,3 +78,16 @@ class Slow(Callback):
     def on_train_batch_start(self, trainer, pl_module, batch, batch_idx) -> None:
         self.marker.touch()
         time.sleep(self.seconds)
+
+
+class Stuck(Callback):
+    """All processes but the first wait in an iteration, as they do in a collective without the first."""
+
+    def __init__(self, iteration: int, marker: str) -> None:
+        self.iteration = iteration
+        self.marker = Path(marker)
+
+    def on_train_batch_start(self, trainer, pl_module, batch, batch_idx) -> None:
+        if trainer.global_rank and batch.iteration == self.iteration:
+            self.marker.touch()
+            time.sleep(600)

@@ -15,9 +15,9 @@ pytestmark = pytest.mark.faults
 TWO = ("trainer.devices=2", "algo.optimizer_steps=2")
 
 
-def assert_over(processes: list[int]) -> None:
+def assert_over(processes: list[int], seconds: float = 20) -> None:
     assert len(processes) == 4  # two ranks, each with one that checks answers
-    deadline = time.monotonic() + 20  # the second rank may take a moment longer than the first
+    deadline = time.monotonic() + seconds  # the second rank may take a moment longer than the first
     while left := [pid for pid in processes if Path(f"/proc/{pid}").exists()]:
         assert time.monotonic() < deadline, left
         time.sleep(0.1)
@@ -47,6 +47,19 @@ def test_a_signal_stops_both_after_the_same_iteration(tmp_path: Path, whole_grou
     status, said = finish(run, *TWO, f"trainer.iterations={done + 1}", "ckpt=latest")
     assert status == 0, said
     assert complete(run)[-1].name == f"iteration-{done + 1}"
+
+
+def test_a_second_process_that_waits_does_not_outlive_a_first_that_is_killed(tmp_path: Path) -> None:
+    run, marker = tmp_path / "run", tmp_path / "stuck"
+    stuck = ("+callbacks.stuck._target_=poison.Stuck", "+callbacks.stuck.iteration=2")
+    process = start(run, *TWO, *stuck, f"+callbacks.stuck.marker={marker}")
+    wait_until(marker.exists, process, run)
+    processes = tree(process.pid)
+    process.kill()
+    process.wait()
+    assert_over(processes, seconds=60)
+    status, said = finish(run, *TWO, "trainer.iterations=4", "ckpt=latest")
+    assert status == 0, said
 
 
 def test_a_full_disk_stops_both_and_leaves_what_was_saved(small_disk: Path, tmp_path: Path) -> None:

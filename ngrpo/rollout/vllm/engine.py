@@ -16,6 +16,7 @@ from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.bound import BoundExploration
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.parent_watch import ending_children
 from ngrpo.rollout.engine import Report
 from ngrpo.rollout.types import Request, Rollout, Sampling
 from ngrpo.rollout.vllm.checksum import checksum
@@ -119,16 +120,15 @@ class VllmEngine:
         os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")  # this process has threads
         if device.type == "cpu":
             os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
-        from ngrpo.rollout.vllm import parent_watch, plugin
+        from ngrpo.rollout.vllm import plugin
 
         plugin.install()
-        parent_watch.name_trainer()
         from vllm import LLM
 
         # It would log a traceback for want of the tokenizer that we do without.
         logging.getLogger("vllm.renderers.base").setLevel(logging.ERROR)
 
-        with visible_to_children(device) if self.several_ranks else nullcontext():
+        with ending_children(), visible_to_children(device) if self.several_ranks else nullcontext():
             self.llm = LLM(**self._arguments)
         self._lifeline = lifeline(self.llm)
 

@@ -1,5 +1,6 @@
 """Puts the hooks in place, in whatever process of vLLM imports or loads this."""
 
+from ngrpo.parent_watch import end_with_parent
 from ngrpo.rollout.vllm.versions import TESTED, check_version, installed_version
 
 
@@ -12,8 +13,8 @@ def register() -> None:
 def install() -> None:
     """Installs the adapters of both model runners and the prefix-cache rule.
 
-    They act on engines whose ``additional_config`` carries our settings, and on nothing else. A process that a training
-    process started ends with it from now on.
+    They act on engines whose ``additional_config`` carries our settings, and on nothing else. A process that our engine
+    started ends with it from now on.
 
     Raises:
         SettingError: this vLLM was not tested.
@@ -21,9 +22,9 @@ def install() -> None:
     check_version()
     from vllm.platforms import current_platform
 
-    from ngrpo.rollout.vllm import parent_watch, prefix_cache, runner_v2
+    from ngrpo.rollout.vllm import prefix_cache, runner_v2
 
-    parent_watch.end_with_trainer()
+    end_with_parent()
     prefix_cache.install()
     runner_v2.install()
     if current_platform.is_cpu():

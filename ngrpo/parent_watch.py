@@ -1,0 +1,49 @@
+"""Ends the processes of a run whose first process was killed.
+
+A process that is killed (by the kernel for its memory, by a scheduler) ends none of those that it started. The engine
+process of vLLM 0.32 then waits for requests for ever, with the workers that watch over it; another training process may
+wait in a collective until its time-out. Both keep their GPUs, where the resumed run finds no memory.
+"""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from threading import Thread
+
+_PARENT = "NGRPO_PARENT_PID"
+_PAUSE_S = 0.5
+
+
+@contextmanager
+def ending_children() -> Iterator[None]:
+    """Processes started meanwhile, if they call `end_with_parent`, end with this one."""
+    before = os.environ.get(_PARENT)
+    os.environ[_PARENT] = str(os.getpid())
+    try:
+        yield
+    finally:
+        del os.environ[_PARENT]
+        if before is not None:
+            os.environ[_PARENT] = before
+
+
+@cache
+def end_with_parent(grace_s: float = 0.0) -> None:
+    """Watches, from now on, over the process that started this one, if it was in `ending_children`.
+
+    Args:
+        grace_s: what is left to this process to end in order, in seconds.
+    """
+    parent = os.getppid()
+    if os.environ.get(_PARENT) == str(parent):
+        Thread(target=_end_after, args=(parent, grace_s), name="ngrpo-parent-watch", daemon=True).start()
+
+
+def _end_after(parent: int, grace_s: float) -> None:
+    while os.getppid() == parent:
+        time.sleep(_PAUSE_S)
+    time.sleep(grace_s)
+    os.kill(os.getpid(), signal.SIGKILL)  # an orderly end would wait for threads that wait themselves

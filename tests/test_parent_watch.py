@@ -1,0 +1,63 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from ngrpo.parent_watch import ending_children
+
+HERE = Path(__file__).parent
+
+
+def killed(how: str, kind: str, grace_s: float) -> int:
+    """Starts a process and its child, kills the first, and returns the pid of the second."""
+    command = [sys.executable, str(HERE / "watched_process.py"), how, kind, str(grace_s)]
+    path = os.pathsep.join([str(HERE.parent), *sys.path])
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": path}, text=True) as parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+        assert running(child)
+        assert parent.poll() is None
+        parent.kill()
+        parent.stdout.close()
+    return child
+
+
+def running(pid: int) -> bool:
+    """Whether a process is there, and not just waiting to be forgotten."""
+    try:
+        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize("how", ["spawn", "popen"])
+def test_a_child_ends_when_its_parent_is_killed(how: str) -> None:
+    child = killed(how, "ending", 0.0)
+    deadline = time.monotonic() + 20
+    while running(child):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(("kind", "grace_s"), [("ending", 100.0), ("leaving", 0.0)])
+def test_a_child_stays_during_its_grace_or_if_nobody_asked(kind: str, grace_s: float) -> None:
+    child = killed("spawn", kind, grace_s)
+    time.sleep(2)
+    assert running(child)
+    os.kill(child, signal.SIGKILL)
+
+
+def test_the_environment_is_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NGRPO_PARENT_PID", "1")
+    before = dict(os.environ)
+    with ending_children():
+        assert os.environ["NGRPO_PARENT_PID"] == str(os.getpid())
+    assert dict(os.environ) == before
+    monkeypatch.delenv("NGRPO_PARENT_PID")
+    with ending_children():
+        pass
+    assert "NGRPO_PARENT_PID" not in os.environ

@@ -1,6 +1,6 @@
 """From runs to what is reported of each arm: means over seeds, and differences to the reference seed by seed."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -39,11 +39,11 @@ class ArmSummary:
 def summaries(results: Results) -> list[ArmSummary]:
     """Returns the arms that have finished runs, in the study's order."""
     reference = str(results.study["reference"])
-    first = {run.seed: run for run in results.of_arm(reference)}
+    first = _Runs.of(results, reference)
     return [
         _summary(arm, runs, None if arm == reference else first)
         for arm in results.study["arms"]
-        if (runs := results.of_arm(arm))
+        if (runs := _Runs.of(results, arm)).by_seed
     ]
 
 
@@ -51,36 +51,45 @@ def pairs(results: Results) -> dict[tuple[str, str], dict[str, Mean]]:
     """Returns the differences of arms to the ones that they are ``against``, by both names."""
     named = [(arm, settings.get("against")) for arm, settings in results.study["arms"].items()]
     found = {
-        (arm, other): _differences(results.of_arm(arm), {run.seed: run for run in results.of_arm(other)})
+        (arm, other): _differences(_Runs.of(results, arm), _Runs.of(results, other))
         for arm, other in named
         if other is not None
     }
     return {pair: differences for pair, differences in found.items() if differences}
 
 
-def _summary(arm: str, runs: Sequence[RunResult], reference: Mapping[int, RunResult] | None) -> ArmSummary:
-    each = _by_seed(runs)
-    names = [name for name in each[runs[0].seed] if all(name in one for one in each.values())]
-    means = {name: mean_of([one[name] for one in each.values()]) for name in names}
+@dataclass(frozen=True)
+class _Runs:
+    """An arm's runs and their figures by seed."""
+
+    by_seed: Mapping[int, RunResult]
+    figures: Mapping[int, Mapping[str, float]]
+
+    @classmethod
+    def of(cls, results: Results, arm: str) -> "_Runs":
+        runs = {run.seed: run for run in results.of_arm(arm)}
+        return cls(runs, {seed: figures(run.test) | late(run) for seed, run in runs.items()})
+
+
+def _summary(arm: str, runs: _Runs, reference: _Runs | None) -> ArmSummary:
+    first, each = next(iter(runs.by_seed.values())), runs.figures.values()
+    names = [name for name in runs.figures[first.seed] if all(name in one for one in each)]
+    means = {name: mean_of([one[name] for one in each]) for name in names}
     differences = None if reference is None else _differences(runs, reference)
-    return ArmSummary(arm, runs[0].rate, len(runs), means, differences)
+    return ArmSummary(arm, first.rate, len(each), means, differences)
 
 
-def _by_seed(runs: Iterable[RunResult]) -> dict[int, dict[str, float]]:
-    return {run.seed: figures(run.test) | late(run) for run in runs}
-
-
-def _differences(runs: Sequence[RunResult], reference: Mapping[int, RunResult]) -> dict[str, Mean]:
-    each, theirs = _by_seed(runs), _by_seed(reference.values())
+def _differences(runs: _Runs, reference: _Runs) -> dict[str, Mean]:
+    each, theirs = runs.figures, reference.figures
     names = {name for one in each.values() for name in one} - set(PER_PROBLEM)
     found: dict[str, Mean] = {}
     for name in sorted(names):
         own, other = ({s: one[name] for s, one in side.items() if name in one} for side in (each, theirs))
         if (difference := paired(own, other)) is not None:
             found[name] = difference
-    common = [run for run in runs if run.seed in reference]
+    common = [(run, reference.by_seed[seed]) for seed, run in runs.by_seed.items() if seed in reference.by_seed]
     for name in PER_PROBLEM:
-        by_seed = [on_common_problems(run.test, reference[run.seed].test, name) for run in common]
+        by_seed = [on_common_problems(own_run.test, their_run.test, name) for own_run, their_run in common]
         if values := [value for value in by_seed if value is not None]:
             found[name] = mean_of(values)
     return found

@@ -15,17 +15,17 @@ _CHANGES = ("next_token", "text", "answer")
 def tables(results: Results) -> str:
     """Returns all tables, with what they are of."""
     arms = summaries(results)
-    parts = [_heading(results), "\n".join(accuracy_table(results, arms)), "\n".join(diversity_table(results, arms))]
+    made = [accuracy_table(results, arms), diversity_table(results, arms)]
     if compared := pairs(results):
-        parts.append("\n".join(pairs_table(results, compared)))
+        made.append(pairs_table(results, compared))
     if results.effects:
-        parts.append("\n".join(effect_table(results)))
-    parts.append("\n".join(speed_table(results, arms)))
+        made.append(effect_table(results))
+    made.append(speed_table(results, arms))
     if results.tuned:
-        parts.append("\n".join(rates_table(results)))
+        made.append(rates_table(results))
     if results.levels:
-        parts.append("\n".join(levels_table(results)))
-    return "\n\n".join(parts) + "\n"
+        made.append(levels_table(results))
+    return "\n\n".join([_heading(results), *map("\n".join, made)]) + "\n"
 
 
 def _heading(results: Results) -> str:

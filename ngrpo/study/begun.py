@@ -7,7 +7,7 @@ from typing import Any
 
 from ngrpo.errors import SettingError
 from ngrpo.study.definition import StudyConfig, as_json
-from ngrpo.study.results import write
+from ngrpo.study.results import read, write
 
 BEGUN = "study.json"
 _FREE_OF_ARMS = ("seeds", "against")
@@ -24,7 +24,7 @@ def go_on(study: StudyConfig, out: Path) -> None:
         SettingError: a setting that finished runs depend on has another value.
     """
     file, after = out / BEGUN, dict(_walk(as_json(study)))
-    before = json.loads(file.read_text()) if file.exists() else {}
+    before = read(file)
     for name in sorted(before.keys() & after.keys()):
         if before[name] != after[name]:
             raise SettingError(

@@ -1,6 +1,5 @@
 """The folders of a study and what each of its jobs does; everything finished stays, so a second call goes on."""
 
-import json
 import shutil
 import sys
 import time
@@ -18,7 +17,7 @@ from ngrpo.provenance import git_commit
 from ngrpo.study.definition import SampledConfig, StudyConfig
 from ngrpo.study.jobs import Job, Shell
 from ngrpo.study.measure import curves, sampled
-from ngrpo.study.results import RESULT, RunResult, Sampled, Tried, Tuned, write
+from ngrpo.study.results import RESULT, RunResult, Sampled, Tried, Tuned, read, write
 
 _BENCHMARK = "custom"
 
@@ -87,7 +86,7 @@ class Work:
         for arm in self.study.arms:
             files = [self._tried(arm, rate) / RESULT for rate in self.study.tune.rates]
             if all(file.exists() for file in files):
-                tried = [Tried(**json.loads(file.read_text())) for file in files]
+                tried = [Tried(**read(file)) for file in files]
                 found[arm] = Tuned(choice(tried, self.study.tune.metric), tried)
         return found
 
@@ -163,7 +162,7 @@ class Work:
         """Trains, from the beginning if an earlier attempt was not finished; returns the seconds."""
         run = folder / "train"
         if _iterations(run) == iterations and (run / "model" / "config.json").exists():
-            return float(json.loads((run / "summary.json").read_text())["wall_s"])
+            return float(read(run / "summary.json")["wall_s"])
         for old in (run, folder / "answers"):
             shutil.rmtree(old, ignore_errors=True)
         words = [sys.executable, "scripts/train.py", *settings, f"hydra.run.dir={run}"]
@@ -193,5 +192,4 @@ def choice(tried: Sequence[Tried], metric: str) -> float:
 
 
 def _iterations(run: Path) -> int:
-    summary = run / "summary.json"
-    return int(json.loads(summary.read_text())["iterations"]) if summary.exists() else 0
+    return int(read(run / "summary.json").get("iterations", 0))

@@ -136,6 +136,8 @@ def effect(call: Call) -> list[str]:
     known = read_effects(call.out)
     if set(call.study.arms) <= set(known):
         return []
+    if call.slice.left() <= 0:
+        return ["effect"]
     done = effects(_untrained(call), known, call.slice, partial(write, call.out / EFFECTS))
     return [] if done else ["effect"]
 
@@ -145,6 +147,8 @@ def speed(call: Call) -> list[str]:
     known, rounds = read_speeds(call.out), call.study.probe.rounds
     if all(arm in known and len(known[arm].tokens_per_s) >= rounds for arm in call.study.arms):
         return []
+    if call.slice.left() <= 0:
+        return ["speed"]
     done = speeds(_untrained(call), rounds, known, call.slice, partial(write, call.out / SPEEDS))
     return [] if done else ["speed"]
 

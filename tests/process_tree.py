@@ -2,6 +2,8 @@
 
 import os
 import re
+import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,6 +47,14 @@ def holding(pid: int) -> Holding | None:
         return None
     kilobytes = {name: int(value) for name, value in re.findall(r"^(\w+): +(\d+) kB", memory, re.MULTILINE)}
     return Holding(command, kilobytes["Rss"], kilobytes["Anonymous"], files) if kilobytes else None
+
+
+def assert_over(pids: Iterable[int], seconds: float) -> None:
+    """Waits until the processes are gone."""
+    deadline = time.monotonic() + seconds
+    while left := [pid for pid in pids if (_PROC / str(pid)).exists()]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.1)
 
 
 def shared_memory(pid: int) -> set[str]:

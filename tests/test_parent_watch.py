@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from process_tree import assert_over, holding
 
 from ngrpo.parent_watch import ending_children
 
@@ -19,35 +20,23 @@ def killed(how: str, kind: str, grace_s: float) -> int:
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": path}, text=True) as parent:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
-        assert running(child)
+        assert holding(child) is not None
         assert parent.poll() is None
         parent.kill()
         parent.stdout.close()
     return child
 
 
-def running(pid: int) -> bool:
-    """Whether a process is there, and not just waiting to be forgotten."""
-    try:
-        return (Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 @pytest.mark.parametrize("how", ["spawn", "popen"])
 def test_a_child_ends_when_its_parent_is_killed(how: str) -> None:
-    child = killed(how, "ending", 0.0)
-    deadline = time.monotonic() + 20
-    while running(child):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    assert_over([killed(how, "ending", 0.0)], 20)
 
 
 @pytest.mark.parametrize(("kind", "grace_s"), [("ending", 100.0), ("leaving", 0.0)])
 def test_a_child_stays_during_its_grace_or_if_nobody_asked(kind: str, grace_s: float) -> None:
     child = killed("spawn", kind, grace_s)
     time.sleep(2)
-    assert running(child)
+    assert holding(child) is not None
     os.kill(child, signal.SIGKILL)
 
 

@@ -2,12 +2,11 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
 from faulty_run import ITERATIONS, assert_told, ended, finish, logged, start, wait_until
-from process_tree import tree
+from process_tree import assert_over, tree
 
 from ngrpo.checkpoints import complete, opened
 
@@ -15,12 +14,9 @@ pytestmark = pytest.mark.faults
 TWO = ("trainer.devices=2", "algo.optimizer_steps=2")
 
 
-def assert_over(processes: list[int], seconds: float = 20) -> None:
+def assert_both_over(processes: list[int], seconds: float = 20) -> None:
     assert len(processes) == 4  # two ranks, each with one that checks answers
-    deadline = time.monotonic() + seconds  # the second rank may take a moment longer than the first
-    while left := [pid for pid in processes if Path(f"/proc/{pid}").exists()]:
-        assert time.monotonic() < deadline, left
-        time.sleep(0.1)
+    assert_over(processes, seconds)  # the second rank may take a moment longer than the first
 
 
 @pytest.mark.parametrize("whole_group", [True, False], ids=["both", "the_first"])
@@ -43,7 +39,7 @@ def test_a_signal_stops_both_after_the_same_iteration(tmp_path: Path, whole_grou
         f"stopped by SIGTERM after iteration {done} of {ITERATIONS}; the last checkpoint is of iteration {done}: go on "
         f"with ckpt={run}"
     )
-    assert_over(processes)
+    assert_both_over(processes)
     status, said = finish(run, *TWO, f"trainer.iterations={done + 1}", "ckpt=latest")
     assert status == 0, said
     assert complete(run)[-1].name == f"iteration-{done + 1}"
@@ -57,7 +53,7 @@ def test_a_second_process_that_waits_does_not_outlive_a_first_that_is_killed(tmp
     processes = tree(process.pid)
     process.kill()
     process.wait()
-    assert_over(processes, seconds=60)
+    assert_both_over(processes, seconds=60)
     status, said = finish(run, *TWO, "trainer.iterations=4", "ckpt=latest")
     assert status == 0, said
 
@@ -72,4 +68,4 @@ def test_a_full_disk_stops_both_and_leaves_what_was_saved(small_disk: Path, tmp_
     status, said = ended(process, run)
     assert status == 1
     assert_told(said, run, failed=3, kept=2)
-    assert_over(processes)
+    assert_both_over(processes)

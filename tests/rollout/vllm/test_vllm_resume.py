@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from process_tree import holding, tree
+from process_tree import assert_over, tree
 
 pytest.importorskip("vllm.v1", reason="vLLM is not installed")
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
@@ -50,10 +50,7 @@ def interrupt(run: Path, number: signal.Signals, *overrides: str) -> int:
     processes = tree(process.pid)
     process.send_signal(number)
     status = process.wait(LIMIT_S)
-    deadline = time.monotonic() + LEFT_S
-    while left := [one for pid in processes if (one := holding(pid)) is not None]:
-        assert time.monotonic() < deadline, left
-        time.sleep(0.1)
+    assert_over(processes, LEFT_S)
     return status
 
 

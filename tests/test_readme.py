@@ -9,11 +9,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import pytest
 
 from ngrpo.demo.problems import problem
+from ngrpo.study.results import load
+from ngrpo.study.summary import late
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
@@ -310,3 +313,27 @@ def test_the_studies_quoted_are_those_of_the_stored_runs(name: str, tmp_path: Pa
     assert len({first for first, _ in quoted_cells}) == 12 + 2
     assert {"mean@1", "vector alone: answer"} <= {head for _, head in quoted_cells}
     assert {key: cell for key, cell in quoted_cells.items() if stored.get(key, "") != cell} == {}
+
+
+def test_the_validation_figures_quoted_are_those_of_the_stored_runs() -> None:
+    tuned = load(ROOT / "docs/study/smollm2/results.json").tuned
+    plain, gumbel = (
+        next(one.metrics for one in tuned[arm].tried if one.rate == rate)
+        for arm, rate in (("token_grpo", 3e-6), ("gumbel_grpo", 1e-5))
+    )
+    text = " ".join(README.split())
+    ours, theirs = (
+        [f"{metrics[name]:.3f}" for name in ("mean@16", "pass@8", "pass@16")] for metrics in (plain, gumbel)
+    )
+    assert f"a Mean@16 of {ours[0]}, a Pass@8 of {ours[1]} and a Pass@16 of {ours[2]}" in text
+    assert f"Gumbel mixing at 1e-5 had {theirs[0]}, {theirs[1]} and {theirs[2]}." in text
+
+
+def test_the_ways_quoted_of_arms_that_do_not_learn_are_those_of_the_stored_runs() -> None:
+    results = load(ROOT / "docs/study/demo/results.json")
+    ways, gaussian = (
+        mean([late(run)["late/train/distinct_paths"] for run in results.of_arm(arm)])
+        for arm in ("neighbor_no_gate_grpo", "gaussian_grpo")
+    )
+    text = " ".join(README.split())
+    assert f"({ways:.2f} paths a group at the end), with Gaussian noise few do ({gaussian:.2f})" in text

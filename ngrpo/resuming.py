@@ -2,12 +2,13 @@
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from ngrpo.earlier_settings import differences, flat
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.identity import weights_digest
 from ngrpo.modeling.loading import ModelSource
@@ -41,7 +42,10 @@ CHANGEABLE = (
     "trainer.schedule",
     "trainer.threads",
 )
-"""Settings, or groups of them, that a resumed run may have other values of; every other one must be as it was."""
+"""Settings, or groups of them, that a resumed run may have other values of; every other one must be as it was.
+
+A new setting is put here, or into the table of `ngrpo.earlier_settings`.
+"""
 
 _BY_CONTENT = re.compile(r"data\.(sources\.[^.]+\.)?path(\..*)?|model\.path|trainer\.(devices|num_nodes)")
 """Settings of which what they lead to is compared: files may have moved, and processes may be counted otherwise."""
@@ -57,9 +61,7 @@ def identity(config: DictConfig, source: ModelSource, tokenizer: Any, data: str,
         data: names the training problems, see `ngrpo.data.sources.base.ProblemSource`.
         processes: number of ranks.
     """
-    settings = OmegaConf.to_container(config)
-    compared = ((name, value) for name, value in _flat(settings, "") if not below(name, CHANGEABLE))
-    kept = {name: value for name, value in compared if not _BY_CONTENT.fullmatch(name)}
+    kept = {name: value for name, value in flat(OmegaConf.to_container(config)) if compared(name)}
     return kept | {
         "data.path": data,
         "model.path": weights_digest(source),
@@ -71,26 +73,23 @@ def identity(config: DictConfig, source: ModelSource, tokenizer: Any, data: str,
 def check_resumable(checkpoint: Path, saved: Mapping[str, str], present: Mapping[str, str]) -> None:
     """Compares a run with the one that a checkpoint was made by.
 
+    A setting that the checkpoint's version of the program did not have counts as `ngrpo.earlier_settings` says.
+
     Raises:
         SettingError: they differ in something that a resume may not change.
     """
-    names = [name for name in sorted(saved.keys() | present.keys()) if saved.get(name) != present.get(name)]
-    if names:
-        differences = ", ".join(
-            f"{name}={present.get(name, 'nothing')} instead of {saved.get(name, 'nothing')}" for name in names
-        )
+    found = differences(saved, present)
+    if found:
+        listed = ", ".join(f"{one.name}={one.now} instead of {one.was}" for one in found)
         raise SettingError(
-            f"ckpt={checkpoint} is of a run with other settings ({differences}); set them back, or start a new run"
+            f"ckpt={checkpoint} is of a run with other settings ({listed}); set them back, or start a new run"
             f" from its exported model: a resume may change {', '.join(CHANGEABLE)} only."
         )
 
 
-def _flat(node: Any, name: str) -> Iterator[tuple[str, str]]:
-    if isinstance(node, dict) and node:
-        for key, value in node.items():
-            yield from _flat(value, f"{name}.{key}".lstrip("."))
-    else:
-        yield name, str(node)
+def compared(name: str) -> bool:
+    """Says whether a resumed run must have the same value of a setting."""
+    return not below(name, CHANGEABLE) and not _BY_CONTENT.fullmatch(name)
 
 
 def _tokenizer_identity(tokenizer: Any) -> str:

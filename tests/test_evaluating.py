@@ -77,7 +77,7 @@ def test_other_settings_are_refused_before_a_model_is_loaded(whole: Path, monkey
         ("evaluator.temperature=0.5", r"evaluator\.temperature"),
         ("rollout.max_new_tokens=16", r"rollout\.max_new_tokens"),
         ("benchmark.demo.problems=4", r"benchmark\.problems"),
-        ("reward.timeout_s=1.0", "reward"),
+        ("reward.timeout_s=1.0", r"reward\.timeout_s"),
         ("+evaluator.exploration._target_=ngrpo.exploration.min_p.MinPSampling", r"evaluator\.exploration"),
     ):
         with pytest.raises(SettingError, match=f"holds answers to demo made with {name}="):

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from ngrpo.earlier_settings import differences, flat
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.answers import SCHEMA
 
@@ -40,14 +41,11 @@ class AnswerStore:
             (self.folder / _SHARDS).mkdir(parents=True, exist_ok=True)
             _write(path, json.dumps(settings, indent=2).encode())
             return
-        before = self.settings()
-        for name in sorted(before.keys() | settings.keys()):
-            old, new = before.get(name), settings.get(name)
-            if old != new:
-                raise SettingError(
-                    f"out={self.folder.parent} holds answers to {self.folder.name} made with {name}={old}, and now it "
-                    f"is {new}; set it back to go on with them, or choose another folder."
-                )
+        for one in differences(dict(flat(self.settings())), dict(flat(dict(settings)))):
+            raise SettingError(
+                f"out={self.folder.parent} holds answers to {self.folder.name} made with {one.name}={one.was}, and now "
+                f"it is {one.now}; set it back to go on with them, or choose another folder."
+            )
 
     def settings(self) -> dict[str, Any]:
         """Returns what the answers were made with."""

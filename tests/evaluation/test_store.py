@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made_answers import row, table
@@ -38,9 +39,14 @@ def test_half_written_shards_do_not_count(tmp_path: Path) -> None:
 def test_equal_settings_go_on_and_others_are_refused(tmp_path: Path) -> None:
     AnswerStore(tmp_path / "run" / "amc23").open(SETTINGS)
     AnswerStore(tmp_path / "run" / "amc23").open(dict(SETTINGS))
-    for name, value in (("n", 4), ("reward", {"timeout_s": 1.0}), ("extra", 1)):
+    changes: list[tuple[str, dict[str, Any]]] = [
+        ("n", {"n": 4}),
+        (r"reward\.timeout_s", {"reward": {"timeout_s": 1.0}}),
+        ("extra", {"extra": 1}),
+    ]
+    for name, change in changes:
         with pytest.raises(SettingError, match=rf"run holds answers to amc23 made with {name}=.* now it is"):
-            AnswerStore(tmp_path / "run" / "amc23").open(SETTINGS | {name: value})
+            AnswerStore(tmp_path / "run" / "amc23").open(SETTINGS | change)
     assert AnswerStore(tmp_path / "run" / "amc23").settings() == SETTINGS
 
 

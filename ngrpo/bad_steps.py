@@ -12,7 +12,9 @@ from ngrpo.rollout.plain import own, plain_rollout, rollout_of
 from ngrpo.samples import Sample
 
 FOLDER = "bad_steps"
-_FORMAT = 1
+_FORMAT = 2
+"""Raised with what is in a file, and with the noise that is drawn again from its rollouts' keys."""
+
 _LEARNED_FROM = ("advantage", "old_log_prob", "ref_log_prob", "old_value", "returns")
 
 

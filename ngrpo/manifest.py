@@ -8,8 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-FORMAT = 1
-"""Raised whenever what a checkpoint holds changes its meaning."""
+FORMAT = 2
+"""Raised whenever what a checkpoint holds changes its meaning, or what the run would draw next. 2: finer random numbers
+(`ngrpo.exploration.random`)."""
 
 _FILE = "manifest.json"
 

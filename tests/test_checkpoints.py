@@ -189,7 +189,7 @@ def damaged(how: str, run: Path, number: int) -> None:
         "missing file": state.unlink,
         "missing shard": (folder / "shards" / "0").unlink,
         "no manifest": (folder / "manifest.json").unlink,
-        "half a manifest": lambda: (folder / "manifest.json").write_text('{"format": 1, "fi'),
+        "half a manifest": lambda: (folder / "manifest.json").write_text('{"format": 2, "fi'),
         "another manifest": lambda: (folder / "manifest.json").write_text("[]"),
     }
     steps[how]()
@@ -235,7 +235,7 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingError) as caught:
         opened(folder)
     assert str(caught.value) == (
-        f"ckpt={folder} has the format 99 of another version of this program, which reads format 1; go on with the "
+        f"ckpt={folder} has the format 99 of another version of this program, which reads format 2; go on with the "
         "version that wrote it, or start a new run from its exported model."
     )
 

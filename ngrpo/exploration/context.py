@@ -29,7 +29,7 @@ class RowContext:
         return RowContext(self.keys[at], self.positions[at], self.embedding)
 
     def uniform(self, stream: str, index: Tensor | int = 0) -> Tensor:
-        """Returns one U[0, 1) draw a row (float32 [R]), or a row and candidate when ``index`` is [R or 1, C]."""
+        """Returns one U(0, 1) draw a row (float32 [R]), or a row and candidate when ``index`` is [R or 1, C]."""
         return uniform(*self._counters(index), stream, index)
 
     def gumbel(self, stream: str, index: Tensor | int = 0) -> Tensor:

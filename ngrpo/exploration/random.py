@@ -33,7 +33,7 @@ def stream_id(name: str) -> int:
 
 
 def uniform(keys: Tensor, positions: Tensor, stream: str, index: Tensor | int = 0) -> Tensor:
-    """Returns draws from U[0, 1) on a grid of 2^-24.
+    """Returns draws from U(0, 1), never 0 and never 1; as exact near 0 as 32 bits are, see `fraction`.
 
     Args:
         keys: request keys, int64, shape [R] (or anything that broadcasts).
@@ -44,29 +44,41 @@ def uniform(keys: Tensor, positions: Tensor, stream: str, index: Tensor | int = 
     Returns:
         float32, the broadcast shape.
     """
-    return _top_bits(_hash(keys, positions, stream, index), 24).float() * 2.0**-24
+    return fraction(_hash(keys, positions, stream, index))
 
 
 def gumbel(keys: Tensor, positions: Tensor, stream: str, index: Tensor | int = 0) -> Tensor:
-    """Returns standard Gumbel draws, -log(-log u); arguments and shape as for `uniform`, float32.
-
-    u is exact in float32 and neither 0 nor 1, so that no draw is infinite.
-    """
-    return -torch.log(-torch.log(_open_uniform(keys, positions, stream, index)))
+    """Returns standard Gumbel draws; arguments and shape as for `uniform`, float32, between -2.9 and 22.9."""
+    return gumbel_of(uniform(keys, positions, stream, index))
 
 
 def normal(keys: Tensor, positions: Tensor, stream: str, index: Tensor | int = 0) -> Tensor:
     """Returns standard normal draws by Box and Muller; arguments and shape as for `uniform`, float32.
 
-    Each has two uniforms of its own; none is larger than 5.8.
+    Each has two uniforms of its own; none is larger than 6.8.
     """
-    radius = torch.sqrt(-2.0 * torch.log(_open_uniform(keys, positions, stream, index)))
+    radius = torch.sqrt(-2.0 * torch.log(uniform(keys, positions, stream, index)))
     return radius * torch.cos(2.0 * math.pi * uniform(keys, positions, f"{stream} angle", index))
 
 
-def _open_uniform(keys: Tensor, positions: Tensor, stream: str, index: Tensor | int) -> Tensor:
-    """Returns draws from U(0, 1) on the odd multiples of 2^-24, without 0 and 1."""
-    return _top_bits(_hash(keys, positions, stream, index), 23).float() * 2.0**-23 + 2.0**-24
+def fraction(bits: Tensor) -> Tensor:
+    """Returns ``v = (bits + 1/2) 2^-32`` of 32 bits in int32, read without a sign; float32, the same shape.
+
+    Near 0 the grid is 2^-32; near 1 it is float32's own of 2^-24, and the largest value is 1 - 2^-24. Both halves are
+    exact in float32, so that their sum is rounded once, on every device alike.
+    """
+    high, low = _shift(bits).float(), (bits & 0xFFFF).float()
+    return ((high * 65536.0 + (low + 0.5)) * 2.0**-32).clamp(max=1.0 - 2.0**-24)
+
+
+def gumbel_of(fractions: Tensor) -> Tensor:
+    """Returns ``-log(-log(1 - v))``, standard Gumbel for v from U(0, 1).
+
+    Large draws come of small v, where `fraction` is fine: a token is drawn as often as its probability says down to
+    about 2^-32. By ``-log(-log v)`` the largest draws would come of v near 1, and the tail of a large vocabulary would
+    starve on the grid there.
+    """
+    return -torch.log(-torch.log1p(-fractions))
 
 
 def _hash(keys: Tensor, positions: Tensor, stream: str, index: Tensor | int) -> Tensor:
@@ -92,10 +104,6 @@ def _mix(state: Tensor) -> Tensor:
 def _shift(state: Tensor) -> Tensor:
     """Logical right shift by 16 of int32, whose own shift is arithmetic."""
     return (state >> 16) & 0xFFFF
-
-
-def _top_bits(state: Tensor, bits: int) -> Tensor:
-    return (state >> (32 - bits)) & ((1 << bits) - 1)
 
 
 def _int32(value: Tensor) -> Tensor:

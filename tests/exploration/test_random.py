@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from ngrpo.exploration.random import gumbel, normal, request_key, stream_id, uniform
+from ngrpo.exploration.random import fraction, gumbel, gumbel_of, normal, request_key, stream_id, uniform
 
 LOW = 2**32
 
@@ -24,7 +24,7 @@ def slow_uniform(key: int, position: int, stream: str, index: int) -> float:
     state = rounds((state + position * 0x9E3779B1) % LOW)
     state = rounds(state ^ key % LOW)
     state = rounds((state + rounds(index % LOW)) % LOW)
-    return (state // 256) / 2**24
+    return min(torch.tensor((state + 0.5) / 2**32, dtype=torch.float64).float().item(), 1 - 2**-24)
 
 
 def draws(keys: Tensor, positions: Tensor, stream: str = "gate", index: Tensor | int = 0) -> Tensor:
@@ -69,14 +69,56 @@ def test_draws_broadcast_and_do_not_depend_on_the_batch() -> None:
             assert alone.item() == table[row, column].item()
 
 
-def test_draws_lie_on_the_grid_below_one() -> None:
-    values = uniform(KEYS[:, None], SLOTS, "gate")
-    assert values.dtype == torch.float32
-    scaled = values.double() * 2**24
-    assert torch.equal(scaled, scaled.round())
-    assert values.min() >= 0
-    assert values.max() < 1
-    assert values.max() > 0.9999
+def test_fractions_are_fine_near_zero_and_stay_below_one() -> None:
+    bits = torch.tensor([0, 1, 2, 2**23, 2**31 - 1, -(2**31), -2, -1], dtype=torch.int32)
+    exact = [min((number % LOW + 0.5) / 2**32, 1 - 2**-24) for number in bits.tolist()]
+    assert fraction(bits).tolist() == torch.tensor(exact, dtype=torch.float64).float().tolist()
+    assert fraction(bits)[:3].double().tolist() == [2**-33, 3 * 2**-33, 5 * 2**-33]
+    assert 0 < uniform(KEYS[:, None], SLOTS, "gate").min() < uniform(KEYS[:, None], SLOTS, "gate").max() < 1
+
+
+@pytest.mark.parametrize("rate", [2**-31, 1e-8, 1e-6, 1e-3])
+def test_a_small_rate_is_met_as_often_as_it_says(rate: float) -> None:
+    """Counted over the grid itself: the values below are those of the first bits."""
+    below, above = 0, 2**31
+    while above - below > 1:
+        middle = (below + above) // 2
+        hit = bool(fraction(torch.tensor([middle], dtype=torch.int32)) < rate)
+        below, above = (middle, above) if hit else (below, middle)
+    assert above / 2**32 == pytest.approx(rate, rel=1e-5, abs=2**-33)
+
+
+def test_the_smallest_draws_of_many_come_as_often_as_they_should() -> None:
+    """2^24 draws of 64 requests: the lowest bits are as good as the highest."""
+    values = uniform(KEYS[:64, None], SLOTS[:1], "token", torch.arange(2**18)[None, :])
+    for power in (12, 16, 20):
+        expected = 2.0 ** (24 - power)
+        assert abs(int((values < 2.0**-power).sum()) - expected) < 4 * expected**0.5
+
+
+@pytest.mark.parametrize(("mass", "tokens"), [(0.001, 151_935), (1e-4, 151_935), (0.5, 2**20)])
+def test_a_flat_tail_is_drawn_as_often_as_its_probability_says(mass: float, tokens: int) -> None:
+    """One head token against a tail of equal ones: the chance that a tail token is the largest, by integration.
+
+    Exact but for the quadrature: a tail token's draw beats t with the share of the 2^32 fractions whose Gumbel does.
+    """
+    quantiles = (torch.arange(20_000, dtype=torch.float64) + 0.5) / 20_000
+    head = -(-quantiles.log()).log() + torch.tensor(1 - mass, dtype=torch.float64).log()
+    thresholds = head - torch.tensor(mass / tokens, dtype=torch.float64).log()
+    beaten = share_above(thresholds)
+    drawn = float((1 - (tokens * torch.log1p(-beaten)).exp()).mean())
+    assert drawn == pytest.approx(mass, rel=0.01)
+
+
+def share_above(thresholds: Tensor) -> Tensor:
+    """Returns the share of the 32-bit numbers whose Gumbel draw is above each threshold, by bisection; float64."""
+    below, above = torch.full_like(thresholds, -1.0), torch.full_like(thresholds, 2.0**32)
+    for _ in range(34):
+        middle = ((below + above) / 2).floor()
+        bits = (middle.long() - ((middle.long() >> 31) << 32)).int()
+        inside = (gumbel_of(fraction(bits)).double() > thresholds) & (middle >= 0)
+        below, above = torch.where(inside, middle, below), torch.where(inside, above, middle)
+    return (below + 1) / 2**32
 
 
 def test_mean_and_variance() -> None:

@@ -24,7 +24,7 @@ def test_plain_rows_are_those_of_token_sampling_and_the_others_are_untouched(
     for request, ours, mixed, sampled in zip(half, rollouts, exploring, plain, strict=True):
         expected = mixed if request.explore else sampled
         assert torch.equal(ours.response_ids, expected.response_ids)
-        torch.testing.assert_close(ours.log_probs, expected.log_probs, atol=1e-5, rtol=0)
+        torch.testing.assert_close(ours.log_probs, expected.log_probs, atol=3e-5, rtol=0)
         assert ours.mixture.positions.tolist() == expected.mixture.positions.tolist()
     assert any(not torch.equal(a.response_ids, b.response_ids) for a, b in zip(exploring, plain, strict=True))
 

@@ -96,7 +96,7 @@ def test_each_evaluation_draws_the_same(make: Callable[..., RolloutWorker]):
 def test_evaluation_has_its_own_temperature(make: Callable[..., RolloutWorker]):
     worker = make()
     greedy = worker.evaluate(PROMPTS, 3, TokenSampling(top_k=1), temperature=0.9).rollouts
-    cold = worker.evaluate(PROMPTS, 3, TokenSampling(), temperature=1e-3).rollouts
+    cold = worker.evaluate(PROMPTS, 3, TokenSampling(), temperature=1e-4).rollouts
     assert contents(cold) == contents(greedy)
     assert contents(worker.evaluate(PROMPTS, 3, TokenSampling(), temperature=0.9).rollouts) != contents(greedy)
     assert worker.sampling.temperature == 0.9

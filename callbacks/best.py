@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -11,6 +10,8 @@ from lightning import Trainer
 
 from ngrpo.checkpoints import FOLDER, complete
 from ngrpo.errors import SettingError
+from ngrpo.files import remove, write_text
+from ngrpo.manifest import sequence_of
 
 POINTER = "best.json"
 
@@ -24,12 +25,14 @@ class Best:
         monitor: the metric.
         mode: max | min.
         value: of the metric there.
+        sequence: of the checkpoint (`ngrpo.manifest.Manifest`); another of the same iteration may have taken its place.
     """
 
     checkpoint: str
     monitor: str
     mode: str
     value: float
+    sequence: int = 0
 
 
 class Monitor:
@@ -76,21 +79,30 @@ class Monitor:
 
     def record(self, run: Path) -> Best | None:
         """Returns the record by this metric and mode, if there is one."""
-        path = run / FOLDER / POINTER
-        if not path.exists():
-            return None
-        best = Best(**json.loads(path.read_text()))
-        same = (best.monitor, best.mode) == (self.monitor, self.mode)
-        return best if same and (path.parent / best.checkpoint).exists() else None
+        best = _read(run)
+        same = best is not None and (best.monitor, best.mode) == (self.monitor, self.mode)
+        return best if same else None
 
     def mark(self, folder: Path, value: float) -> None:
         """Makes a checkpoint the best one."""
-        path = folder.parent / POINTER
-        aside = path.with_suffix(".tmp")
-        aside.write_text(json.dumps(asdict(Best(folder.name, str(self.monitor), self.mode, value))) + "\n")
-        os.replace(aside, path)
+        best = Best(folder.name, str(self.monitor), self.mode, value, sequence_of(folder) or 0)
+        write_text(folder.parent / POINTER, json.dumps(asdict(best)) + "\n")
+
+    def drop_replaced(self, run: Path) -> None:
+        """Takes the pointer away if the checkpoint that it names is gone, or another one of that iteration."""
+        if _read(run) is None:
+            remove(run / FOLDER / POINTER)
 
     def outdated(self, run: Path, keep: int) -> list[Path]:
         """Returns the checkpoints to discard: all but the last ``keep`` and the best."""
         best = self.record(run)
         return [old for old in complete(run)[:-keep] if best is None or old.name != best.checkpoint]
+
+
+def _read(run: Path) -> Best | None:
+    """Returns what the pointer says, unless its checkpoint is no longer there."""
+    path = run / FOLDER / POINTER
+    if not path.exists():
+        return None
+    best = Best(**json.loads(path.read_text()))
+    return best if sequence_of(path.parent / best.checkpoint) == best.sequence else None

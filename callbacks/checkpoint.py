@@ -9,11 +9,13 @@ from lightning import Callback, LightningModule, Trainer
 from torch.distributed.checkpoint.api import CheckpointException
 
 from callbacks.best import Monitor
-from ngrpo.checkpoints import FOLDER, STATE, complete, discard, publish, remains, remove, unfinished
+from ngrpo.checkpoints import FOLDER, STATE, complete, discard, publish, remains, unfinished
 from ngrpo.data.types import PromptBatch
 from ngrpo.distributed import gathered_everywhere
 from ngrpo.errors import RunError, SettingError
+from ngrpo.files import remove
 from ngrpo.modeling.sharding import local
+from ngrpo.saved_runs import note
 
 log = logging.getLogger(__name__)
 
@@ -32,6 +34,7 @@ class IterationCheckpoint(Callback):
         monitor: a logged metric; an iteration that beats its record is saved too and kept beside the last ones, and
             ``checkpoints/best.json`` names it. None watches none.
         mode: max | min, what is better.
+        outputs: the folder of all runs, which keeps a list of those that saved.
     """
 
     def __init__(
@@ -42,6 +45,7 @@ class IterationCheckpoint(Callback):
         keep: int = 2,
         monitor: str | None = None,
         mode: str = "max",
+        outputs: Path = Path("outputs"),
     ) -> None:
         if every < 0 or keep < 1:
             raise SettingError(
@@ -51,6 +55,7 @@ class IterationCheckpoint(Callback):
         self.identity = identity
         self.every = every
         self.keep = keep
+        self.outputs = outputs
         self.best = Monitor(monitor, mode)
         self._checked = False
 
@@ -116,6 +121,8 @@ class IterationCheckpoint(Callback):
 
     def _publish(self, temporary: Path, final: Path, record: float | None) -> None:
         publish(temporary, final, self.identity)
+        note(self.outputs, self.run_dir)
+        self.best.drop_replaced(self.run_dir)
         if record is not None:
             self.best.mark(final, record)
         for old in self.best.outdated(self.run_dir, self.keep):

@@ -5,8 +5,10 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from ngrpo import saved_runs
 from ngrpo.errors import SettingError
-from ngrpo.manifest import FORMAT, Damaged, Manifest, read, verify, write, written_at
+from ngrpo.files import remove
+from ngrpo.manifest import FORMAT, Damaged, Manifest, read, sequence_of, verify, write, written_at
 from ngrpo.shards import Unsafe, check_shards
 
 FOLDER = "checkpoints"
@@ -24,11 +26,12 @@ def publish(temporary: Path, final: Path, run: Mapping[str, str]) -> None:
         final: its final name beside it; replaced if it exists.
         run: what the checkpoint belongs to, see `ngrpo.resuming.identity`.
     """
-    write(temporary, run)
+    last = max((sequence_of(folder) or 0 for folder in complete(final.parents[1])), default=0)
+    write(temporary, run, last + 1)
     for path in [*temporary.rglob("*"), temporary]:
         _sync(path)
     replaced = final.with_name(final.name + _OLD)
-    if final.exists():
+    if os.path.lexists(final):
         remove(replaced)
         final.rename(replaced)
     temporary.rename(final)
@@ -50,19 +53,10 @@ def discard(folder: Path) -> None:
     remove(doomed)
 
 
-def remove(folder: Path) -> None:
-    """Deletes a folder and what is in it, if it exists."""
-    if not folder.exists():
-        return
-    for path in sorted(folder.rglob("*"), reverse=True):
-        path.rmdir() if path.is_dir() else path.unlink()
-    folder.rmdir()
-
-
 def unfinished(final: Path) -> Path:
     """Returns an empty folder to write a checkpoint into; what killed processes left of others is removed."""
     for left in [*final.parent.glob(f"*{_UNFINISHED}"), *final.parent.glob(f"*{_OLD}")]:
-        remove(left) if left.is_dir() else left.unlink()
+        remove(left)
     temporary = final.with_name(final.name + _UNFINISHED)
     temporary.mkdir(parents=True)
     return temporary
@@ -71,10 +65,11 @@ def unfinished(final: Path) -> Path:
 def complete(run: Path) -> list[Path]:
     """Returns the complete checkpoints of a run in the order in which they were written.
 
-    That is not the order of their iterations if a run was resumed, in its own folder, from an earlier one.
+    That is not the order of their iterations if a run was resumed, in its own folder, from an earlier one; nor that of
+    any clock, which may have been set back.
     """
     folders = (run / FOLDER).glob("iteration-*")
-    return sorted(filter(_is_complete, folders), key=lambda folder: (written_at(folder), iteration_of(folder)))
+    return sorted(filter(_is_complete, folders), key=lambda folder: (sequence_of(folder) or 0, iteration_of(folder)))
 
 
 def opened(folder: Path) -> Manifest:
@@ -150,7 +145,7 @@ def resolve(ckpt: str, run: Path, outputs: Path) -> Path:
         found = _latest_of(Path(ckpt)) or (Path(ckpt) if _is_complete(Path(ckpt)) else None)
     else:
         runs = (_latest_of(folder.parent) for folder in outputs.glob(f"**/{FOLDER}"))
-        found = _latest_of(run) or max(filter(None, runs), key=written_at, default=None)
+        found = _latest_of(run) or max(filter(None, runs), key=lambda folder: _when(folder, outputs), default=None)
     if found is None:
         where = outputs if ckpt == "latest" else ckpt
         raise SettingError(f"ckpt={ckpt} finds no complete checkpoint in {where}; give a run's folder, or ckpt=null.")
@@ -162,9 +157,14 @@ def _latest_of(run: Path) -> Path | None:
     folders = complete(run)
     pointer = run / FOLDER / _POINTER
     named = run / FOLDER / pointer.read_text().strip() if pointer.is_file() else None
-    if named in folders and not written_at(named):  # damaged, which `opened` will say
+    if named in folders and sequence_of(named) is None:  # damaged, which `opened` will say
         return named
     return folders[-1] if folders else None
+
+
+def _when(folder: Path, outputs: Path) -> tuple[int, int]:
+    """Returns when a checkpoint's run saved last; the clock counts between runs that are on no list."""
+    return saved_runs.order(outputs, folder.parents[1]), written_at(folder)
 
 
 def _is_complete(folder: Path) -> bool:

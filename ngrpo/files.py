@@ -1,5 +1,6 @@
-"""Files that are there whole or not at all."""
+"""Files that are there whole or not at all, and the removal of those that are not wanted any more."""
 
+import os
 from pathlib import Path
 
 
@@ -9,3 +10,13 @@ def write_text(path: Path, text: str) -> None:
     aside = path.with_name(path.name + ".tmp")
     aside.write_text(text, encoding="utf-8")
     aside.replace(path)
+
+
+def remove(path: Path) -> None:
+    """Deletes a file, or a folder with what is in it, if it exists; of a link, the link alone."""
+    if path.is_dir() and not path.is_symlink():
+        for inside in path.iterdir():
+            remove(inside)
+        path.rmdir()
+    elif os.path.lexists(path):
+        path.unlink()

@@ -7,6 +7,8 @@ from typing import IO
 from ngrpo.errors import SettingError
 
 _FILE = ".lock"
+_OWN = ("checkpoints", "record", "model", "bad_steps")
+"""Folders of a run in which it replaces and removes what is outdated."""
 
 
 def lock(folder: Path, setting: str = "hydra.run.dir") -> IO[str]:
@@ -32,3 +34,17 @@ def lock(folder: Path, setting: str = "hydra.run.dir") -> IO[str]:
             f"{setting}={folder} is being written by another process; wait for it, or choose another folder."
         ) from error
     return file
+
+
+def check_own_folders(run_dir: Path) -> None:
+    """Refuses links in place of a run's own folders: another run may hold what they lead to, and would lose it.
+
+    Raises:
+        SettingError: there is one.
+    """
+    for folder in (run_dir / name for name in _OWN):
+        if folder.is_symlink():
+            raise SettingError(
+                f"hydra.run.dir={run_dir} holds a link, {folder} to {folder.readlink()}, and a run removes nothing "
+                "through a link; take it away, or let hydra.run.dir itself lie where there is room."
+            )

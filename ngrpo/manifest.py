@@ -5,7 +5,7 @@ import json
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 FORMAT = 2
@@ -29,24 +29,29 @@ class Manifest:
 
     Attributes:
         format: `FORMAT` of the program that wrote it.
-        written_ns: when, in nanoseconds since 1970.
+        written_ns: when, in nanoseconds since 1970; clocks are set back, so nothing within a run is ordered by it.
         files: by path relative to the checkpoint.
         run: what the checkpoint belongs to (`ngrpo.resuming.identity`).
+        sequence: number of the checkpoint among those of its run's folder, in the order in which they were written.
     """
 
     format: int
     written_ns: int
     files: Mapping[str, FileEntry]
     run: Mapping[str, str]
+    sequence: int = 0
+
+
+_FIELDS = {field.name for field in fields(Manifest)}
 
 
 class Damaged(Exception):
     """A checkpoint is not as it was written; the message says where, as a clause."""
 
 
-def write(folder: Path, run: Mapping[str, str]) -> None:
-    """Writes the manifest of a folder whose other files are finished."""
-    manifest = Manifest(FORMAT, time.time_ns(), _entries(folder), run)
+def write(folder: Path, run: Mapping[str, str], sequence: int = 0) -> None:
+    """Writes the manifest of a folder whose other files are finished; see `Manifest` for the arguments."""
+    manifest = Manifest(FORMAT, time.time_ns(), _entries(folder), run, sequence)
     (folder / _FILE).write_text(json.dumps(asdict(manifest), indent=1) + "\n")
 
 
@@ -59,7 +64,8 @@ def read(folder: Path) -> Manifest:
     try:
         made = json.loads((folder / _FILE).read_text())
         files = {name: FileEntry(**entry) for name, entry in made.pop("files").items()}
-        return Manifest(files=files, **made)
+        known = {name: made[name] for name in _FIELDS & made.keys()}  # another version may have more, and says so
+        return Manifest(files=files, **known)
     except FileNotFoundError as error:
         raise Damaged(f"it has no {_FILE}") from error
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
@@ -90,6 +96,14 @@ def written_at(folder: Path) -> int:
         return read(folder).written_ns
     except Damaged:
         return 0
+
+
+def sequence_of(folder: Path) -> int | None:
+    """Returns the number of a checkpoint in the order of writing; None if its manifest is gone."""
+    try:
+        return read(folder).sequence
+    except Damaged:
+        return None
 
 
 def _entries(folder: Path) -> dict[str, FileEntry]:

@@ -42,7 +42,7 @@ from ngrpo.input_checks import (
     check_template,
     check_tokens,
 )
-from ngrpo.lock import lock
+from ngrpo.lock import check_own_folders, lock
 from ngrpo.module import PolicyOptimization, UpdateSettings
 from ngrpo.parent_watch import end_with_parent, ending_children
 from ngrpo.resuming import check_resumable, identity
@@ -76,6 +76,7 @@ def train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: P
     config = checked(config)
     locked = lock(run_dir) if rank_zero_only.rank == 0 else nullcontext()
     with locked:
+        check_own_folders(run_dir)
         _train(config, run_dir, methods, outputs)
 
 
@@ -106,6 +107,7 @@ def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: 
     guard = StepGuard(config.trainer.max_bad_steps, run_dir, {str(name): value for name, value in settings.items()})
     module = PolicyOptimization(source, algorithm, worker.exploration, optimizer, update, parts["critic"], guard)
     parts |= {"iterations": config.trainer.iterations, "run_dir": run_dir, "methods": methods, "seed": config.seed}
+    parts |= {"outputs": outputs}
     parts |= {"max_time_s": None if config.trainer.max_time is None else seconds(config.trainer.max_time, _MAX_TIME)}
     if checkpoint is not None:
         check_resumable(checkpoint, opened(checkpoint).run, parts["identity"])

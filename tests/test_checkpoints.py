@@ -1,6 +1,8 @@
 """Checkpoint folders are complete or absent, whatever a crash leaves behind."""
 
 import json
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,12 +17,13 @@ from ngrpo.checkpoints import (
     opened,
     publish,
     remains,
-    remove,
     resolve,
     unfinished,
 )
 from ngrpo.errors import SettingError
+from ngrpo.files import remove
 from ngrpo.manifest import write as write_manifest
+from ngrpo.saved_runs import note
 
 
 def write(run: Path, number: int, text: str = "state") -> Path:
@@ -41,7 +44,7 @@ def save(run: Path, number: int, text: str = "state") -> Path:
 def name_it(run: Path, number: int) -> Path:
     """What a crash before the pointer leaves: the final name only."""
     temporary = write(run, number)
-    write_manifest(temporary, {})
+    write_manifest(temporary, {}, number)
     return temporary.rename(run / FOLDER / f"iteration-{number}")
 
 
@@ -142,6 +145,67 @@ def test_resolve_takes_the_run_that_saved_last(tmp_path: Path) -> None:
     assert resolve("latest", tmp_path / "new", tmp_path) == tmp_path / "day" / "b" / FOLDER / "iteration-10"
 
 
+def set_clock(monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
+    monkeypatch.setattr("ngrpo.manifest.time.time_ns", lambda: seconds * 10**9)
+
+
+def test_a_clock_that_is_set_back_changes_no_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number, clock in ((1, 900), (2, 1000), (3, 10), (4, 9), (5, 10**6), (6, 0)):
+        set_clock(monkeypatch, clock)
+        save(tmp_path, number)
+        assert resolve("latest", tmp_path, tmp_path).name == (tmp_path / FOLDER / "latest").read_text()
+        for folder in complete(tmp_path):  # nor does what a copy or a restored backup leaves
+            os.utime(folder, (clock, clock))
+        assert iteration_of(complete(tmp_path)[-1]) == number
+    assert names(tmp_path) == [f"iteration-{number}" for number in range(1, 7)]
+
+
+def test_an_iteration_that_is_made_again_is_the_last_whatever_the_clock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, clock in ((5, 100), (6, 200), (5, 50)):
+        set_clock(monkeypatch, clock)
+        save(tmp_path, number, f"of {clock}")
+    assert names(tmp_path) == ["iteration-6", "iteration-5"]
+    assert (resolve("latest", tmp_path, tmp_path) / STATE).read_text() == "of 50"
+
+
+def test_the_run_that_saved_last_is_known_without_a_clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, clock in (("a", 300), ("b", 200), ("c", 100)):
+        set_clock(monkeypatch, clock)
+        newest = save(tmp_path / "day" / name, 1)
+        note(tmp_path, tmp_path / "day" / name)
+    assert resolve("latest", tmp_path / "new", tmp_path) == newest
+    shutil.rmtree(newest.parents[1])
+    assert resolve("latest", tmp_path / "new", tmp_path).parents[1].name == "b"
+    note(tmp_path, tmp_path / "day" / "a")
+    assert resolve("latest", tmp_path / "new", tmp_path).parents[1].name == "a"
+    note(tmp_path, tmp_path.parent / "elsewhere")
+    assert (tmp_path / ".saved").read_text().splitlines() == ["day/b", "day/c", "day/a"]
+
+
+def test_nothing_is_removed_through_a_link(tmp_path: Path) -> None:
+    other = save(tmp_path / "other", 1)
+    run = tmp_path / "run"
+    save(run, 2)
+    for name in ("iteration-1", "iteration-3", "iteration-9.tmp", "iteration-8.old"):
+        (run / FOLDER / name).symlink_to(other, target_is_directory=True)
+    (run / FOLDER / "iteration-2" / "inner").symlink_to(other, target_is_directory=True)
+    discard(run / FOLDER / "iteration-1")
+    unfinished(run / FOLDER / "iteration-3")
+    save(run, 3)
+    discard(run / FOLDER / "iteration-2")
+    assert sorted(path.name for path in (run / FOLDER).iterdir()) == ["iteration-3", "latest"]
+    assert not (run / FOLDER / "iteration-3").is_symlink()
+    assert opened(other).run == {"algo": "grpo"}
+
+
+def test_a_link_that_leads_nowhere_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / FOLDER).mkdir()
+    (tmp_path / FOLDER / "iteration-1").symlink_to(tmp_path / "gone")
+    assert opened(save(tmp_path, 1)).sequence == 1
+
+
 def test_resolve_takes_a_runs_or_a_checkpoints_folder(tmp_path: Path) -> None:
     older, newer = save(tmp_path / "run", 1), save(tmp_path / "run", 2)
     anywhere = tmp_path / "elsewhere"
@@ -231,7 +295,7 @@ def test_damage_is_refused_and_the_last_good_one_named(how: str, tmp_path: Path)
 def test_another_format_is_refused(tmp_path: Path) -> None:
     folder = save(tmp_path, 1)
     manifest = json.loads((folder / "manifest.json").read_text())
-    (folder / "manifest.json").write_text(json.dumps(manifest | {"format": 99}))
+    (folder / "manifest.json").write_text(json.dumps(manifest | {"format": 99, "unheard": 1}))
     with pytest.raises(SettingError) as caught:
         opened(folder)
     assert str(caught.value) == (

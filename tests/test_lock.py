@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ngrpo.errors import SettingError
-from ngrpo.lock import lock
+from ngrpo.lock import check_own_folders, lock
 
 ROOT = Path(__file__).parents[1]
 HOLD = """
@@ -39,3 +39,23 @@ def test_a_second_process_is_refused_until_the_first_is_gone_however_it_ends(tmp
         )
         other.kill()
     lock(run).close()
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "record", "model", "bad_steps"])
+def test_a_link_in_place_of_a_runs_own_folder_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "run").mkdir()
+    check_own_folders(tmp_path / "run")
+    (tmp_path / "run" / name).symlink_to("../other")
+    with pytest.raises(SettingError) as caught:
+        check_own_folders(tmp_path / "run")
+    assert str(caught.value) == (
+        f"hydra.run.dir={tmp_path}/run holds a link, {tmp_path}/run/{name} to ../other, and a run removes nothing "
+        "through a link; take it away, or let hydra.run.dir itself lie where there is room."
+    )
+
+
+def test_a_runs_folder_may_itself_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "disk" / "checkpoints").mkdir(parents=True)
+    (tmp_path / "run").symlink_to(tmp_path / "disk", target_is_directory=True)
+    check_own_folders(tmp_path / "run")

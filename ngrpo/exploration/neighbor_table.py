@@ -163,7 +163,8 @@ def _save(path: Path, table: Tensor) -> None:
     os.close(handle)
     save_file({"neighbors": table.cpu().contiguous()}, temporary)
     os.replace(temporary, path)
-    for old in sorted(path.parent.glob("*.safetensors"), key=_written)[:-_CACHED_TABLES]:
+    others = (other for other in path.parent.glob("*.safetensors") if other != path)
+    for old in sorted(others, key=_written, reverse=True)[_CACHED_TABLES - 1 :]:
         old.unlink(missing_ok=True)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
+from ngrpo.files import remove
 from ngrpo.report.records import EvaluationRecord, IterationRecord, MixedToken, ProblemRate, StoredRollout
 
 FOLDER = "record"
@@ -113,7 +114,7 @@ class RunStore:
         evaluations = [record for record in source.evaluations() if record.iteration <= done]
         stored = [number for number in source.rollout_iterations() if number < done]
         scratch = self.folder.with_name(FOLDER + ".tmp")
-        shutil.rmtree(scratch, ignore_errors=True)
+        remove(scratch)
         fresh = RunStore(scratch)
         (fresh.folder / _ROLLOUTS).mkdir(parents=True)
         for record in iterations:
@@ -122,7 +123,7 @@ class RunStore:
             fresh.add_evaluation(evaluation)
         for number in stored:
             shutil.copy(_file(source.folder / _ROLLOUTS, number), _file(fresh.folder / _ROLLOUTS, number))
-        shutil.rmtree(self.folder, ignore_errors=True)
+        remove(self.folder)
         fresh.folder.rename(self.folder)
         scratch.rmdir()
 

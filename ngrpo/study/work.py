@@ -1,6 +1,5 @@
 """The folders of a study and what each of its jobs does; everything finished stays, so a second call goes on."""
 
-import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ from ngrpo.evaluation.answers import answers_of
 from ngrpo.evaluation.ks import powers_of_two
 from ngrpo.evaluation.report import report
 from ngrpo.evaluation.store import AnswerStore
+from ngrpo.files import remove
 from ngrpo.provenance import git_commit
 from ngrpo.study.definition import SampledConfig, StudyConfig
 from ngrpo.study.jobs import Job, Shell
@@ -164,7 +164,7 @@ class Work:
         if _iterations(run) == iterations and (run / "model" / "config.json").exists():
             return float(read(run / "summary.json")["wall_s"])
         for old in (run, folder / "answers"):
-            shutil.rmtree(old, ignore_errors=True)
+            remove(old)
         words = [sys.executable, "scripts/train.py", *settings, f"hydra.run.dir={run}"]
         return shell.run(words, folder / "train.log")
 
@@ -183,7 +183,7 @@ class Work:
             return
         for path in folder.iterdir():
             if path.name != RESULT:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+                remove(path)
 
 
 def choice(tried: Sequence[Tried], metric: str) -> float:

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from fake_run import batch, trainer
 from callbacks.checkpoint import IterationCheckpoint
 from ngrpo.checkpoints import complete, iteration_of
 from ngrpo.errors import RunError, SettingError
-from ngrpo.manifest import read
+from ngrpo.manifest import read, verify
 
 
 def save(path: Path, weights_only: bool) -> None:
@@ -66,6 +67,26 @@ def test_an_iteration_that_was_saved_before_is_replaced(tmp_path: Path):
     assert read(folder).run == {"algo": "grpo"}
 
 
+def test_what_was_just_published_stays_when_the_clock_is_set_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    assert run(tmp_path, 4, every=2, keep=2) == [2, 4]
+    monkeypatch.setattr("ngrpo.manifest.time.time_ns", lambda: 1)
+    assert run(tmp_path, 8, every=8, keep=2) == [4, 8]
+    assert run(tmp_path, 4, every=4, keep=1) == [4]  # the same iterations once more
+    assert (tmp_path / "checkpoints" / "latest").read_text() == "iteration-4"
+    assert read(tmp_path / "checkpoints" / "iteration-4").sequence == 4
+
+
+def test_outdated_links_are_taken_away_and_what_they_lead_to_is_not(tmp_path: Path):
+    run(tmp_path / "other", 1, every=1)
+    (other,) = complete(tmp_path / "other")
+    folder = tmp_path / "run" / "checkpoints"
+    folder.mkdir(parents=True)
+    (folder / "iteration-1").symlink_to(other, target_is_directory=True)
+    assert run(tmp_path / "run", 3, every=1, keep=2) == [2, 3]
+    assert not os.path.lexists(folder / "iteration-1")
+    verify(other, read(other))
+
+
 def watched(folder: Path, values: list[float | None], closing: float | None = None, **settings) -> list[int]:
     """Runs with a metric that has these values (None: not evaluated); returns the iterations kept."""
     callback = IterationCheckpoint(folder, {}, **({"every": 3, "keep": 1, "monitor": "eval/mean@1"} | settings))
@@ -117,6 +138,18 @@ def test_the_record_holds_over_resumes_and_not_for_another_metric(tmp_path: Path
     assert monitor.record(tmp_path).value == pytest.approx(0.5)
     assert IterationCheckpoint(tmp_path, {}, monitor="eval/mean@1", mode="min").best.record(tmp_path) is None
     assert IterationCheckpoint(tmp_path, {}, monitor="train/reward").best.record(tmp_path) is None
+
+
+def test_another_checkpoint_of_the_best_iteration_is_not_the_best(tmp_path: Path):
+    watched(tmp_path, [0.1, 0.5, 0.2])
+    assert watched(tmp_path, [0.1, 0.3], every=2) == [2]
+    assert best(tmp_path) == ("iteration-2", 0.3)  # by the closing evaluation: there is no record left to beat
+    save_again = IterationCheckpoint(tmp_path, {}, every=1)
+    made = trainer(save_checkpoint=save)
+    save_again.on_train_batch_end(made, torch.nn.Linear(1, 1), None, batch(1), 0)
+    assert not (tmp_path / "checkpoints" / "best.json").exists()
+    assert watched(tmp_path, [0.1, 0.4], every=9) == [2]
+    assert best(tmp_path) == ("iteration-2", 0.4)
 
 
 def test_with_every_0_only_the_best_are_saved(tmp_path: Path):

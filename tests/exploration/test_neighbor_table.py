@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch import Tensor
 
 from ngrpo.errors import SettingError
@@ -206,6 +207,17 @@ def test_cache_keeps_the_newest_tables(embedding: Tensor, cache_dir: Path, monke
         neighbor_table(embedding, k, "cosine", none_excluded(60))
     assert len(list(cache_dir.rglob("*.safetensors"))) == 2
     assert not list(cache_dir.rglob("*.tmp"))
+
+
+def test_the_table_just_written_stays_however_old_its_clock_makes_it(
+    embedding: Tensor, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_CACHED_TABLES", 1)
+    monkeypatch.setattr(module, "_written", lambda file: -1.0)
+    for k in (2, 3):
+        neighbor_table(embedding, k, "cosine", none_excluded(60))
+        (kept,) = cache_dir.rglob("*.safetensors")
+        assert load_file(kept)["neighbors"].shape[1] == k
 
 
 def test_another_process_may_remove_tables_meanwhile(

@@ -11,23 +11,20 @@ from ngrpo.rewards.answers.bases import read_based
 from ngrpo.rewards.answers.clock import Ratio, read_ratio, read_time
 from ngrpo.rewards.answers.collections import SEPARATOR, Ordered, Unordered, read_list, read_set, read_tuple
 from ngrpo.rewards.answers.latex import NotANumber
+from ngrpo.rewards.answers.leads import without_lead
 from ngrpo.rewards.answers.limits import MAX_DEPTH, MAX_LENGTH, TooLarge
 from ngrpo.rewards.answers.matrices import Matrix, read_matrix
 from ngrpo.rewards.answers.notation import squeeze, tidy
 from ngrpo.rewards.answers.quantity import Quantity, read_quantity
 from ngrpo.rewards.answers.rationals import rational
-from ngrpo.rewards.answers.reading import Answer, Reading
+from ngrpo.rewards.answers.reading import Answer, Reading, SeveralValues
 from ngrpo.rewards.answers.regions import Region, read_named_region, read_region, region_of
 from ngrpo.rewards.answers.relations import read_relation
 from ngrpo.rewards.answers.scan import depth_of, enclosed, is_balanced, split
 from ngrpo.rewards.answers.units import split_unit
-from ngrpo.rewards.answers.words import is_roman, read_letter, read_words, split_choice
+from ngrpo.rewards.answers.words import holds_choice, is_roman, read_letter, read_words, split_choice
 
 _TEXT = re.compile(r"\\text ?\{([^{}]*)\}")
-_LEAD = re.compile(
-    r"\\text ?\{[^{}]*(?:\bis|\bare|:|=) ?\} ?(?=\S)|(?:the )?(?:final )?answer(?: is:?|:) ?",
-    re.IGNORECASE,
-)
 _SIGNS = re.compile(r"\\(pm|mp)(?![A-Za-z])")
 _CONDITION = re.compile(r"[|:]|\\mid(?![A-Za-z])")
 
@@ -42,7 +39,13 @@ def read_answer(text: str) -> Answer | None:
     Returns:
         The answer; None for what cannot be one: empty text, brackets that do not close, a division by zero.
     """
-    return _read(tidy(text)) if len(text) <= MAX_LENGTH else None
+    if len(text) > MAX_LENGTH:
+        return None
+    tidied = tidy(text)
+    try:
+        return _read(tidied)
+    except SeveralValues:
+        return Answer(squeeze(tidied), ())
 
 
 def _read(text: str) -> Answer | None:
@@ -53,7 +56,7 @@ def _read(text: str) -> Answer | None:
         answer = _readings(text) if depth_of(text) <= MAX_DEPTH else None
     except NotANumber:
         return None
-    except MemoryError:
+    except (MemoryError, SeveralValues):
         raise
     except Exception:  # too large, or more than SymPy can do: only its text counts
         answer = None
@@ -88,13 +91,15 @@ def _wording(text: str) -> Answer | None:
         symbol = _TEXT.sub(r"\1", text).strip("().: ")
         return Answer("", (letter, *_of(_attempt(_single, symbol))))
     if (choice := split_choice(text)) is not None:
+        if holds_choice(choice[1]):
+            raise SeveralValues
         rest = _read(choice[1])
         return None if rest is None else Answer("", (choice[0], *rest.readings), f"choice {choice[0].letter}")
-    if (lead := _LEAD.match(text)) is not None:
-        return _read(text[lead.end() :].strip())
+    if (introduced := without_lead(text)) is not None:
+        return _read(introduced)
     inner = enclosed(text[len(r"\text") :].lstrip(), "{", "}") if text.startswith(r"\text") else None
-    if inner is not None and (lead := _LEAD.match(inner)) is not None:
-        return _read(tidy(inner[lead.end() :]))
+    if inner is not None and (introduced := without_lead(inner)) is not None:
+        return _read(tidy(introduced))
     words = read_words(text)
     if words is not None:
         other: list[Reading | None] = [read_list(inner or text, _read), read_named_region(words.text)]

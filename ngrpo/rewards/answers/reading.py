@@ -9,6 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, Self
 
+MAX_READINGS = 6
+
+
+class SeveralValues(Exception):
+    """The text states values that contradict each other, or more than one reading each: it is no answer."""
+
 
 class Reading(Protocol):
     """One way to read an answer."""
@@ -26,12 +32,19 @@ class Answer:
         readings: what it can be read as; empty if only the text counts.
         name: what the readings are the value of, ``x`` in ``x = 5``; None if that is not said.
         relations: readings that name what they speak of themselves, such as the equation ``x = 5``.
+
+    Raises:
+        SeveralValues: more than `MAX_READINGS` readings.
     """
 
     literal: str
     readings: tuple[Reading, ...]
     name: str | None = None
     relations: tuple[Reading, ...] = ()
+
+    def __post_init__(self) -> None:
+        if len(self.readings) + len(self.relations) > MAX_READINGS:
+            raise SeveralValues
 
 
 Read = Callable[[str], Answer | None]

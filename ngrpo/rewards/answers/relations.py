@@ -2,25 +2,21 @@ r"""Equations, inequalities and memberships: ``x = 5``, ``0 < x < 1``, ``x \in (
 
 import re
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 from sympy import Basic, Complement, FiniteSet, Intersection, S, Set, Symbol, solve_univariate_inequality
 
+from ngrpo.rewards.answers.approximations import APPROXIMATELY, read_approximation
 from ngrpo.rewards.answers.latex import expression
-from ngrpo.rewards.answers.reading import Answer, Read
+from ngrpo.rewards.answers.names import bare, is_name
+from ngrpo.rewards.answers.quantity import Quantity
+from ngrpo.rewards.answers.reading import Answer, Read, SeveralValues, equal
 from ngrpo.rewards.answers.regions import Region
 from ngrpo.rewards.answers.scan import split
 from ngrpo.rewards.answers.values import free_symbol, proportional
 
-_RELATION = re.compile(r"\\(?:le|ge|ne|in|approx)(?![A-Za-z])|[<>=]")
+_RELATION = re.compile(r"\\(?:le|ge|ne|in)(?![A-Za-z])|[<>=]")
 _COMPARISONS = {"<": "__lt__", ">": "__gt__", r"\le": "__le__", r"\ge": "__ge__"}
-_SYMBOL = r"(?:\\text ?\{[^{}]*\}|\\?[A-Za-z]+)(?: ?_ ?(?:\{[^{}]*\}|\w))?'*"
-_VALUED = r"\\(?:lim|max|min|sup|inf|int|sum|prod|gcd|deg|det|dim)(?![A-Za-z]).*"  # may be equal to, not solved for
-_NAME = re.compile(
-    rf"(?:m ?)?(?:\\(?:angle|triangle|overline|vec|hat) ?)?(?:{_SYMBOL}|\{{{_SYMBOL}\}}|\|{_SYMBOL}\|)"
-    rf"(?: ?\([A-Za-z\d, ]*\))?|\( ?{_SYMBOL}(?: ?, ?{_SYMBOL})+ ?\)"
-    rf"|[A-Za-z](?: ?(?:\+|\\cap|\\cup) ?[A-Za-z])+|\\frac\{{d[a-z]?\}}\{{d[a-z]\}}|{_VALUED}"
-)
 
 
 @dataclass(frozen=True)
@@ -47,16 +43,18 @@ class Inequality:
 
 
 def read_relation(text: str, read: Read) -> Answer | None:
-    """Read a tidy text with a relation outside its brackets; None if it has none or cannot be read."""
-    sides, operators = split(text.removeprefix(r"\approx").strip(), _RELATION)
-    if text.startswith(r"\approx") and not operators:
-        return read(sides[0])
+    """Read a tidy text with a relation outside its brackets; None if it has none or cannot be read.
+
+    Raises:
+        SeveralValues: the sides of an equation or approximation contradict each other.
+    """
+    if APPROXIMATELY in text and (answer := read_approximation(text, read)) is not None:
+        return answer
+    sides, operators = split(text, _RELATION)
     if not operators or not all(sides):
         return None
     if set(operators) == {"="}:
         return _equation(sides, read)
-    if operators == [r"\approx"]:
-        return _approximation(sides, read)
     if operators == [r"\in"]:
         return _named(sides[0], read(sides[1]))
     if operators == [r"\ne"]:
@@ -65,29 +63,32 @@ def read_relation(text: str, read: Read) -> Answer | None:
 
 
 def _equation(sides: list[str], read: Read) -> Answer | None:
-    """An equation is also the value that it gives to a name, or the last side of a chain."""
+    """An equation is also the value that it gives to a name, or the value of all sides of a chain."""
     first, last = sides[0], sides[-1]
     if is_name(last) and not is_name(first):
         first, last = last, first
     left, right = expression(first), expression(last)
     equations = () if left is None or right is None else (Equation(left - right),)
-    assigned = _named(first, read(last)) if is_name(first) or len(sides) > 2 or _is_constant(left) else None
+    valued = is_name(first) or len(sides) > 2 or _is_constant(left) and _is_constant(right)
+    assigned = _named(first, read(last)) if valued else None
+    if valued:
+        _refuse_unequal([read(side) for side in sides if not is_name(side)])
     if assigned is not None:
         return replace(assigned, relations=equations)
     return Answer("", (), None, equations) if equations else None
 
 
-def _approximation(sides: list[str], read: Read) -> Answer | None:
-    """The value given to a name, or else the exact value and the approximate one, both of which are stated."""
-    exact, rounded = read(sides[0]), read(sides[1])
-    if is_name(sides[0]) or exact is None or rounded is None:
-        return _named(sides[0], rounded)
-    return replace(exact, readings=exact.readings + rounded.readings)
+def _refuse_unequal(sides: list[Answer | None]) -> None:
+    """Refuse a chain with two sides that speak of the same symbols, or of none, and differ."""
+    known = [side for side in sides if side is not None and side.readings]
+    for first, second in combinations(known, 2):
+        if _symbols(first) == _symbols(second) and not equal(first, second):
+            raise SeveralValues
 
 
-def is_name(text: str) -> bool:
-    r"""Whether a text only names something: ``x``, ``f(x)``, ``a_{10}``, ``\angle ABC``, ``(x, y)``, ``m + n``."""
-    return _NAME.fullmatch(text) is not None
+def _symbols(answer: Answer) -> set[Basic]:
+    values = [reading.value for reading in answer.readings if isinstance(reading, Quantity)]
+    return set().union(*(value.free_symbols for value in values))
 
 
 def _is_constant(side: Basic | None) -> bool:
@@ -99,7 +100,7 @@ def _named(name: str, answer: Answer | None) -> Answer | None:
     if answer is None:
         return None
     spoken = not is_name(name) or r"\text" in name
-    return replace(answer, name=answer.name if spoken else re.sub(r"[{} ]", "", name))
+    return replace(answer, name=answer.name if spoken else bare(name))
 
 
 def _exclusion(sides: list[str]) -> Answer | None:

@@ -9,6 +9,9 @@ _LETTER = re.compile(r"\(([A-Za-z])\)|([A-Za-z])[).:]|([A-Z])")
 _IN_TEXT = re.compile(r"\\text ?\{ ?\(?([A-Za-z])[).:]? ?\}")
 _CHOICE = re.compile(r"(?:\\text ?\{ ?\(?([A-J])[).:]? ?\} ?(?=\S)|\(([A-J])\) (?=\S)|([A-J])[).:] (?=\S))(.+)")
 _LISTED = re.compile(r"(?:\\text ?\{ ?)?(?:and|or)\b")
+_ANOTHER = re.compile(
+    r"(?<![A-Za-z\d_^}'])(?:\((?:\\text ?\{ ?)?[A-J](?: ?\})?\)|\\text ?\{ ?\(?[A-J][).:]? ?\}|[A-J][).:](?![\d.]))"
+)
 _OPTION = re.compile(r"^(\\text ?\{ ?)?(?:option|choice) ", re.IGNORECASE)
 _SHORT = {"yes", "no", "odd", "all", "none", "dne", "one", "two", "six", "ten", "mon", "tue", "sat", "sun", "red"}
 _SYMBOL = re.compile(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])")
@@ -79,6 +82,11 @@ def split_choice(text: str) -> tuple[Letter, str] | None:
     if match is None or _LISTED.match(match[4].strip()):
         return None
     return Letter(next(filter(None, match.groups()[:3])), alone=False), match[4].strip()
+
+
+def holds_choice(meaning: str) -> bool:
+    """Whether what stands behind the letter of a choice holds the letter of another one."""
+    return read_letter(meaning) is not None or _ANOTHER.search(meaning) is not None
 
 
 def _normal(text: str) -> str:

@@ -63,7 +63,7 @@ _COMMANDS = (
     (r"(?<![\\A-Za-z])(pi|sqrt|theta|alpha|beta)(?![A-Za-z])", r"\\\1"),
     (rf"(?<![\\A-Za-z{{])({_FUNCTIONS})(?![A-Za-z])", r"\\\1"),
     (rf"\\text\{{\s*({_FUNCTIONS}|infty)\s*\}}", r"\\\1"),
-    (r"\\text\{\s*(\\infty)\s*\}", r"\1"),
+    (r"\\text\{\s*(\\infty|\^\\circ)\s*\}", r"\1"),
     (r"\*\*", "^"),
     (r"(?<!\\)\*", r"\\cdot "),
     (r"(?<=\d)[eE]([+-]?\d+)(?![\d.A-Za-z])", r"\\cdot 10^{\1}"),

@@ -1,17 +1,23 @@
 r"""Units of measure, percent signs, degrees and currencies around a number.
 
 A unit counts only if both sides have one: ``12\text{ cm}`` is 12 and ``12 centimetres``, but not ``12\text{ m}``.
-Units are compared by name and not converted. Any noun in ``\text{}`` after a number is a unit: ``5 \text{ ways}``.
+Units are compared by name and not converted. What is counted is one, too: ``5 \text{ ways}``.
 """
 
 import re
 
-from ngrpo.rewards.answers.unit_names import CANONICAL, canonical, plain
+from ngrpo.rewards.answers.nouns import core, is_counted
+from ngrpo.rewards.answers.rationals import rational
+from ngrpo.rewards.answers.unit_names import CANONICAL, CHINESE, SYMBOLS, canonical, is_known, plain
 
 _BRIEF = ("in", "min", "hr", "gm", "mg")
-_LONG = [name for name in CANONICAL if name.isalpha() and len(name) > 1 and name not in _BRIEF]
+_LONG = [
+    name
+    for name in CANONICAL
+    if name.isalpha() and name not in _BRIEF and len(name) > (3 if name in SYMBOLS else 1) and name != "Omega"
+]
 _WORDS = "|".join(sorted(_LONG, key=len, reverse=True))
-_SHORT = "|".join(("m", "s", "g", "h", "L", "J", "W", "kJ", "kW", "Hz", "Pa", *_BRIEF))
+_SHORT = "|".join(("m", "s", "g", "h", "L", "J", "W", "N", "kJ", "kW", "kN", "Hz", "kPa", "Pa", "eV", *_BRIEF))
 # After a space only, and not after pi: "5m" is 5 times m, "\pi hr" holds a height and a radius.
 _POWER = r"(?:\^\{?-?\d\}?)?"
 
@@ -30,13 +36,15 @@ _BARE = re.compile(
                 (?:[ ]?/[ ]?[A-Za-z]+)?{_POWER}
             )
           | (?<!\\pi)[ ](?P<short>(?:{_SHORT})(?:[ ]?/[ ]?(?:{_SHORT}))?{_POWER})
-          | [ ](?P<noun>(?:per[ ])?[a-z]{{4,}}(?:[ ][a-z]+)*)
+          | [ ](?P<noun>(?:per[ ])?(?:[a-z]{{4,}}|[a-z]{{2,}}(?=[ ][a-z]))(?:[ ][a-z]+)*)
           | [ ]?(?P<rate>/[ ]?(?:{_WORDS}))
         )$""",
     re.VERBOSE,
 )
+_MEASURE_WORD = "|".join(sorted(CHINESE, key=len, reverse=True))
+_SUFFIX = re.compile(rf"(?<=[\d}}]) ?(?:\\text\{{ ?)?(?:(?P<chinese>{_MEASURE_WORD})|(?P<ohm>k?\\Omega)) ?\}}?$")
 _TRIGONOMETRIC = re.compile(r"\\(?:sin|cos|tan|cot|sec|csc)(?![A-Za-z])")
-_NOT_A_UNIT = re.compile(r"^(?:and|or|if|is|when|where|for|mod|base|pm|am|noon|p\.m\.?|a\.m\.?|to)\b", re.IGNORECASE)
+_NOT_A_UNIT = re.compile(r"^(?:mod|base|pm|am|noon|p\.m\.?|a\.m\.?|to)\b", re.IGNORECASE)
 
 
 def split_unit(text: str) -> tuple[str, str | None]:
@@ -50,12 +58,28 @@ def split_unit(text: str) -> tuple[str, str | None]:
         if (match := pattern.search(text)) is not None and match.start() > 0 and not _TRIGONOMETRIC.search(text):
             scale = match.groupdict().get("scale")
             return text[: match.start()].strip(), f"{name} {scale}" if scale else name
+    if (match := _SUFFIX.search(text)) is not None:
+        return text[: match.start()].strip(), canonical(match["chinese"] or match["ohm"].replace("\\", ""))
     for pattern in (_TEXT, _BARE):
         if (match := pattern.search(text)) is not None and _measures(text[: match.start()]):
-            written = next(group for group in match.groups() if group)
-            if _NOT_A_UNIT.match(plain(written)) is None:
-                return text[: match.start()].strip(), canonical(written) or None
+            written, rest = next(group for group in match.groups() if group), text[: match.start()].strip()
+            if (unit := _named(plain(written), rest)) is not None:
+                return rest, unit or None
     return text, None
+
+
+def _named(written: str, amount: str) -> str | None:
+    """The name of what words behind an amount measure or count; none for "in total", None if they change it."""
+    if _NOT_A_UNIT.match(written):
+        return None
+    if is_known(written):
+        return canonical(written)
+    noun = core(written)
+    if not noun:
+        return noun
+    if is_known(noun):
+        return canonical(noun)
+    return canonical(noun.split()[-1]) if is_counted(noun, rational(amount)) else None
 
 
 def _measures(rest: str) -> bool:

@@ -4,6 +4,10 @@ from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError  # type: ignore[import-untyped]
+
+from ngrpo.errors import SettingError
 
 FOLDER = ".hydra"
 """Where Hydra would put them, before a script can tell that the folder is another process's: it is told not to."""
@@ -22,3 +26,23 @@ def keep(config: DictConfig, run_dir: Path) -> None:
     if HydraConfig.initialized():
         OmegaConf.save(HydraConfig.get().overrides.task, folder / "overrides.yaml")
         OmegaConf.save(HydraConfig.instance().cfg, folder / "hydra.yaml")
+
+
+def kept(run_dir: Path) -> DictConfig:
+    """Reads what `keep` wrote; what it permits itself is for the caller to leave alone.
+
+    Raises:
+        SettingError: there is none, or it is damaged.
+    """
+    path = run_dir / FOLDER / "config.yaml"
+    try:
+        config = OmegaConf.load(path)
+    except (OSError, ValueError, YAMLError, OmegaConfBaseException) as error:
+        raise SettingError(f"{path} cannot be read ({_first_line(error)}); give the folder of a run.") from error
+    if not isinstance(config, DictConfig):
+        raise SettingError(f"{path} holds no settings of a run; give the folder of one.")
+    return config
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

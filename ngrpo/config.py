@@ -1,7 +1,7 @@
 """The typed configuration, and the one helper through which everything is instantiated."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, get_type_hints
@@ -210,7 +210,9 @@ def checked(config: DictConfig, schema: type = Config) -> DictConfig:
         SettingError: a key is unknown, a value is missing, or a target is not allowed.
     """
     try:
-        merged = OmegaConf.merge(OmegaConf.structured(schema), OmegaConf.to_container(config, resolve=True))
+        resolved = OmegaConf.to_container(config, resolve=True)
+        _check_no_interpolation(resolved, "")
+        merged = OmegaConf.merge(OmegaConf.structured(schema), resolved)
         OmegaConf.to_container(merged, throw_on_missing=True)
     except OmegaConfBaseException as error:
         raise SettingError(composition_sentence(error)) from error
@@ -219,6 +221,15 @@ def checked(config: DictConfig, schema: type = Config) -> DictConfig:
     check_allowed(merged, merged.allow_targets)
     _check_targets(merged, "")
     return merged
+
+
+def _check_no_interpolation(node: Any, path: str) -> None:
+    """A text that still is one would be resolved again after everything has been checked."""
+    if isinstance(node, dict | list):
+        for key, child in node.items() if isinstance(node, dict) else enumerate(node):
+            _check_no_interpolation(child, f"{path}.{key}".lstrip("."))
+    elif isinstance(node, str) and "${" in node:
+        raise SettingError(f"{path}={node} is an interpolation that leads to another one; write what it should be.")
 
 
 _NODES = {
@@ -258,7 +269,7 @@ def build(node: DictConfig, **available: Any) -> Any:
     Raises:
         SettingError: of the target's own making, or because it cannot be imported or lacks a setting.
     """
-    parameters = inspect.signature(_target(node)).parameters
+    parameters = _parameters(node, _target(node))
     passed = {name: value for name, value in available.items() if name in parameters and name not in node}
     if not node.get("_partial_"):
         _check_complete(node, [p for p in parameters.values() if p.name not in passed])
@@ -292,6 +303,16 @@ def _target(node: DictConfig) -> Callable[..., Any]:
         ) from error
 
 
+def _parameters(node: DictConfig, target: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    try:
+        return inspect.signature(target).parameters
+    except (TypeError, ValueError) as error:
+        raise SettingError(
+            f"_target_={node['_target_']} has no parameters that Python knows; give the dotted path of a class or "
+            "function that is written in Python."
+        ) from error
+
+
 def _check_targets(node: Any, path: str) -> None:
     if isinstance(node, ListConfig):
         for index, child in enumerate(node):
@@ -306,7 +327,7 @@ def _check_targets(node: Any, path: str) -> None:
 
 def _check_signature(node: DictConfig, path: str) -> None:
     target = _target(node)
-    parameters = inspect.signature(target).parameters
+    parameters = _parameters(node, target)
     hints = get_type_hints(target.__init__ if inspect.isclass(target) else target)
     free = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
     for key in map(str, node.keys() - _HYDRA_KEYS):

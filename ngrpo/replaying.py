@@ -16,8 +16,8 @@ from ngrpo.modeling.export import Weights, checkpoint_weights
 from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.passes import Passes
+from ngrpo.permissions import StoredPermissions
 from ngrpo.samples import Sample, loss_inputs
-from ngrpo.targets import check_allowed
 
 
 @dataclass(frozen=True)
@@ -44,19 +44,23 @@ class SampleReport:
         return bool(torch.tensor([self.loss, self.grad_norm]).isfinite().all())
 
 
-def replay(bad: BadStep, checkpoint: Path | None) -> list[SampleReport]:
+NOTHING = StoredPermissions()
+
+
+def replay(bad: BadStep, checkpoint: Path | None, permissions: StoredPermissions = NOTHING) -> list[SampleReport]:
     """Makes the forward and backward pass of each sample of this rank's share, alone.
 
     Args:
         bad: the step.
         checkpoint: whose weights to use; None for those that the run began with.
+        permissions: what the file's settings may run; what they permit themselves does not count.
 
     Raises:
-        SettingError: the file's settings name code outside the allowed packages, or the checkpoint is damaged.
+        SettingError: the file's settings name code that is not permitted, or the checkpoint is damaged.
     """
     config = OmegaConf.create(dict(bad.settings))
-    check_allowed(config, config.allow_targets)
-    source, algorithm, exploration = (build(node) for node in (config.model, config.algo, config.exploration))
+    parts = permissions.checked(config, ["model", "algo", "exploration"])
+    source, algorithm, exploration = map(build, parts)
     model = ScoringModel(source.load(), load_learned(source, exploration)).train()
     if checkpoint is not None:
         opened(checkpoint)

@@ -6,12 +6,11 @@ See conf/evaluate.yaml. Interrupted, the same command with the same ``out=FOLDER
 from pathlib import Path
 
 import hydra
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from ngrpo.config import register
-from ngrpo.door import door, guarded
-from ngrpo.targets import typed
+from ngrpo.door import door
+from ngrpo.hydra_main import grant_typed, run
 
 register()
 
@@ -23,10 +22,10 @@ def main(config: DictConfig) -> None:
     from ngrpo.evaluating import evaluate
 
     quieten()
-    config.allow_targets = [*config.allow_targets, *typed(HydraConfig.get().overrides.task)]
     with door():
+        grant_typed(config)
         evaluate(config, Path(config.out))
 
 
 if __name__ == "__main__":
-    guarded(main)
+    run(main)

@@ -1,30 +1,32 @@
-"""Writes a checkpoint's policy as a Hugging Face folder: ``python scripts/export.py RUN_OR_CHECKPOINT TARGET``."""
+"""Writes a checkpoint's policy as a Hugging Face folder: ``python scripts/export.py RUN_OR_CHECKPOINT TARGET``.
+
+The run's settings say what was trained; what they may run is said here, whatever they permit themselves.
+"""
 
 import argparse
 from pathlib import Path
 
-from omegaconf import OmegaConf
-
 from ngrpo.config import build, register
 from ngrpo.door import guarded
-from ngrpo.targets import check_allowed
+from ngrpo.permissions import StoredPermissions
 
 
 def main() -> None:
     """Exports the newest checkpoint of a run, or the one that is named."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("checkpoint", help="a run's folder, or one of its checkpoints")
     parser.add_argument("target", type=Path, help="folder to write")
+    StoredPermissions.add_options(parser)
     arguments = parser.parse_args()
     from ngrpo.checkpoints import opened, resolve
+    from ngrpo.composed import kept
     from ngrpo.modeling.export import checkpoint_weights, export
 
     register()
+    permissions = StoredPermissions.of(arguments)
     folder = resolve(arguments.checkpoint, Path(arguments.checkpoint), Path("outputs"))
     opened(folder)
-    config = OmegaConf.load(folder.parents[1] / ".hydra" / "config.yaml")
-    check_allowed(config.model, config.get("allow_targets", []), "model")
-    source = build(config.model)
+    source = build(*permissions.checked(kept(folder.parents[1]), ["model"]))
     export(source, source.tokenizer(), checkpoint_weights(folder, source.lora), arguments.target)
     print(f"wrote {arguments.target} from {folder}")
 

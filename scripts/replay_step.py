@@ -1,4 +1,7 @@
-"""Looks again at a skipped optimiser step: ``python scripts/replay_step.py RUN/bad_steps/FILE.pt --checkpoint RUN``."""
+"""Looks again at a skipped optimiser step: ``python scripts/replay_step.py RUN/bad_steps/FILE.pt --checkpoint RUN``.
+
+The file holds the run's settings; what they may run is said here, whatever they permit themselves.
+"""
 
 import argparse
 from pathlib import Path
@@ -8,13 +11,15 @@ from rich.table import Table
 
 from ngrpo.config import register
 from ngrpo.door import guarded
+from ngrpo.permissions import StoredPermissions
 
 
 def main() -> None:
     """Prints the loss and gradient norm of each sample, and marks those that are not finite."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("step", type=Path, help="a file of a run's bad_steps folder")
     parser.add_argument("--checkpoint", help="a run's folder or one of its checkpoints; without: the starting weights")
+    StoredPermissions.add_options(parser)
     arguments = parser.parse_args()
     from ngrpo.bad_steps import load
     from ngrpo.checkpoints import resolve
@@ -23,7 +28,8 @@ def main() -> None:
     register()
     bad = load(arguments.step)
     given = arguments.checkpoint
-    reports = replay(bad, None if given is None else resolve(given, Path(given), Path("outputs")))
+    checkpoint = None if given is None else resolve(given, Path(given), Path("outputs"))
+    reports = replay(bad, checkpoint, StoredPermissions.of(arguments))
     table = Table("problem", "tokens", "loss", "gradient norm", "")
     for one in reports:
         remark = "left out" if one.left_out else "" if one.finite else "not finite"

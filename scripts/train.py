@@ -7,8 +7,8 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from ngrpo.config import register
-from ngrpo.door import door, guarded
-from ngrpo.targets import typed
+from ngrpo.door import door
+from ngrpo.hydra_main import grant_typed, run
 
 register()
 
@@ -20,12 +20,12 @@ def main(config: DictConfig) -> None:
     from ngrpo.training import train
 
     quieten()
-    config.allow_targets = [*config.allow_targets, *typed(HydraConfig.get().overrides.task)]
     runtime = HydraConfig.get().runtime
     methods = {group: runtime.choices[group] for group in ("algo", "exploration", "rollout")}
     with door():
+        grant_typed(config)
         train(config, Path(runtime.output_dir), methods)
 
 
 if __name__ == "__main__":
-    guarded(main)
+    run(main)

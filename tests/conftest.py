@@ -1,7 +1,7 @@
 """A tiny random model and a few rollouts, so that the whole loop runs in seconds."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -10,6 +10,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 import pytest
 import torch
+from forked import Scripts
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
@@ -118,3 +119,11 @@ def requests() -> list[Request]:
 @pytest.fixture(scope="session")
 def sampling() -> Sampling:
     return Sampling(temperature=0.8, max_new_tokens=24, stop_ids=(3,))
+
+
+@pytest.fixture(scope="session")
+def scripts() -> Iterator[Scripts]:
+    """Runs the scripts as forks of one process."""
+    made = Scripts()
+    yield made
+    made.close()

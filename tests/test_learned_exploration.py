@@ -21,8 +21,8 @@ from ngrpo.modeling.export import checkpoint_weights
 from ngrpo.modeling.learned import FILE, load_learned, save_learned
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.module import Sample
+from ngrpo.permissions import typed
 from ngrpo.rollout import worker
-from ngrpo.targets import typed
 from ngrpo.training import train
 
 CONF = str(Path(__file__).parents[1] / "conf")

@@ -8,7 +8,7 @@ from hydra import compose, initialize_config_dir
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ngrpo.config import register
-from ngrpo.targets import typed
+from ngrpo.permissions import typed
 from ngrpo.training import train
 
 ROOT = Path(__file__).parents[1]

@@ -16,8 +16,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from ngrpo.config import register
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.permissions import typed
 from ngrpo.report.store import RunStore
-from ngrpo.targets import typed
 from ngrpo.text import markdown_literal
 from ngrpo.training import train
 

@@ -1,5 +1,6 @@
 """The policy as a Hugging Face folder."""
 
+import pickle
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +13,8 @@ from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 from transformers import AutoModelForCausalLM
 
 from ngrpo.checkpoints import STATE
+from ngrpo.errors import SettingError
+from ngrpo.modeling.attention import IMPLEMENTATION
 from ngrpo.modeling.learned import save_learned
 from ngrpo.modeling.loading import DTYPES, ModelSource
 from ngrpo.modeling.lora import LoraSettings, merged
@@ -48,7 +51,10 @@ def export(source: ModelSource, tokenizer: Any, weights: Weights, folder: Path) 
         ValueError: the weights do not fit the model.
     """
     model = AutoModelForCausalLM.from_pretrained(
-        source.location, dtype=DTYPES[source.dtype], trust_remote_code=source.trust_remote_code
+        source.location,
+        dtype=DTYPES[source.dtype],
+        attn_implementation=IMPLEMENTATION,  # not one that the folder names: it could be code from the hub
+        trust_remote_code=source.trust_remote_code,
     )
     parameters = dict(model.named_parameters())
     given = weights.model
@@ -67,6 +73,9 @@ def checkpoint_weights(folder: Path, lora: LoraSettings | None = None) -> Weight
     Args:
         folder: a complete checkpoint (`ngrpo.checkpoints`).
         lora: of the run that wrote it.
+
+    Raises:
+        SettingError: its state is no state of a run, or would run code.
     """
     state = folder / STATE
     with tempfile.TemporaryDirectory() as scratch:
@@ -74,7 +83,10 @@ def checkpoint_weights(folder: Path, lora: LoraSettings | None = None) -> Weight
             whole = Path(scratch) / "whole.ckpt"
             dcp_to_torch_save(state, whole)
             state = whole
-        tensors = torch.load(state, map_location="cpu", weights_only=True)["state_dict"]
+        try:
+            tensors = torch.load(state, map_location="cpu", weights_only=True)["state_dict"]
+        except (pickle.UnpicklingError, RuntimeError, KeyError, TypeError) as error:
+            raise SettingError(f"{folder} holds no weights that can be read; give another checkpoint.") from error
     model = dict(merged(_below(_MODEL, tensors), lora, lambda tensor: tensor))
     return Weights(model, _below(_LEARNED, tensors))
 

@@ -1,0 +1,106 @@
+"""Runs the project's scripts as forks of one process that has imported everything: half a second instead of five.
+
+Each fork has its own session, current directory, environment and output, and a limit of time. Started by `forked`;
+reads a request a line, writes an answer a line.
+"""
+
+import contextlib
+import json
+import os
+import resource
+import runpy
+import signal
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers.models.auto.modeling_auto
+import transformers.models.qwen2.modeling_qwen2  # noqa: F401
+
+import ngrpo.evaluating
+import ngrpo.module
+import ngrpo.replaying
+import ngrpo.report.page
+import ngrpo.study.work
+import ngrpo.training  # noqa: F401
+
+torch.set_num_threads(1)
+
+
+def child(request: dict[str, Any]) -> None:
+    """What a fork does: becomes the script."""
+    os.setsid()
+    out = os.open(request["out"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for descriptor in (1, 2):
+        os.dup2(out, descriptor)
+    if request.get("closed_stdout"):
+        reader, writer = os.pipe()
+        os.close(reader)
+        os.dup2(writer, 1)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.chdir(request["cwd"])
+    os.environ.update(request["environment"])
+    resource.setrlimit(resource.RLIMIT_CPU, (request["limit_s"], request["limit_s"] + 1))
+    if request.get("memory_bytes"):
+        resource.setrlimit(resource.RLIMIT_AS, (request["memory_bytes"], request["memory_bytes"]))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    sys.stdout, sys.stderr = (os.fdopen(n, "w", buffering=1, encoding="utf-8", closefd=False) for n in (1, 2))
+    sys.__stdout__, sys.__stderr__ = sys.stdout, sys.stderr
+    script, *arguments = request["command"]
+    sys.argv = [script, *(os.fsdecode(bytes.fromhex(a[4:])) if a.startswith("hex:") else a for a in arguments)]
+    sys.path[:0] = [str(Path(script).parent), *request["path"]]
+    runpy.run_path(script, run_name="__main__")
+
+
+def status_of(request: dict[str, Any]) -> int:
+    """Returns what a Python process would end with."""
+    try:
+        child(request)
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)
+            return 1
+        return int(end.code or 0)
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def flushed(status: int) -> int:
+    """Returns the status after the last lines are out; 120 where they cannot be, as Python does."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            status = 120
+    return status
+
+
+def run(request: dict[str, Any]) -> dict[str, Any]:
+    """Forks, waits for the end or the limit, and ends whatever the fork has started."""
+    start = time.monotonic()
+    pid = os.fork()
+    if pid == 0:
+        os._exit(flushed(status_of(request)) & 0xFF)
+    status = None
+    while status is None and time.monotonic() - start < request["wall_s"]:
+        done, how = os.waitpid(pid, os.WNOHANG)
+        status = os.waitstatus_to_exitcode(how) if done else None
+        if status is None:
+            time.sleep(0.01)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+    if status is None:
+        os.waitpid(pid, 0)
+    return {"status": status, "seconds": time.monotonic() - start}
+
+
+if __name__ == "__main__":
+    answers = os.fdopen(os.dup(1), "w", buffering=1)
+    os.dup2(2, 1)  # what anything prints is no answer
+    for line in sys.stdin:
+        answers.write(json.dumps(run(json.loads(line))) + "\n")

@@ -24,14 +24,23 @@ _BRACKETS = (("(", ")"), ("[", "]"), (r"\langle", r"\rangle"))
 
 @dataclass(frozen=True)
 class Unordered:
-    """A list or set; ``is_set`` says that it has set braces."""
+    """A list or set.
+
+    Attributes:
+        items: the entries as they are written.
+        is_set: it has set braces.
+        in_order: the entries are values of names that are not said here, so that their order counts.
+    """
 
     items: tuple[Answer, ...]
     is_set: bool
+    in_order: bool = False
 
     def equals(self, other: "Unordered") -> bool:
         """Each entry of one has its own equal entry in the other."""
         first, second = self.items, other.items
+        if self.in_order or other.in_order:
+            return not (self.is_set or other.is_set) and Ordered(first).equals(Ordered(second))
         if self.is_set or other.is_set:
             first, second = _distinct(first), _distinct(second)
         return len(first) == len(second) and _match(first, list(second))
@@ -87,7 +96,9 @@ def unordered(parts: list[str], read: Read, is_set: bool = False) -> Unordered |
     items = _answers(parts, read)
     if items is None:
         return None
-    nested = [[r for r in item.readings if isinstance(r, Unordered) and not r.is_set] for item in items]
+    nested = [
+        [r for r in item.readings if isinstance(r, Unordered) and not r.is_set and not r.in_order] for item in items
+    ]
     flat = [item for item, lists in zip(items, nested, strict=True) for item in (lists[0].items if lists else (item,))]
     return Unordered(tuple(flat), is_set)
 

@@ -5,8 +5,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from sympy import Basic, FiniteSet, Intersection, Union
+from sympy import FiniteSet
 
+from ngrpo.rewards.answers.assignments import assigned
 from ngrpo.rewards.answers.bases import read_based
 from ngrpo.rewards.answers.clock import Ratio, read_ratio, read_time
 from ngrpo.rewards.answers.collections import SEPARATOR, Ordered, Unordered, read_list, read_set, read_tuple
@@ -18,9 +19,10 @@ from ngrpo.rewards.answers.notation import squeeze, tidy
 from ngrpo.rewards.answers.quantity import Quantity, read_quantity
 from ngrpo.rewards.answers.rationals import rational
 from ngrpo.rewards.answers.reading import Answer, Reading, SeveralValues
-from ngrpo.rewards.answers.regions import Region, read_named_region, read_region, region_of
-from ngrpo.rewards.answers.relations import read_relation
+from ngrpo.rewards.answers.regions import Region, read_named_region, read_region
+from ngrpo.rewards.answers.relations import read_exclusion, read_relation
 from ngrpo.rewards.answers.scan import depth_of, enclosed, is_balanced, split
+from ngrpo.rewards.answers.several import read_several
 from ngrpo.rewards.answers.units import split_unit
 from ngrpo.rewards.answers.words import holds_choice, is_roman, read_letter, read_words, split_choice
 
@@ -112,7 +114,7 @@ def _plus_minus(text: str) -> Answer | None:
     """Both signs, one after the other; a list is taken apart first."""
     if _SIGNS.search(text) is None or len(split(text, SEPARATOR)[0]) > 1 or text.startswith((r"\{", "(", "[")):
         return None
-    if re.search(r"[<>=]|\\(?:in|le|ge)(?![A-Za-z])", text):
+    if re.search(r"[<>=]|\\(?:in|le|ge|ne)(?![A-Za-z])", text):
         return None
     both = [_read(_with_signs(text, plus, minus)) for plus, minus in ("+-", "-+")]
     items = tuple(item for item in both if item is not None)
@@ -124,27 +126,7 @@ def _with_signs(text: str, upper: str, lower: str) -> str:
 
 
 def _several(text: str) -> Answer | None:
-    """A list; of equations it has their name, or is a tuple of what they say about different names."""
-    listed = read_list(text, _read)
-    if listed is None:
-        return None
-    names = [item.name and item.name.split("_")[0] for item in listed.items]
-    regions = [region_of(item) for item in listed.items]
-    if None not in regions and all(isinstance(item.readings[0], Region) for item in listed.items):
-        return Answer("", (Region(_joined(text, regions)),), names[0])
-    if len(set(names)) == 1:
-        return Answer("", (listed,), names[0])
-    if None in names:
-        return Answer("", (listed,))
-    ordered = sorted(listed.items, key=lambda item: str(item.name))
-    return Answer("", (Ordered(tuple(replace(item, name=None, relations=()) for item in ordered)),), None, (listed,))
-
-
-def _joined(text: str, regions: list[Basic]) -> Basic:
-    """Regions that are listed are met by one or the other, unless they overlap and no "or" says so."""
-    both = Intersection(*regions)
-    apart = both.is_empty or re.search(r"\bor\b|\\lor|\\vee", text)
-    return Union(*regions) if apart else both
+    return read_exclusion(text, _read) or read_several(text, _read)
 
 
 def _relation(text: str) -> Answer | None:
@@ -163,6 +145,9 @@ def _bracketed(text: str) -> Answer | None:
     ]
     if not found and (grouped := enclosed(text, "(", ")") or enclosed(text, "[", "]")):
         return _read(grouped)
+    named = [assigned(reading.items) for reading in found if isinstance(reading, Ordered)]
+    if named and named[0] is not None:
+        return named[0]
     if found and isinstance(found[0], Unordered) and len(found[0].items) == 1:
         found += found[0].items[0].readings
     return Answer("", tuple(found)) if found else None

@@ -7,11 +7,12 @@ from itertools import combinations, pairwise
 from sympy import Basic, Complement, FiniteSet, Intersection, S, Set, Symbol, solve_univariate_inequality
 
 from ngrpo.rewards.answers.approximations import APPROXIMATELY, read_approximation
+from ngrpo.rewards.answers.assignments import with_components
 from ngrpo.rewards.answers.latex import expression
 from ngrpo.rewards.answers.names import bare, is_name
 from ngrpo.rewards.answers.quantity import Quantity
 from ngrpo.rewards.answers.reading import Answer, Read, SeveralValues, equal
-from ngrpo.rewards.answers.regions import Region
+from ngrpo.rewards.answers.regions import Region, region_of
 from ngrpo.rewards.answers.scan import split
 from ngrpo.rewards.answers.values import free_symbol, proportional
 
@@ -57,8 +58,6 @@ def read_relation(text: str, read: Read) -> Answer | None:
         return _equation(sides, read)
     if operators == [r"\in"]:
         return _named(sides[0], read(sides[1]))
-    if operators == [r"\ne"]:
-        return _exclusion(sides)
     return _inequality(sides, operators) if set(operators) <= set(_COMPARISONS) else None
 
 
@@ -74,7 +73,7 @@ def _equation(sides: list[str], read: Read) -> Answer | None:
     if valued:
         _refuse_unequal([read(side) for side in sides if not is_name(side)])
     if assigned is not None:
-        return replace(assigned, relations=equations)
+        return with_components(replace(assigned, relations=equations))
     return Answer("", (), None, equations) if equations else None
 
 
@@ -103,11 +102,16 @@ def _named(name: str, answer: Answer | None) -> Answer | None:
     return replace(answer, name=answer.name if spoken else bare(name))
 
 
-def _exclusion(sides: list[str]) -> Answer | None:
-    value = expression(sides[1])
-    if value is None or not is_name(sides[0]):
+def read_exclusion(text: str, read: Read) -> Answer | None:
+    r"""Read ``x \ne 3``, ``x \ne \pm 1`` and ``x \ne 1, 2``: all real numbers but the listed ones."""
+    sides, operators = split(text, _RELATION)
+    if operators != [r"\ne"] or not is_name(sides[0]):
         return None
-    return Answer("", (Region(Complement(S.Reals, FiniteSet(value))),), sides[0])
+    value = expression(sides[1])
+    excluded = region_of(read(sides[1])) if value is None else FiniteSet(value)
+    if not isinstance(excluded, FiniteSet) or excluded.is_empty:
+        return None
+    return Answer("", (Region(Complement(S.Reals, excluded)),), bare(sides[0]))
 
 
 def _inequality(sides: list[str], operators: list[str]) -> Answer | None:

@@ -14,6 +14,7 @@ from forked import ROOT, Done, Scripts
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
+from ngrpo.bad_steps import BadStep, save
 from ngrpo.checkpoints import publish
 from ngrpo.config import register
 from ngrpo.errors import SettingError
@@ -40,10 +41,7 @@ class Opened:
 
 
 def bad_step(path: Path, settings: dict[str, Any]) -> None:
-    torch.save(
-        {"format": 1, "settings": settings, "iteration": 0, "step": 0, "reason": "x", "problems": [], "samples": []},
-        path,
-    )
+    save(BadStep(settings, 0, 0, "x", [], []), path)
 
 
 def checkpoint(run: Path, settings: Any, state: Any) -> None:

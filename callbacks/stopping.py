@@ -15,17 +15,20 @@ from ngrpo.checkpoints import remains
 from ngrpo.data.types import PromptBatch
 from ngrpo.errors import StopNow, Stopped
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _TIME_IS_UP = 1
-"""Stands for the time limit among the numbers of signals, which begin at 2 here."""
+_SIGNAL = 1
+"""Stands before a signal's number in what the ranks agree on: one that any of them got counts more than the time."""
 
 
 class GracefulStop(Callback):
-    """Ends the run after the iteration in which SIGTERM or Ctrl-C came, or the time was up.
+    """Ends the run after the iteration in which SIGTERM, SIGHUP or Ctrl-C came, or the time was up.
 
     The first signal only leaves a mark, which the ranks agree on after each iteration; Lightning's own handler would
-    broadcast from within, where another collective may be under way. A second signal ends the process at once. Neither
-    a last evaluation nor an export is made. Place it before the checkpoint, which saves the iteration.
+    broadcast from within, where another collective may be under way. A second SIGTERM or Ctrl-C ends the process at
+    once; SIGHUP is no request of anybody, and a terminal that closes may send it twice. Where it is ignored, as nohup
+    has it, it stays so. Neither a last evaluation nor an export is made. Place it before the checkpoint, which saves
+    the iteration.
 
     Args:
         run_dir: the run's folder.
@@ -39,6 +42,7 @@ class GracefulStop(Callback):
         self.max_time_s = max_time_s
         self._start = time.monotonic()
         self._wanted = 0
+        self._requests = 0
         self._message: str | None = None
         self._status = 0
         self._trainer: Trainer | None = None
@@ -47,19 +51,23 @@ class GracefulStop(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Replaces the handlers, Lightning's too."""
         self._trainer = trainer
-        self._handlers = {number: signal.signal(number, self._mark) for number in _SIGNALS}
+        heeded = [number for number in _SIGNALS if number != signal.SIGHUP or not _ignored(number)]
+        self._handlers = {number: signal.signal(number, self._mark) for number in heeded}
 
     def _mark(self, number: int, frame: FrameType | None) -> None:
         name = signal.Signals(number).name
-        if self._wanted:
+        self._requests += number != signal.SIGHUP
+        if self._requests > 1:
             self._end_now(name, number)
-        self._wanted = number
+        self._wanted = _SIGNAL + number
         if self._trainer is not None and self._trainer.is_global_zero:
-            get_console().print(f"{name}: the iteration is finished and saved; once more stops at once")
+            further = "" if number == signal.SIGHUP else "; once more stops at once"
+            get_console().print(f"{name}: the iteration is finished and saved{further}")
 
     def _end_now(self, name: str, number: int) -> None:
         for each in _SIGNALS:
-            signal.signal(each, signal.SIG_DFL)
+            if not _ignored(each):
+                signal.signal(each, signal.SIG_DFL)
         launcher = getattr(self._trainer.strategy, "launcher", None) if self._trainer is not None else None
         if launcher is not None:  # the ranks that this one started would wait for it
             launcher.kill(signal.SIGKILL)
@@ -75,9 +83,9 @@ class GracefulStop(Callback):
         done = batch.iteration + 1
         if agreed and done < self.iterations:
             trainer.should_stop = True
-            timed = agreed == _TIME_IS_UP
-            cause = "trainer.max_time" if timed else signal.Signals(agreed).name
-            self._status = 0 if timed else 128 + agreed
+            number = agreed - _SIGNAL
+            cause = signal.Signals(number).name if number else "trainer.max_time"
+            self._status = 128 + number if number else 0
             self._message = f"stopped by {cause} after iteration {done} of {self.iterations}"
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -90,3 +98,7 @@ class GracefulStop(Callback):
         for number, handler in self._handlers.items():
             signal.signal(number, handler)
         self._handlers = {}
+
+
+def _ignored(number: signal.Signals) -> bool:
+    return signal.getsignal(number) is signal.SIG_IGN

@@ -12,6 +12,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ngrpo.composition import composition_sentence, from_composing
 from ngrpo.errors import RunError, SettingError, StopNow, Stopped
+from ngrpo.streams import open_all, tell_log
 
 _FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is used up", errno.EFBIG: "the file grew too large"}
 # What imports PyTorch or Lightning is imported where an error needs it: --help is there in a second without.
@@ -101,6 +102,7 @@ def _leave(message: str, status: int, agreed: bool) -> None:
     from lightning.pytorch.utilities import rank_zero_only
 
     sys.stdout.flush()
+    tell_log(logging.ERROR if status == 1 else logging.INFO, message)
     first = rank_zero_only.rank == 0
     if first or not agreed:
         print(message, file=sys.stderr, flush=True)
@@ -109,5 +111,6 @@ def _leave(message: str, status: int, agreed: bool) -> None:
 
 def guarded(main: Callable[[], object]) -> None:
     """Calls a script's main function behind the `door`."""
+    open_all()
     with door():
         main()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from threading import Thread
+from threading import Thread, current_thread, main_thread
 
 _PARENT = "NGRPO_PARENT_PID"
 _PAUSE_S = 0.5
@@ -31,15 +31,40 @@ def ending_children() -> Iterator[None]:
 
 
 @cache
-def end_with_parent(grace_s: float = 0.0) -> None:
+def end_with_parent(grace_s: float = 0.0) -> bool:
     """Watches, from now on, over the process that started this one, if it was in `ending_children`.
 
     Args:
         grace_s: what is left to this process to end in order, in seconds.
+
+    Returns:
+        Whether it was.
     """
     parent = os.getppid()
-    if os.environ.get(_PARENT) == str(parent):
+    watched = os.environ.get(_PARENT) == str(parent)
+    if watched:
         Thread(target=_end_after, args=(parent, grace_s), name="ngrpo-parent-watch", daemon=True).start()
+    return watched
+
+
+def leave_signals_to_parent() -> None:
+    """Ignores what asks a run to stop: the trainer still needs this process for its iteration, and ends it afterwards.
+
+    A terminal, a scheduler or ``kill -- -GROUP`` sends these signals to all processes of a run.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def leave_group() -> None:
+    """Takes this process out of what is sent to its group, and ignores a terminal that hangs up.
+
+    Unlike `leave_signals_to_parent` it leaves SIGTERM, by which vLLM ends its engine process.
+    """
+    if os.getsid(0) != os.getpid():  # which leads its group already
+        os.setpgid(0, 0)
+    if current_thread() is main_thread():
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
 
 
 def _end_after(parent: int, grace_s: float) -> None:

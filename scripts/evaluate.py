@@ -20,7 +20,9 @@ def main(config: DictConfig) -> None:
     """Runs one evaluation."""
     from ngrpo.console import quieten
     from ngrpo.evaluating import evaluate
+    from ngrpo.streams import outlive_readers
 
+    outlive_readers()
     quieten()
     with door():
         grant_typed(config)

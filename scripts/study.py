@@ -21,6 +21,7 @@ from ngrpo.door import guarded
 from ngrpo.errors import SettingError
 from ngrpo.files import write_text
 from ngrpo.lock import lock
+from ngrpo.streams import outlive_readers
 from ngrpo.study.begun import go_on
 from ngrpo.study.definition import StudyConfig, as_json, load_study
 from ngrpo.study.figure import write_figure
@@ -69,6 +70,7 @@ def main() -> None:
     if arguments.stage == "report" and call.results is not None:
         report(call)
         return
+    outlive_readers()
     os.chdir(ROOT)
     with lock(call.out):
         if arguments.stage not in ("model", "levels"):  # the second chooses a setting, for what the first made

@@ -17,8 +17,10 @@ register()
 def main(config: DictConfig) -> None:
     """Runs one training."""
     from ngrpo.console import quieten
+    from ngrpo.streams import outlive_readers
     from ngrpo.training import train
 
+    outlive_readers()
     quieten()
     runtime = HydraConfig.get().runtime
     methods = {group: runtime.choices[group] for group in ("algo", "exploration", "rollout")}

@@ -50,3 +50,40 @@ def test_the_environment_is_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
     with ending_children():
         pass
     assert "NGRPO_PARENT_PID" not in os.environ
+
+
+def run_here(call: str) -> subprocess.Popen[str]:
+    """A process, in a session of its own, that is past a call of this module."""
+    code = f"import time, ngrpo.parent_watch as watch; watch.{call}(); print(1, flush=True); time.sleep(60)"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=HERE.parent, start_new_session=True
+    )
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+@pytest.mark.parametrize(
+    ("call", "ignored", "deadly"),
+    [
+        ("leave_signals_to_parent", (signal.SIGINT, signal.SIGTERM, signal.SIGHUP), signal.SIGKILL),
+        ("leave_group", (signal.SIGHUP,), signal.SIGTERM),
+    ],
+)
+def test_what_stops_a_run_does_not_end_the_processes_that_it_needs(
+    call: str, ignored: tuple[signal.Signals, ...], deadly: signal.Signals
+) -> None:
+    with run_here(call) as process:
+        for number in ignored:
+            process.send_signal(number)
+        time.sleep(0.3)
+        assert process.poll() is None
+        assert process.stdout is not None
+        process.send_signal(deadly)
+        assert process.wait(20) == -deadly
+
+
+def test_a_process_leaves_its_group(tmp_path: Path) -> None:
+    code = "import os, ngrpo.parent_watch as watch; watch.leave_group(); print(os.getpgrp() == os.getpid())"
+    said = subprocess.run([sys.executable, "-c", code], cwd=HERE.parent, capture_output=True, text=True, check=True)
+    assert said.stdout == "True\n"

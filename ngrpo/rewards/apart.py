@@ -124,7 +124,13 @@ class Apart:
         path = [str(Path(ngrpo.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(path)}
         command = [sys.executable, "-P", "-m", "ngrpo.rewards.apart_worker", str(theirs.fileno())]
-        process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment, stdin=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command,
+            pass_fds=[theirs.fileno()],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            process_group=0,  # what is sent to the trainer's group is for the trainer
+        )
         self._running.append(process)
         theirs.close()
         self._line.send_bytes(pickle.dumps((sys.path, self.node, self.state, self.limit_s)))

@@ -11,13 +11,14 @@ from torch import Tensor
 
 from ngrpo.config import build
 from ngrpo.distributed import packed
+from ngrpo.parent_watch import leave_signals_to_parent
 from ngrpo.rewards.scoring import origin
 from ngrpo.rewards.terms import Stateful
 
 
 def main() -> None:
     """Makes the object, then answers calls until the other end is closed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the trainer, which then ends this process
+    leave_signals_to_parent()
     line: Connection = Connection(int(sys.argv[1]))
     path, node, state, limit_s = pickle.loads(line.recv_bytes())
     sys.path[:] = path

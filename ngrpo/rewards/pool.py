@@ -69,6 +69,7 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
+            process_group=0,  # what is sent to the trainer's group is for the trainer
             env={**os.environ, "PYTHONPATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1"},
         )
         try:

@@ -13,6 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
+from ngrpo.parent_watch import leave_signals_to_parent
 from ngrpo.rewards.answers.read import read_answer
 from ngrpo.rewards.answers.reading import equal
 from ngrpo.rewards.verdict import Verdict
@@ -52,7 +53,7 @@ def limit_memory(mebibytes: int) -> None:
 def main() -> None:
     """Answer requests from stdin until it ends."""
     alarm_s, mebibytes = float(sys.argv[1]), int(sys.argv[2])
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the trainer, which then ends this process
+    leave_signals_to_parent()
     logging.disable(logging.WARNING)
     out, sys.stdout = sys.stdout, sys.stderr  # nothing that a library prints may enter the protocol
     for warm_up in (r"\frac{x}{2}+\sqrt{3}", r"0<x<1", r"\pm 2"):  # pays for lazy imports and tables

@@ -1,6 +1,6 @@
 """Puts the hooks in place, in whatever process of vLLM imports or loads this."""
 
-from ngrpo.parent_watch import end_with_parent
+from ngrpo.parent_watch import end_with_parent, leave_group
 from ngrpo.rollout.vllm.versions import TESTED, check_version, installed_version
 
 
@@ -24,7 +24,8 @@ def install() -> None:
 
     from ngrpo.rollout.vllm import prefix_cache, runner_v2
 
-    end_with_parent()
+    if end_with_parent():
+        leave_group()
     prefix_cache.install()
     runner_v2.install()
     if current_platform.is_cpu():

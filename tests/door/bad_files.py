@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from transformers import AutoTokenizer
 
+from ngrpo.manifest import FORMAT
+
 ROWS = {
     "good": [{"problem": "1 + 1", "answer": "2"}, {"problem": "2 + 2", "answer": 4}],
     "no_answer_field": [{"problem": "1 + 1", "solution": "2"}],
@@ -80,7 +82,7 @@ def _change_tokenizer(folder: Path, **settings: Any) -> None:
 
 def write_checkpoints() -> None:
     """Runs whose checkpoints are of another version, damaged, or finished."""
-    for name, version, iteration in (("old_version", 99, 3), ("damaged", 1, 3), ("finished", 1, 40)):
+    for name, version, iteration in (("old_version", 99, 3), ("damaged", FORMAT, 3), ("finished", FORMAT, 40)):
         folder = Path(name) / "checkpoints" / f"iteration-{iteration}"
         folder.mkdir(parents=True)
         files = {"state.ckpt": {"bytes": 5, "sha256": "0"}}

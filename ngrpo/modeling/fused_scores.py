@@ -7,13 +7,21 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from ngrpo.modeling.head import LogitMap
+
 T = TypeVar("T")
 
 
 def fused_token_scores(
-    hidden: Tensor, weight: Tensor, bias: Tensor | None, tokens: Tensor, temperature: float, rows: int
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    tokens: Tensor,
+    temperature: float,
+    rows: int,
+    logit_map: LogitMap | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Returns log softmax(z / temperature)[token] and the entropy of that softmax, z = hidden weight^T + bias.
+    """Returns log softmax(f(z) / temperature)[token] and the entropy of that softmax, z = hidden weight^T + bias.
 
     Products are made in the autocast dtype if autocast is on, else in that of the weight; softmax and sums in float32.
     The backward pass makes the logits of each chunk again; gradient flows through both results. Memory is that of one
@@ -26,6 +34,7 @@ def fused_token_scores(
         tokens: int64 [R].
         temperature: tau > 0.
         rows: most rows in a chunk.
+        logit_map: f; None is the identity.
 
     Returns:
         Two float32 [R]; the entropy in nats.
@@ -34,7 +43,7 @@ def fused_token_scores(
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
     with torch.autocast(device, enabled=False):
         scores: tuple[Tensor, Tensor] = _FusedTokenScores.apply(  # type: ignore[no-untyped-call]
-            hidden, weight, bias, tokens, temperature, rows, dtype
+            hidden, weight, bias, tokens, temperature, rows, dtype, logit_map or LogitMap()
         )
     return scores
 
@@ -52,20 +61,22 @@ class _FusedTokenScores(torch.autograd.Function):
         temperature: float,
         rows: int,
         dtype: torch.dtype,
+        logit_map: LogitMap,
     ) -> tuple[Tensor, Tensor]:
         served = weight.to(dtype)
         log_probs, entropies, normalisers = (hidden.new_empty(len(hidden), dtype=torch.float32) for _ in range(3))
         for at in _chunks(len(hidden), rows):
-            logits = _logits(hidden[at].to(dtype), served, bias)
-            log_probs[at], entropies[at], normalisers[at] = _on(logits, _scores)(logits, tokens[at], temperature)
+            product = _product(hidden[at].to(dtype), served, bias)
+            made = _on(product, _scores)(product, tokens[at], temperature, logit_map)
+            log_probs[at], entropies[at], normalisers[at] = made
         ctx.save_for_backward(hidden, weight, bias, tokens, normalisers, entropies)
-        ctx.settings = temperature, rows, dtype
+        ctx.settings = temperature, rows, dtype, logit_map
         return log_probs, entropies
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         hidden, weight, bias, tokens, normalisers, entropies = ctx.saved_tensors
-        temperature, rows, dtype = ctx.settings
+        temperature, rows, dtype, logit_map = ctx.settings
         for_log_prob, for_entropy = gradients
         served = weight.to(dtype)
         to_hidden = torch.empty_like(hidden)
@@ -73,20 +84,19 @@ class _FusedTokenScores(torch.autograd.Function):
         to_bias = None if bias is None else torch.zeros_like(bias, dtype=torch.float32)
         for at in _chunks(len(hidden), rows):
             inputs = hidden[at].to(dtype)
-            logits = _logits(inputs, served, bias)
-            to_logits = _on(logits, _to_logits)(
-                logits, tokens[at], normalisers[at], entropies[at], for_log_prob[at], for_entropy[at], temperature
-            )
+            product = _product(inputs, served, bias)
+            rows_of = tokens[at], normalisers[at], entropies[at], for_log_prob[at], for_entropy[at]
+            to_product = _on(product, _to_product)(product, *rows_of, temperature, logit_map)
             if to_bias is not None:
-                to_bias += to_logits.sum(0, dtype=torch.float32)
-            to_hidden[at] = (to_logits @ served).to(hidden.dtype)
+                to_bias += to_product.sum(0, dtype=torch.float32)
+            to_hidden[at] = (to_product @ served).to(hidden.dtype)
             if to_weight is not None:
-                to_weight += to_logits.T @ inputs
+                to_weight += to_product.T @ inputs
         return (
             to_hidden,
             None if to_weight is None else to_weight.to(weight.dtype),
             None if to_bias is None else to_bias.to(bias.dtype),
-            *(None,) * 4,
+            *(None,) * 5,
         )
 
 
@@ -94,14 +104,14 @@ def _chunks(rows: int, size: int) -> list[slice]:
     return [slice(start, start + size) for start in range(0, rows, size)]
 
 
-def _logits(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    logits = hidden @ weight.T
-    return logits if bias is None else logits + bias.to(logits.dtype)
+def _product(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    product = hidden @ weight.T
+    return product if bias is None else product + bias.to(product.dtype)
 
 
-def _on(logits: Tensor, function: Callable[..., T]) -> Callable[..., T]:
+def _on(product: Tensor, function: Callable[..., T]) -> Callable[..., T]:
     """Returns the function, on a GPU compiled: what is as large as the logits is then read and written once."""
-    return _compiled(function) if logits.is_cuda else function
+    return _compiled(function) if product.is_cuda else function
 
 
 @cache
@@ -109,9 +119,9 @@ def _compiled(function: Callable[..., T]) -> Callable[..., T]:
     return torch.compile(function, dynamic=True)
 
 
-def _scores(logits: Tensor, tokens: Tensor, temperature: float) -> tuple[Tensor, Tensor, Tensor]:
+def _scores(product: Tensor, tokens: Tensor, temperature: float, logit_map: LogitMap) -> tuple[Tensor, Tensor, Tensor]:
     """Returns log-prob, entropy and normaliser of each row; [R, V] -> float32 [R] each."""
-    scaled = logits.float() / temperature
+    scaled = logit_map(product).float() / temperature
     normaliser = scaled.logsumexp(-1)
     log_probs = scaled - normaliser[:, None]
     chosen = scaled.gather(-1, tokens[:, None])[:, 0] - normaliser
@@ -123,25 +133,27 @@ def entropy_from(log_probs: Tensor) -> Tensor:
     return -(log_probs.exp() * log_probs.clamp_min(torch.finfo(log_probs.dtype).min)).sum(-1)
 
 
-def _to_logits(
-    logits: Tensor,
+def _to_product(
+    product: Tensor,
     tokens: Tensor,
     normaliser: Tensor,
     entropy: Tensor,
     for_log_prob: Tensor,
     for_entropy: Tensor,
     temperature: float,
+    logit_map: LogitMap,
 ) -> Tensor:
-    """Returns the gradient with respect to the undivided logits, in their dtype.
+    """Returns the gradient with respect to z, in its dtype; y = f(z) are the logits.
 
-    d log p_o / d z_v = ([v = o] - p_v) / tau
-    d H / d z_v = -p_v (log p_v + H) / tau
+    d log p_o / d y_v = ([v = o] - p_v) / tau
+    d H / d y_v = -p_v (log p_v + H) / tau
     """
-    log_probs = logits.float() / temperature - normaliser[:, None]
+    logits = logit_map(product).float()
+    log_probs = logits / temperature - normaliser[:, None]
     slope = for_log_prob[:, None] + for_entropy[:, None] * (
         log_probs.clamp_min(torch.finfo(log_probs.dtype).min) + entropy[:, None]
     )
-    # Not a scatter, which would write the whole gradient before its dtype is that of the logits.
+    # Not a scatter, which would write the whole gradient before its dtype is that of the product.
     chosen = torch.arange(logits.shape[-1], device=logits.device) == tokens[:, None]
     gradient = torch.where(chosen, for_log_prob[:, None], 0.0) - log_probs.exp() * slope
-    return (gradient / temperature).to(logits.dtype)
+    return (gradient / temperature * logit_map.slope(logits)).to(product.dtype)

@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.attention import PackedAttention
 from ngrpo.modeling.fused_scores import entropy_from, fused_token_scores
+from ngrpo.modeling.head import LogitMap, output_logits
 from ngrpo.modeling.packing import PackedBatch
 from ngrpo.modeling.replay import replay
 
@@ -100,7 +101,9 @@ class ScoringModel(nn.Module):
         head = self.lm.lm_head
         if exploration.scores_tokens:
             tokens = batch.tokens[batch.response_slots]
-            log_prob, entropy = fused_token_scores(hidden, head.weight, head.bias, tokens, temperature, self.head_rows)
+            log_prob, entropy = fused_token_scores(
+                hidden, head.weight, head.bias, tokens, temperature, self.head_rows, LogitMap.of(self.lm.config)
+            )
         else:
             log_prob, entropy = self._densities(hidden, batch, temperature, exploration)
         return TokenScores(log_prob, entropy if entropy_gradient else entropy.detach())
@@ -112,7 +115,7 @@ class ScoringModel(nn.Module):
         steps, context = batch.steps(), batch.context(batch.response_slots, self.lm.get_input_embeddings().weight)
 
         def scores(rows: Tensor, at: slice) -> tuple[Tensor, Tensor]:
-            logits = self.lm.lm_head(rows).float() / temperature
+            logits = output_logits(self.lm, rows).float() / temperature
             return exploration.log_prob(logits, steps.rows(at), context.rows(at)), entropy_of(logits)
 
         chunks = [slice(start, start + self.head_rows) for start in range(0, len(hidden), self.head_rows)]

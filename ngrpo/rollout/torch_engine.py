@@ -14,6 +14,7 @@ from ngrpo.exploration.bound import BoundExploration
 from ngrpo.exploration.compiled import compiled
 from ngrpo.exploration.decide import decide
 from ngrpo.modeling.attention import AttentionPlan
+from ngrpo.modeling.head import output_logits
 from ngrpo.modeling.layers import CompiledLayers
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.engine import Report
@@ -188,7 +189,7 @@ class TorchEngine:
             carry=rows.carry[at].clone(),
         )
         explore = None if rows.explore is None else rows.explore[at].clone()
-        logits = self.lm.lm_head(hidden)
+        logits = output_logits(self.lm, hidden)
         run = compiled(decide, strategy) if self.compile and len(logits) > 1 else partial(decide, strategy)
         step, log_probs = run(logits, rows.sampling.temperature, context, explore)
         inputs = embed(step.token)

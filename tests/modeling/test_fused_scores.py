@@ -6,12 +6,26 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from ngrpo.modeling.fused_scores import fused_token_scores
+from ngrpo.modeling.head import LogitMap
 
 ROWS, WIDTH, VOCABULARY = 11, 6, 17
 
 
-def slow(hidden: Tensor, weight: Tensor, bias: Tensor | None, tokens: Tensor, temperature: float):
-    log_probs = (linear(hidden, weight, bias).float() / temperature).log_softmax(-1)
+MAPS = [LogitMap(), LogitMap(scale=0.37), LogitMap(cap=1.6), LogitMap(scale=2.5, cap=4.0)]
+
+
+def slow(
+    hidden: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    tokens: Tensor,
+    temperature: float,
+    logit_map: LogitMap = MAPS[0],
+):
+    logits = linear(hidden, weight, bias) * logit_map.scale
+    if logit_map.cap is not None:
+        logits = torch.tanh(logits / logit_map.cap) * logit_map.cap
+    log_probs = (logits.float() / temperature).log_softmax(-1)
     return log_probs[torch.arange(len(tokens)), tokens], -(log_probs.exp() * log_probs).sum(-1)
 
 
@@ -34,11 +48,12 @@ def gradients(scores: tuple[Tensor, Tensor], parts: list[Tensor], both: bool = T
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("rows", [1, 4, 11, 100])
 @pytest.mark.parametrize("entropy", [False, True])
-def test_chunks_give_values_and_gradients_of_all_logits_at_once(bias, rows, entropy):
+@pytest.mark.parametrize("logit_map", MAPS, ids=str)
+def test_chunks_give_values_and_gradients_of_all_logits_at_once(bias, rows, entropy, logit_map):
     hidden, weight, offset, tokens = leaves(torch.float32, bias)
     parts = [part for part in (hidden, weight, offset) if part is not None]
-    expected = slow(hidden, weight, offset, tokens, 0.7)
-    scores = fused_token_scores(hidden, weight, offset, tokens, 0.7, rows)
+    expected = slow(hidden, weight, offset, tokens, 0.7, logit_map)
+    scores = fused_token_scores(hidden, weight, offset, tokens, 0.7, rows, logit_map)
     torch.testing.assert_close(scores, expected, atol=1e-6, rtol=1e-6)
     for ours, theirs in zip(gradients(scores, parts, entropy), gradients(expected, parts, entropy), strict=True):
         torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=1e-5)
@@ -57,11 +72,12 @@ def test_gradients_are_those_of_finite_differences():
         )
 
 
-def test_half_precision_rounds_the_products_only():
+@pytest.mark.parametrize("logit_map", MAPS, ids=str)
+def test_half_precision_rounds_what_the_model_rounds(logit_map):
     hidden, weight, _, tokens = leaves(torch.bfloat16, False)
-    scores = fused_token_scores(hidden, weight, None, tokens, 1.0, 4)
+    scores = fused_token_scores(hidden, weight, None, tokens, 1.0, 4, logit_map)
     assert scores[0].dtype == scores[1].dtype == torch.float32
-    torch.testing.assert_close(scores, slow(hidden, weight, None, tokens, 1.0), atol=1e-6, rtol=1e-6)
+    torch.testing.assert_close(scores, slow(hidden, weight, None, tokens, 1.0, logit_map), atol=1e-6, rtol=1e-6)
     assert [g.dtype for g in gradients(scores, [hidden, weight])] == [torch.bfloat16] * 2
 
 
@@ -88,14 +104,14 @@ def test_all_logits_are_never_held(monkeypatch):
     from ngrpo.modeling import fused_scores
 
     largest: list[int] = []
-    logits_of = fused_scores._logits
+    product_of = fused_scores._product
 
     def watched(*arguments):
-        logits = logits_of(*arguments)
-        largest.append(len(logits))
-        return logits
+        product = product_of(*arguments)
+        largest.append(len(product))
+        return product
 
-    monkeypatch.setattr(fused_scores, "_logits", watched)
+    monkeypatch.setattr(fused_scores, "_product", watched)
     hidden, weight, _, tokens = leaves(torch.float32, False)
     fused_token_scores(hidden, weight, None, tokens, 1.0, 4)[0].sum().backward()
     assert largest == [4, 4, 3] * 2
@@ -107,9 +123,9 @@ def test_compiled_for_a_gpu_it_computes_the_same(monkeypatch):
     from ngrpo.modeling import fused_scores
 
     hidden, weight, offset, tokens = leaves(torch.float32, True)
-    expected = fused_token_scores(hidden, weight, offset, tokens, 0.7, 4)
+    expected = fused_token_scores(hidden, weight, offset, tokens, 0.7, 4, MAPS[-1])
     wanted = gradients(expected, [hidden, weight, offset])
     monkeypatch.setattr(fused_scores, "_on", lambda logits, function: fused_scores._compiled(function))
-    scores = fused_token_scores(hidden, weight, offset, tokens, 0.7, 4)
+    scores = fused_token_scores(hidden, weight, offset, tokens, 0.7, 4, MAPS[-1])
     torch.testing.assert_close(scores, expected, atol=1e-6, rtol=1e-6)
     torch.testing.assert_close(gradients(scores, [hidden, weight, offset]), wanted, atol=1e-6, rtol=1e-5)

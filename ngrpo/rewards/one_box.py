@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ngrpo.rewards.boxed import answers_of
+from ngrpo.rewards.boxed import has_one_box
 from ngrpo.rewards.terms import Responses
 
 
 @dataclass(frozen=True)
 class OneBox:
-    """1 for a response with exactly one complete box after the reasoning, and something in it; 0 for any other.
+    r"""1 for a response with exactly one complete ``\boxed`` after the reasoning, and an answer in it; 0 for any other.
 
     Neither a box inside the reasoning nor reasoning that is never closed counts, as for the verifier.
 
@@ -23,8 +23,7 @@ class OneBox:
 
     def __call__(self, responses: Responses) -> Tensor:
         """Returns 0 or 1 for each response; float32 [N]."""
-        found = (answers_of(text, self.reasoning_end) for text in responses.texts)
-        return torch.tensor([float(len(answers) == 1 and answers != [""]) for answers in found])
+        return torch.tensor([float(has_one_box(text, self.reasoning_end)) for text in responses.texts])
 
 
 def stated_answer(responses: Responses) -> Tensor:

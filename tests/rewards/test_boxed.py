@@ -1,8 +1,11 @@
+import sys
 import time
+import tracemalloc
+from collections.abc import Callable
 
 import pytest
 
-from ngrpo.rewards.boxed import after_reasoning, answer_of, answers_of, last_boxed
+from ngrpo.rewards.boxed import MAX_ANSWER, after_reasoning, answer_of, boxes, has_one_box, last_boxed
 
 
 @pytest.mark.parametrize(
@@ -37,7 +40,16 @@ from ngrpo.rewards.boxed import after_reasoning, answer_of, answers_of, last_box
         (r"\boxed{42", None),
         (r"\boxed{\{1}", r"\{1"),
         (r"\boxed{1\}", None),
-        (r"\fbox{42}", None),
+        (r"\fbox{42}", "42"),
+        (r"\fbox {$\frac{1}{2}$} is it", r"$\frac{1}{2}$"),
+        (r"\fbox{4} or \fbox{5}", "5"),
+        (r"\boxed{7}, also written \fbox{8}", "7"),
+        (r"\fbox{\boxed{7}}", "7"),
+        (r"\boxed{x = \fbox{7}}", r"x = \fbox{7}"),
+        (r"\fbox{8} is what I put in \boxed{}", None),
+        (r"\fbox{8} and then \boxed{7", "8"),
+        (r"\fbox 42", None),
+        (r"\fboxes{42}", None),
         (r"\boxedfoo{42}", None),
         (r"\\boxed{42}", None),  # a line break followed by a word
         ("no box", None),
@@ -69,10 +81,94 @@ def test_last_boxed_equals_counting_from_every_box() -> None:
     assert len(found) > 50
 
 
-def test_last_boxed_is_linear_in_boxes_that_never_close() -> None:
-    start = time.perf_counter()
-    assert last_boxed(r"\boxed{" * 100_000) is None
-    assert time.perf_counter() - start < 2
+HOSTILE: dict[str, Callable[[int], str]] = {
+    "nested": lambda n: r"\boxed{" * n + "7" + "}" * n,
+    "nested and closed later": lambda n: r"\boxed{" * n + "}" * (n // 2),
+    "never closed": lambda n: r"\boxed{" * n,
+    "a chain": lambda n: r"\boxed{1}" * n,
+    "a chain without braces": lambda n: r"\boxed 1" * n,
+    "commands alone": lambda n: r"\boxed " * n,
+    "commands and spaces": lambda n: (r"\boxed" + " " * 50) * (n // 8),
+    "a group that stays open": lambda n: r"\boxed 1{" * n,
+    "groups that stay open": lambda n: r"\boxed 1{x{" * n,
+    "groups": lambda n: r"\boxed 1" + "{1}" * n,
+    "one long word": lambda n: r"\boxed 1" + "1" * n,
+    "one character": lambda n: "x" * n,
+    "spaces": lambda n: r"\boxed" + " " * n,
+    "opening braces": lambda n: "{" * n,
+    "closing braces": lambda n: "}" * n,
+    "backslashes": lambda n: "\\" * n,
+    "frames": lambda n: r"\fbox{" * n + "}" * n,
+    "frames in boxes": lambda n: r"\boxed{\fbox{" * n + "}" * n,
+    "half a marker": lambda n: "</think" * n,
+    "markers": lambda n: "<think></think>" * n,
+}
+
+
+def peak_and_lines(search: Callable[[str], object], text: str) -> tuple[int, int]:
+    """The bytes that a search allocates at most, and the lines of Python that it runs."""
+    lines = 0
+
+    def count(*_: object) -> Callable[..., object]:
+        nonlocal lines
+        lines += 1
+        return count
+
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        search(text)
+        peak = tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()
+    traced = sys.gettrace()
+    sys.settrace(count)
+    try:
+        search(text)
+    finally:
+        sys.settrace(traced)
+    return peak, lines
+
+
+@pytest.mark.parametrize("search", [lambda text: answer_of(text, "</think>"), lambda text: has_one_box(text, None)])
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_operations_and_memory_grow_with_the_length(kind: str, search: Callable[[str], object]) -> None:
+    (_, lines), (memory, more_lines) = (peak_and_lines(search, HOSTILE[kind](n)) for n in (2_000, 8_000))
+    assert more_lines <= 5 * lines + 200
+    assert memory <= 60 * len(HOSTILE[kind](8_000)) + 20_000  # bytes
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_time_grows_with_the_length(kind: str) -> None:
+    """Also inside the pattern, whose steps no trace sees."""
+
+    def fastest(n: int) -> float:
+        text, times = HOSTILE[kind](n), []
+        for _ in range(5):
+            start = time.process_time()
+            answer_of(text, "</think>")
+            times.append(time.process_time() - start)
+        return min(times)
+
+    assert fastest(40_000) <= 10 * fastest(10_000) + 0.01  # four times as long: 16 times if it were quadratic
+
+
+def test_forty_thousand_nested_boxes() -> None:
+    text = HOSTILE["nested"](40_000)
+    start = time.process_time()
+    assert answer_of(text, "</think>") == "7"
+    assert time.process_time() - start < 2  # 24.8 s and 6.1 GB when every box was copied
+
+
+@pytest.mark.parametrize("box", [r"\boxed{%s}", r"\fbox{%s}", r"\boxed %s"])
+def test_a_longer_answer_is_none(box: str) -> None:
+    assert last_boxed(box % ("1" * MAX_ANSWER)) == "1" * MAX_ANSWER
+    assert last_boxed(box % ("1" * (MAX_ANSWER + 1))) is None
+    assert last_boxed(r"\boxed{7} " + box % ("1" * (MAX_ANSWER + 1))) in (None, "7")
+
+
+def test_spaces_around_an_answer_are_not_counted() -> None:
+    assert last_boxed(r"\boxed{" + " " * 10_000 + "7" + " " * 10_000 + "}") == "7"
 
 
 def test_after_reasoning() -> None:
@@ -103,8 +199,24 @@ def test_answer_without_a_marker_is_sought_everywhere() -> None:
     assert answer_of(r"<think>\boxed{5}</think> It is 7", None) == "5"
 
 
-def test_every_box_of_the_answer_is_found() -> None:
-    response = r"\boxed{1}</think> \boxed{\frac{1}{2}} or \boxed 3 or \boxed{} or \boxed{\boxed{4} 5}, \boxed{6"
-    assert answers_of(response, "</think>") == [r"\frac{1}{2}", "3", "", "4", r"\boxed{4} 5"]
-    assert answers_of(response, None)[0] == "1"
-    assert answers_of(r"<think>\boxed{1}", "</think>") == []
+def test_every_box_is_found() -> None:
+    text = r"\boxed{\frac{1}{2}} or \boxed 3 or \boxed{} or \boxed{\boxed{4} 5}, \fbox{6}, \boxed{7"
+    boxed, framed = boxes(text)
+    assert [text[slice(*span)] for span in boxed] == [r"\frac{1}{2}", "3", "", "4", r"\boxed{4} 5"]
+    assert [text[slice(*span)] for span in framed] == ["6"]
+
+
+@pytest.mark.parametrize(
+    ("response", "found"),
+    [
+        (r"\boxed{1}</think> \boxed{2}", True),
+        (r"\boxed{1}</think> \boxed{2} \boxed 3", False),
+        (r"<think>\boxed{1}", False),
+        (r"\boxed{}", False),
+        (r"\fbox{2}", False),  # the format that is asked for is \boxed
+        (r"\fbox{2} \boxed{2}", True),
+        (r"\boxed{" + "1" * (MAX_ANSWER + 1) + "}", False),
+    ],
+)
+def test_one_box(response: str, found: bool) -> None:
+    assert has_one_box(response, "</think>") is found

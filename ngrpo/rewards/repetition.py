@@ -1,6 +1,5 @@
 """A punishment for responses that go round in circles."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,18 +9,32 @@ from ngrpo.errors import SettingError
 from ngrpo.rewards.terms import Responses
 
 
-def repeated_share(ids: Sequence[int], n: int) -> float:
+def repeated_share(ids: Tensor, n: int) -> float:
     """Returns the share of a response's n-grams that occurred before in it: 1 - distinct / all.
 
+    By doubling: an n-gram is numbered by the numbers of its halves, so that time is T log T log n and memory T,
+    however long the n-grams are.
+
     Args:
-        ids: T token ids.
+        ids: token ids; int64 [T].
         n: tokens of an n-gram.
 
     Returns:
         From 0 to below 1; 0 for a response shorter than n.
     """
-    grams = [tuple(ids[start : start + n]) for start in range(len(ids) - n + 1)]
-    return 1.0 - len(set(grams)) / len(grams) if grams else 0.0
+    if len(ids) < n:
+        return 0.0
+    numbers, length = _numbered(ids), 1  # of the n-gram of this length that starts at each position
+    while length < n:
+        step = min(length, n - length)
+        first, second = numbers[: len(numbers) - step], numbers[step:]
+        numbers, length = _numbered(first * len(ids) + second), length + step
+    return 1.0 - (int(numbers.max()) + 1) / len(numbers)
+
+
+def _numbered(values: Tensor) -> Tensor:
+    """Returns equal numbers, from 0, for equal values; int64 [T]."""
+    return torch.unique(values, return_inverse=True)[1]
 
 
 @dataclass(frozen=True)
@@ -46,5 +59,5 @@ class RepetitionPunishment:
 
     def __call__(self, responses: Responses) -> Tensor:
         """Returns the punishment of each response, above -1 and up to 0; float32 [N]."""
-        shares = [repeated_share(rollout.response_ids.tolist(), self.n) for rollout in responses.rollouts]
+        shares = [repeated_share(rollout.response_ids, self.n) for rollout in responses.rollouts]
         return -torch.tensor(shares, dtype=torch.float32)

@@ -26,14 +26,21 @@ from ngrpo.rewards.repetition import RepetitionPunishment, repeated_share
     ],
 )
 def test_by_hand(ids: list[int], n: int, share: float):
-    assert repeated_share(ids, n) == pytest.approx(share)
+    assert repeated_share(torch.tensor(ids, dtype=torch.int64), n) == pytest.approx(share)
 
 
-@given(st.lists(st.integers(0, 2), max_size=12), st.integers(1, 4))
+@given(st.lists(st.integers(0, 2), max_size=16), st.integers(1, 9))
 def test_is_the_share_of_places_that_say_what_was_said(ids: list[int], n: int):
     places = range(len(ids) - n + 1)
     again = [any(ids[i : i + n] == ids[j : j + n] for j in range(i)) for i in places]
-    assert repeated_share(ids, n) == pytest.approx(sum(again) / max(len(again), 1))
+    assert repeated_share(torch.tensor(ids, dtype=torch.int64), n) == pytest.approx(sum(again) / max(len(again), 1))
+
+
+def test_long_n_grams_need_no_more_memory():
+    """Each n-gram as a tuple took 4 GB here."""
+    ids = torch.arange(32_768)
+    assert repeated_share(ids, 16_384) == 0.0
+    assert repeated_share(ids % 4_096, 16_384) == pytest.approx(1 - 4_096 / 16_385)
 
 
 def test_the_term_reads_the_tokens_of_each_response():

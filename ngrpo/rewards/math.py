@@ -20,7 +20,7 @@ class Score:
     Attributes:
         reward: the reward; NaN where the reference cannot be used, so the sample must be left out.
         correct: whether the answer equals the reference.
-        answer: the content of the last box, None without one.
+        answer: the content of the last box; None without one, or where it is too long to be one.
         status: the verdict; timeouts and crashes get the reward of a wrong answer and are visible here.
     """
 
@@ -81,14 +81,6 @@ class MathReward:
         stated = [(reference, answer) for reference, answer in pairs if answer is not None]
         verdicts: dict[tuple[str, str | None], Verdict] = dict(zip(stated, self._pool.judge(stated), strict=True))
         return [self._score(pair[1], verdicts.get(pair, Verdict.NO_ANSWER)) for pair in pairs]
-
-    def usable_references(self, references: Sequence[str]) -> list[bool]:
-        """Say of each reference whether answers can be compared with it.
-
-        It can if it is judged correct against itself, within the time limit.
-        """
-        verdicts = self._pool.judge([(reference, reference) for reference in references])
-        return [verdict is Verdict.CORRECT for verdict in verdicts]
 
     def close(self) -> None:
         """End the processes; a later call starts them again."""

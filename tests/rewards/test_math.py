@@ -22,24 +22,23 @@ def test_scores(reward: MathReward) -> None:
         r"maybe \boxed{0.5}</think> It is a half",
         r"\boxed{\binom{10^{9}}{5\cdot 10^{8}}}",
         r"\boxed{9^{9^{9^{9}}}}",
+        rf"\boxed{{0.5{'0' * 10**6}}}",
+        r"\boxed{" * 40_000 + "0.5" + "}" * 40_000,
         r"so \boxed{0.5}",
     ]
-    scores = reward(responses, [r"\frac{1}{2}"] * 5 + [""])
-    assert scores[:5] == [
+    scores = reward(responses, [r"\frac{1}{2}"] * 7 + [""])
+    assert scores[:7] == [
         Score(2.0, True, "0.5", Verdict.CORRECT),
         Score(-1.0, False, "7", Verdict.WRONG),
         Score(-1.0, False, None, Verdict.NO_ANSWER),
         Score(-1.0, False, r"\binom{10^{9}}{5\cdot 10^{8}}", Verdict.TIMEOUT),
         Score(-1.0, False, "9^{9^{9^{9}}}", Verdict.WRONG),
+        Score(-1.0, False, None, Verdict.NO_ANSWER),  # longer than an answer may be
+        Score(2.0, True, "0.5", Verdict.CORRECT),
     ]
-    assert math.isnan(scores[5].reward)
-    assert scores[5].status is Verdict.UNPARSABLE_REFERENCE
-    assert not scores[5].correct
-
-
-def test_usable_references(reward: MathReward) -> None:
-    references = ["142.0", "", r"\text{B}", "1/0", r"\frac{1}{2}"]
-    assert reward.usable_references(references) == [True, False, True, False, True]
+    assert math.isnan(scores[7].reward)
+    assert scores[7].status is Verdict.UNPARSABLE_REFERENCE
+    assert not scores[7].correct
 
 
 def test_lengths_must_agree(reward: MathReward) -> None:

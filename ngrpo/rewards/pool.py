@@ -25,6 +25,8 @@ Pair = tuple[str, str]
 _START_LIMIT_S = 120.0  # importing SymPy and the grammar takes 2 s, on a cold network disk much longer
 _MEMORY_MIB = 1024  # beyond the 200 or so that the libraries take
 _REMEMBERED = 65_536
+_LONGEST_REMEMBERED = 200
+"""Characters of a pair. Long answers seldom come twice, and so many of 2,000 characters would take 0.5 GB."""
 
 
 class _Dead(Exception):
@@ -186,6 +188,8 @@ class VerifierPool:
         return verdict
 
     def _remember(self, pair: Pair, verdict: Verdict) -> None:
+        if len(pair[0]) + len(pair[1]) > _LONGEST_REMEMBERED:
+            return
         with self._lock:
             self._remembered[pair] = verdict
             if len(self._remembered) > _REMEMBERED:

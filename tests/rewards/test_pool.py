@@ -184,3 +184,9 @@ def test_processes_end_with_the_interpreter_and_start_in_any_directory(tmp_path:
     verdict, pid = done.stdout.split()
     assert verdict == "correct"
     assert not is_alive(int(pid))
+
+
+def test_only_short_pairs_are_remembered(pool: VerifierPool, asked: list[Pair]) -> None:
+    short, long = ("12", "12" + " " * 150), ("12", "12" + " " * 250)
+    assert pool.judge([short, long]) == pool.judge([short, long]) == ["correct", "correct"]
+    assert sorted(asked) == sorted([short, long, long])

@@ -51,6 +51,24 @@ _FULL_WIDTH = {chr(code + 0xFEE0): chr(code) for code in range(ord("!"), ord("~"
 _PLAIN = dict.fromkeys("‐‑‒–—−﹣", "-") | {"⁄": "/", "∕": "/", "°": r"^\circ", "％": r"\%", "…": "..."}
 _PLAIN |= {"“": '"', "”": '"', "’": "'", "‘": "'", "′": "'", "\u00a0": " ", "\u2009": " ", "\u202f": " "}
 
+_PLAIN |= dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff\u00ad\ufe0e\ufe0f", "") | {
+    "、": ",",
+    "。": ".",
+    "℃": r"^\circ C",
+}
+_PLAIN |= dict.fromkeys("\u2002\u2003\u2007\u2008\u200a\u3000", " ")
+_SPOKEN = {
+    "或者": "or",
+    "或": "or",
+    "以及": "and",
+    "和": "and",
+    "与": "and",
+    "及": "and",
+    "且": "and",
+    "答案": "answer",
+}
+_CONJUNCTION = re.compile("|".join(_SPOKEN))
+
 _RAISED = re.compile("[⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻ⁿ]+")
 _LOWERED = re.compile("[₀₁₂₃₄₅₆₇₈₉₊₋ₙ]+")
 
@@ -64,6 +82,7 @@ _TO_LATEX = str.maketrans(
 
 def to_latex(text: str) -> str:
     """Return the text with LaTeX for other characters; raised and lowered digits, ``10⁻³``, keep together."""
+    text = _CONJUNCTION.sub(lambda word: f" {_SPOKEN[word[0]]} ", text)
     text = _RAISED.sub(lambda run: f"^{{{_plain(run[0])}}}", text)
     text = _LOWERED.sub(lambda run: f"_{{{_plain(run[0])}}}", text)
     return text.translate(_TO_LATEX)

@@ -14,6 +14,7 @@ _TIME = re.compile(
     r"(?: ?(?:\\text ?\{ ?)?(?P<said>(?P<half>[ap])\.? ?m\.?|noon|o'clock)(?: ?\})?)?",
     re.IGNORECASE,
 )
+_CLOCK = re.compile(r"(?:^|:)0\d|[a-z]", re.IGNORECASE)  # no ratio is written so
 _COLON = re.compile(r":|\\text ?\{ ?to ?\}|(?<= )to(?= )")
 
 
@@ -55,9 +56,9 @@ def read_time(text: str) -> Time | None:
 
 
 def read_ratio(text: str) -> Ratio | None:
-    """Read a tidy text as a ratio of values other than zero; None for a time of day."""
+    """Read a tidy text as a ratio of values other than zero; None for what can only be a time of day."""
     terms, colons = split(text, _COLON)
-    if not colons or _TIME.fullmatch(text):
+    if not colons or (_TIME.fullmatch(text) and _CLOCK.search(text)):
         return None
     values = [expression(term) for term in terms]
     return Ratio(tuple(value for value in values if value)) if all(values) else None

@@ -4,7 +4,8 @@ import re
 from collections.abc import Callable
 
 from ngrpo.rewards.answers.characters import to_latex
-from ngrpo.rewards.answers.scan import enclosed, group_end
+from ngrpo.rewards.answers.rationals import rational
+from ngrpo.rewards.answers.scan import enclosed, group_end, split
 
 _FUNCTIONS = "arcsin|arccos|arctan|sin|cos|tan|cot|sec|csc|ln|log|exp"
 _COMMANDS = (
@@ -26,6 +27,7 @@ _COMMANDS = (
     (r"(?<![A-Za-z\d}\]^_\\])\{\s*(\d[\d.]*)\s*\}(?=\s*[\^_])", r"\1"),
     # Synonyms.
     (r"\\textdollar(?![A-Za-z])|\\text\{\s*\\\$\s*\}|(?<![A-Za-z])US ?\\\$", r"\\$"),
+    (r"(?<=\d)\{,\}(?=\d)", "."),
     (r"\\pounds(?![A-Za-z])", "£"),
     (r"\\euro(?![A-Za-z])", "€"),
     (r"\\imath(?![A-Za-z])", "i"),
@@ -33,6 +35,7 @@ _COMMANDS = (
     (r"(?<=\d)\.(\d*)\\bar(?![A-Za-z])", r".\1\\overline"),
     (r"(\.\d*)\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?", r"\1\\overline{\2\3\4}"),
     (r"\\&(?= )", r"\\text{ and }"),
+    (r"(?<=[\d)\]}])\s*(or|and)\s*(?=[\d(\[\\{-])", r" \1 "),
     (r"\\(?:[dtcs]|nice)frac(?![A-Za-z])", r"\\frac"),
     (r"\\[dt]binom(?![A-Za-z])", r"\\binom"),
     (r"\{([^{}]*)\\choose(?![A-Za-z])([^{}]*)\}", r"\\binom{\1}{\2}"),
@@ -88,6 +91,8 @@ _ANY_INTEGER = re.compile(
 _END = re.compile(r"(?<!\\)[\s.,;:]+$|\\$")
 _GENERIC = re.compile(r"(?<=[^\s{]) ?\\text ?\{ ?units? ?\}$|(?<=[\d})\]]) units?$")
 _OUTWARD = re.compile(r"([(\[\]])([^()\[\]]*[,;][^()\[\]]*)([)\[\]])")
+_COMMA = re.compile("[,;]")
+_BRACED = re.compile(r"(?P<before>^|[=,;(<>]|\\(?:in|cup|cap|setminus)(?![A-Za-z]))\s*\{(?P<items>[^{}]*[,;][^{}]*)\}")
 _DOLLAR = re.compile(r"(?<!\\)\$")
 _ARGUMENT = re.compile(r"\s*(?:\\[A-Za-z]+|[^\s{}\\^_])")
 _PAIRS = (("{", "}"), (r"\(", r"\)"), (r"\[", r"\]"), ("**", "**"), ("*", "*"), ('"', '"'), ("'", "'"), ("`", "`"))
@@ -98,6 +103,7 @@ def tidy(text: str) -> str:
     text = _RECURRING.sub(r"\1\\overline{\2}", _DOTS.sub(r"\\dots ", to_latex(text))).strip()
     if len(_DOLLAR.findall(text)) == 1:  # a price and not the sign of mathematics
         text = _DOLLAR.sub(r"\\$", text)
+    text = _BRACED.sub(_as_set, text)
     text = _LINES.sub(_listed, _END.sub("", _unwrapped(_END.sub("", _DOLLAR.sub("", text).strip()))))
     text = _ROUNDED.sub(r"\1", text)
     for pattern, replacement in _REWRITES:
@@ -130,6 +136,13 @@ def _listed(match: re.Match[str]) -> str:
         return match[0]
     lines = [line.replace("&", "").strip(" ,") for line in match[2].split(r"\\")]
     return ", ".join(filter(None, lines))
+
+
+def _as_set(match: re.Match[str]) -> str:
+    r"""Write ``{1,2}`` as ``\{1,2\}``, unless the braces hold one thing: a number, ``{1,234}``, or ``{(0,1]}``."""
+    items = match["items"]
+    single = rational(items) is not None or len(split(items, _COMMA)[0]) == 1
+    return match[0] if single else rf"{match['before']}\{{{items}\}}"
 
 
 def _inward(match: re.Match[str]) -> str:

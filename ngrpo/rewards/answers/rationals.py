@@ -1,10 +1,15 @@
-r"""Numbers read exactly and without a parser: ``1,000.5``, ``1\frac{1}{2}``, ``3\times10^5``, ``0.\overline{3}``."""
+r"""Numbers read exactly and without a parser: ``1,000.5``, ``1\frac{1}{2}``, ``3\times10^5``, ``0.\overline{3}``.
+
+A comma is a decimal one where it can be no other, ``1.234,5``, and where the whole part is 0 or has no commas for its
+thousands, ``1000,99``.
+"""
 
 import re
 
 from sympy import Integer, Rational
 
 _GROUPED = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,3}(?: \d{3})+|\d{1,3}(?:\.\d{3}){2,}")
+_DECIMAL_COMMA = re.compile(r"(\d{4,}|0|\d{1,3}(?:\.\d{3})+),(\d+)")
 _DECIMAL = re.compile(r"(?P<whole>\d*)(?:\.(?P<part>\d*)(?:\\overline\{(?P<period>\d+)\})?)?")
 _FRACTION = re.compile(r"\\frac\{(?P<top>[-+]? ?[\d.,]+)\}\{(?P<bottom>[-+]? ?[\d.,]+)\}")
 _SLASH = re.compile(r"(?P<top>[\d.,]+) ?/ ?(?P<bottom>[-+]? ?[\d.,]+)")
@@ -38,6 +43,8 @@ def _decimal(text: str) -> Rational | None:
     if _GROUPED.fullmatch(text):
         text = text.replace(",", "").replace(" ", "")
         text = text.replace(".", "") if text.count(".") > 1 else text
+    elif (comma := _DECIMAL_COMMA.fullmatch(text)) is not None:
+        text = comma[1].replace(".", "") + "." + comma[2]
     match = _DECIMAL.fullmatch(text)
     if match is None or not text.isascii() or not any(match.groups()):
         return None

@@ -9,12 +9,13 @@ from sympy import FiniteSet
 
 from ngrpo.rewards.answers.assignments import assigned
 from ngrpo.rewards.answers.bases import read_based
-from ngrpo.rewards.answers.clock import Ratio, read_ratio, read_time
+from ngrpo.rewards.answers.clock import Ratio, Time, read_ratio, read_time
 from ngrpo.rewards.answers.collections import SEPARATOR, Ordered, Unordered, read_list, read_set, read_tuple
 from ngrpo.rewards.answers.latex import NotANumber
 from ngrpo.rewards.answers.leads import without_lead
 from ngrpo.rewards.answers.limits import MAX_DEPTH, MAX_LENGTH, TooLarge
 from ngrpo.rewards.answers.matrices import Matrix, read_matrix
+from ngrpo.rewards.answers.names import bare, is_name
 from ngrpo.rewards.answers.notation import squeeze, tidy
 from ngrpo.rewards.answers.quantity import Quantity, read_quantity
 from ngrpo.rewards.answers.rationals import rational
@@ -28,6 +29,7 @@ from ngrpo.rewards.answers.words import holds_choice, is_roman, read_letter, rea
 
 _TEXT = re.compile(r"\\text ?\{([^{}]*)\}")
 _SIGNS = re.compile(r"\\(pm|mp)(?![A-Za-z])")
+_REAL = re.compile(r" ?\\in ?\\(?:mathbb\{R\}|Reals|R)$")
 _CONDITION = re.compile(r"[|:]|\\mid(?![A-Za-z])")
 
 
@@ -137,7 +139,7 @@ def _bracketed(text: str) -> Answer | None:
     """Sets, intervals and tuples; brackets around one answer only group it."""
     inner = enclosed(text, r"\{", r"\}")
     if inner is not None and len(described := split(inner, _CONDITION)[0]) == 2:
-        return _read(described[1])
+        return _described(*described)
     region = read_region(text, _read)
     listed = _listed(region)
     found: list[Reading] = [
@@ -145,12 +147,19 @@ def _bracketed(text: str) -> Answer | None:
     ]
     if not found and (grouped := enclosed(text, "(", ")") or enclosed(text, "[", "]")):
         return _read(grouped)
-    named = [assigned(reading.items) for reading in found if isinstance(reading, Ordered)]
+    named = [assigned(reading.items) for reading in found if isinstance(reading, (Ordered, Unordered))]
     if named and named[0] is not None:
         return named[0]
     if found and isinstance(found[0], Unordered) and len(found[0].items) == 1:
         found += found[0].items[0].readings
     return Answer("", tuple(found)) if found else None
+
+
+def _described(element: str, condition: str) -> Answer:
+    r"""The set of real x with a condition on x, ``\{x : x > 3\}``; of others, ``\{x^2 : x > 3\}``, only the text."""
+    name = _REAL.sub("", element)
+    answer = _read(condition) if is_name(name) else None
+    return answer if answer is not None and answer.name == bare(name) else Answer("", ())
 
 
 def _listed(region: Region | None) -> Unordered | None:
@@ -165,15 +174,17 @@ def _single(text: str) -> Answer | None:
     readers: tuple[Callable[[str], Reading | None], ...] = (read_time, read_based, read_matrix, read_ratio)
     for read in (*readers, read_quantity):
         if (reading := read(text)) is not None:
-            return Answer("", tuple(_with_alternatives(reading)))
+            return Answer("", tuple(_with_alternatives(reading, text)))
     return None
 
 
-def _with_alternatives(reading: Reading) -> Iterator[Reading]:
-    """A ratio is also a quotient, and a column the tuple of its entries."""
+def _with_alternatives(reading: Reading, text: str) -> Iterator[Reading]:
+    """What looks like a time may be a ratio, a ratio is also a quotient, and a column the tuple of its entries."""
     yield reading
     if isinstance(reading, Matrix) and len(reading.rows) > 1 and all(len(row) == 1 for row in reading.rows):
         yield Ordered(tuple(Answer(str(row[0]), (Quantity(row[0]),)) for row in reading.rows))
+    if isinstance(reading, Time) and (ratio := read_ratio(text)) is not None:
+        yield from _with_alternatives(ratio, text)
     if isinstance(reading, Ratio) and len(reading.terms) == 2:
         yield Quantity(reading.terms[0] / reading.terms[1])
 

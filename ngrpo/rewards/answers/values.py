@@ -1,10 +1,11 @@
 r"""Whether two expressions have the same value.
 
-Rational numbers compare exactly. Other numbers are the same if they agree to a relative 1e-50, computed with 60
-digits, so that 1.41421356 is not the square root of two and ``10^{-9}`` is not 0. Expressions with symbols are
-the same if they agree at a few rational points, some with negative coordinates: two different elementary
-expressions do so only by construction. A point where one of them is not real is passed over, unless they have
-the imaginary unit in them: logarithms compare where they are defined.
+Rational numbers compare exactly. Other numbers are the same if they agree in 50 digits, and then in so many that
+numbers written with so few cannot be close by chance, up to 20,000: 1.41421356 is not the square root of two,
+``10^{-9}`` is not 0, and ``\sqrt{10^{120}+1}`` is not ``10^{60}``. Expressions with symbols are the same if they agree
+at a few rational points, some with negative coordinates: two different elementary expressions do so only by
+construction. A point where one of them is not real is passed over, unless they have the imaginary unit in them:
+logarithms compare where they are defined.
 """
 
 from collections.abc import Iterator
@@ -38,7 +39,8 @@ from sympy.polys.rationaltools import together
 from sympy.simplify.radsimp import fraction
 
 _DIGITS = 60
-_TOLERANCE = Rational(1, 10**50)  # relative
+_MAX_DIGITS = 20_000
+_TOLERANCE = Rational(1, 10**50)  # below, a number is compared with zero
 _COORDINATES = (Rational(7, 3), Rational(13, 5), Rational(19, 11), Rational(29, 17), Rational(37, 23), Rational(5, 7))
 _SIGNS = ((1, 1, 1), (1, 1, 1), (-1, 1, -1), (1, -1, -1), (-1, -1, 1))
 _PIECEWISE = (Abs, floor, ceiling, Max, Min, Mod, sign)  # the same near 0, perhaps, but not far from it
@@ -123,12 +125,33 @@ def _same_number(first: Basic, second: Basic) -> bool:
         return True
     if (isinstance(first, Rational) and isinstance(second, Rational)) or first.is_infinite or second.is_infinite:
         return False
-    a, b = first.evalf(_DIGITS), second.evalf(_DIGITS)
+    if _is_root(first) and isinstance(second, Rational) or _is_root(second) and isinstance(first, Rational):
+        return False
+    if not _agree(first, second, _DIGITS):
+        return False
+    digits = min(_DIGITS + 2 * (_written(first) + _written(second)), _MAX_DIGITS)
+    return _agree(first, second, digits)
+
+
+def _is_root(number: Basic) -> bool:
+    """Whether a number is a rational one times a root that SymPy could not take, and so irrational."""
+    power = number.as_coeff_Mul()[1]
+    return isinstance(power, Pow) and isinstance(power.base, Rational) and isinstance(power.exp, Rational)
+
+
+def _written(number: Basic) -> int:
+    """How many digits the rational numbers in an expression have."""
+    bits = sum(int(atom.p).bit_length() + int(atom.q).bit_length() for atom in number.atoms(Rational))
+    return bits * 3 // 10
+
+
+def _agree(first: Basic, second: Basic, digits: int) -> bool:
+    a, b = (side.evalf(digits, maxn=2 * digits) for side in (first, second))
     if not (a.is_number and b.is_number):
         return bool(simplify(first - second) == 0)
     if min(abs(a), abs(b)) < _TOLERANCE:  # digits cancelled, or one of them is zero: decide by algebra
         return bool((first - second).equals(Integer(0)))
-    return bool(abs(a - b) <= _TOLERANCE * max(abs(a), abs(b)))
+    return bool(abs(a - b) <= Rational(1, 10 ** (digits - 10)) * max(abs(a), abs(b)))
 
 
 def free_symbol(*expressions: Basic) -> Symbol | None:

@@ -317,6 +317,18 @@ class PolicyOptimization(LightningModule):
         with visiting(self.reference, self.device) if waiting else nullcontext():
             return self._log_probs(self.reference, rollouts)
 
+    def training_log_probs(self, rollouts: Sequence[Rollout]) -> list[Tensor]:
+        """Returns the policy's log-probs of rollouts as an optimiser step computes them (a collective when sharded).
+
+        Float32 [T] each, on the CPU.
+        """
+
+        def forward(batch: PackedBatch) -> Tensor:
+            with torch.enable_grad():  # compiled and recomputed layers are others without
+                return self._score(self.policy, batch).log_prob.detach()
+
+        return self.passes.by_rollout(self.policy, forward, rollouts)
+
     def _log_probs(self, model: ScoringModel, rollouts: Sequence[Rollout]) -> list[Tensor]:
         return self.passes.by_rollout(model, lambda batch: self._score(model, batch).log_prob, rollouts)
 

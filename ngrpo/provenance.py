@@ -2,6 +2,7 @@
 
 import platform
 import subprocess
+from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,10 +24,10 @@ def git_commit() -> str | None:
         return None
 
 
-def versions() -> dict[str, str]:
-    """Returns the versions of Python and of the packages that matter, those that are installed."""
+def versions(more: Iterable[str] = ()) -> dict[str, str]:
+    """Returns the versions of Python and of the packages that matter, and of ``more``, those that are installed."""
     found = {"python": platform.python_version()}
-    for name in _PACKAGES:
+    for name in (*_PACKAGES, *more):
         try:
             found[name] = version(name)
         except PackageNotFoundError:

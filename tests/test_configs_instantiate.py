@@ -118,6 +118,7 @@ def available(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "identity": {},
         "save_dir": str(run_dir),
         "methods": {"algo": "grpo"},
+        "settings": {},
     }
 
 

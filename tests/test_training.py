@@ -27,7 +27,7 @@ PLAIN = ("exploration=token", "algo=grpo")
 SMALL = ("trainer.iterations=1", "data.eval_problems=2", "callbacks.evaluation.evaluator.samples=1")
 OPTIONAL = (
     "rollout_metrics", "exploration_monitor", "memory", "evaluation", "rollout_report", "progress", "export",
-    "summary", "checkpoint", "random_state", "stopping", "collapse_warnings", "run_record", "histograms",
+    "summary", "checkpoint", "random_state", "stopping", "collapse_warnings", "run_record", "histograms", "model_check",
     "pass_at_k_figure",
 )  # fmt: skip
 

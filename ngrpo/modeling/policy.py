@@ -1,7 +1,7 @@
 """The policy: a causal language model that scores recorded rollouts."""
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,8 @@ from ngrpo.modeling.fused_scores import entropy_from, fused_token_scores
 from ngrpo.modeling.head import LogitMap, output_logits
 from ngrpo.modeling.packing import PackedBatch
 from ngrpo.modeling.replay import replay
+
+T = TypeVar("T")
 
 HEAD_ROWS = 4096
 """Logits of so many tokens and a vocabulary of 152k are 1.2 GiB in bfloat16."""
@@ -77,6 +79,10 @@ class ScoringModel(nn.Module):
         """
         states = self.scored_states(batch, exploration)
         return self._score(states, batch, temperature, exploration, entropy_gradient)
+
+    def run(self, function: Callable[["ScoringModel"], T]) -> T:
+        """Calls a function with this model; like `forward`, within which FSDP2 gathers embedding and head."""
+        return function(self)
 
     def scored_states(self, batch: PackedBatch, exploration: Exploration) -> Tensor:
         """Returns the last hidden state before each response token, of the inputs that the rollout saw; [R, d]."""

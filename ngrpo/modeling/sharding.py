@@ -6,7 +6,13 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.distributed.fsdp import (
+    CPUOffloadPolicy,
+    MixedPrecisionPolicy,
+    OffloadPolicy,
+    fully_shard,
+    register_fsdp_forward_method,
+)
 from torch.distributed.tensor import DTensor
 
 from ngrpo.modeling.lora import LoraSettings, merged
@@ -41,6 +47,7 @@ def shard(model: Model, mesh: DeviceMesh, mixed: bool, offload: bool = False) ->
         # In a group of its own, for its dtype; its output are the parameters, which must outlast its forward.
         fully_shard(model.learned, mesh=data, reshard_after_forward=False, offload_policy=home)
     fully_shard(model, mesh=data, mp_policy=policy, offload_policy=home)
+    register_fsdp_forward_method(model, "run")
     return model
 
 

@@ -17,6 +17,8 @@ class Bystander:
 
     several_ranks = True
     concurrent = True
+    tf32 = False
+    dtype = torch.float32
 
     def start(self, device: torch.device) -> None:
         """Does nothing."""

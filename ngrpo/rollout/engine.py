@@ -20,10 +20,16 @@ class RolloutEngine(Protocol):
     Attributes:
         several_ranks: whether each of several training processes can run one of its own.
         concurrent: whether `generate` may run in a thread of its own while this process trains.
+        tf32: whether float32 numbers may be multiplied in TF32, whatever PyTorch's setting is.
     """
 
     several_ranks: bool
     concurrent: bool
+    tf32: bool
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What the served weights and the engine's arithmetic are in; may be asked before `start`."""
 
     def start(self, device: torch.device) -> None:
         """Loads the model onto ``device``; called before everything else, and again after `close`."""

@@ -16,7 +16,7 @@ from ngrpo.exploration.decide import decide
 from ngrpo.modeling.attention import AttentionPlan
 from ngrpo.modeling.head import output_logits
 from ngrpo.modeling.layers import CompiledLayers
-from ngrpo.modeling.loading import ModelSource
+from ngrpo.modeling.loading import DTYPES, ModelSource
 from ngrpo.rollout.engine import Report
 from ngrpo.rollout.kv_cache import DecodeAttention, PrefillAttention, SlotCache, number_layers
 from ngrpo.rollout.rows import Rows
@@ -40,6 +40,7 @@ class TorchEngine:
 
     several_ranks = True
     concurrent = True
+    tf32 = False
 
     def __init__(self, model: ModelSource, max_batch_size: int = 128, compile: bool = False) -> None:
         if max_batch_size < 1:
@@ -49,6 +50,11 @@ class TorchEngine:
         self.compile = compile
         self._layers: CompiledLayers | None = None
         self._cache: SlotCache | None = None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """That of the model."""
+        return DTYPES[self.model.dtype]
 
     def start(self, device: torch.device) -> None:
         """Loads the model onto ``device``."""

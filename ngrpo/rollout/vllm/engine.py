@@ -92,6 +92,7 @@ class VllmEngine:
         # Inside a training process vLLM would take that process's group of ranks for its own.
         self.several_ranks = own_process and tensor_parallel_size == 1
         self.concurrent = not self._in_process
+        self.tf32 = torch.cuda.is_available()  # its attention kernels do so
         self._arguments: dict[str, Any] = {
             "model": model.location,
             "dtype": _served_dtype(dtype, model),
@@ -112,6 +113,12 @@ class VllmEngine:
         }
         self._asleep = False
         self._lifeline: Lifeline | None = None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the served weights."""
+        made: torch.dtype = getattr(torch, self._arguments["dtype"])
+        return made
 
     def start(self, device: torch.device) -> None:
         """Starts vLLM."""
@@ -191,7 +198,7 @@ class VllmEngine:
     def check_load(self, strategy: Exploration, requests: int, max_new_tokens: int) -> None:
         """Refuses a call whose dense records would need more host memory than they may (see `RolloutEngine`)."""
         dim = self.model.config().hidden_size
-        itemsize = getattr(torch, self._arguments["dtype"]).itemsize
+        itemsize = self.dtype.itemsize
         gib = requests * max_new_tokens * dim * itemsize / 2**30
         if strategy.dense and gib > self.dense_record_gib:
             raise SettingError(

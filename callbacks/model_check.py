@@ -1,0 +1,125 @@
+"""The comparison of trainer and engine with the model's own logits, before the first iteration."""
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from lightning import Callback, Trainer
+
+from ngrpo.distributed import from_first, gathered_everywhere
+from ngrpo.errors import RunError, SettingError
+from ngrpo.model_check.comparison import Finding, Numbers, OwnModel, compare, requests, sampling
+from ngrpo.model_check.known import has_passed, key, remember
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.modeling.precision import COMPUTED_IN
+from ngrpo.module import PolicyOptimization
+from ngrpo.rollout.types import Request, Rollout
+from ngrpo.rollout.worker import RolloutWorker
+
+log = logging.getLogger(__name__)
+
+_OFF = "callbacks.model_check=null"
+_SHOWN = 300
+
+
+class ModelCheck(Callback):
+    """Refuses a model that the trainer or the engine computes otherwise than transformers does.
+
+    Place it after the rollout callback. What has passed once is not compared again (see `ngrpo.model_check.known`),
+    except in a run that goes on from a checkpoint, whose weights are new.
+
+    Args:
+        worker: has the engine.
+        source: of the model.
+        settings: of the run, resolved.
+    """
+
+    def __init__(self, worker: RolloutWorker, source: ModelSource, settings: Mapping[str, Any]) -> None:
+        self.worker = worker
+        self.source = source
+        self.settings = settings
+
+    def on_train_start(self, trainer: Trainer, pl_module: PolicyOptimization) -> None:
+        """Compares, and hands the engine its weights again.
+
+        Raises:
+            RunError: trainer or engine deviate by more than rounding, or the engine makes no rollouts.
+        """
+        name = key(self.source, self.settings, type(self.worker.exploration))
+        if all(gathered_everywhere(trainer.ckpt_path is None and has_passed(name))):
+            return
+        start = time.perf_counter()
+        asked = self._requests()
+        findings = compared(pl_module, self.worker, asked, self._rollouts(asked))
+        refused = [one for rank in gathered_everywhere(findings) for one in rank if one.deviation.excessive]
+        if refused:
+            raise RunError(_refusal(self.source.path, max(refused, key=_excess)), everywhere=True)
+        self.worker.engine.wake()
+        self.worker.sync_weights(pl_module.policy_weights(), False, pl_module.learned_exploration())
+        if trainer.is_global_zero:
+            remember(name)
+        largest = max(one.deviation.max for one in findings)
+        log.info(
+            "trainer and engine compute the model's own logits (%.2g nats at most; %.1f s)",
+            largest,
+            time.perf_counter() - start,
+        )
+
+    def _requests(self) -> list[Request]:
+        vocabulary = min(len(self.worker.tokenizer), self.source.config().vocab_size)
+        return requests(vocabulary, self.settings["data"]["max_prompt_tokens"], self.worker.exploration.mixes)
+
+    def _rollouts(self, asked: Sequence[Request]) -> list[Rollout]:
+        """Returns the engine's, on all ranks of a tensor group; the engine sleeps then."""
+        how = sampling(self.worker.settings.temperature, self.worker.settings.max_new_tokens)
+
+        def make() -> tuple[list[Rollout], str]:
+            bound = self.worker.bound  # what a strategy raises here is its author's
+            try:
+                return self.worker.engine.generate(asked, how, bound), ""
+            except SettingError as error:
+                return [], str(error)
+            except Exception as error:
+                return [], _unable(self.source.path, error)
+
+        rollouts, own = from_first(make)
+        if said := [sentence for sentence in gathered_everywhere(own) if sentence]:
+            raise RunError(said[0], everywhere=True)
+        self.worker.engine.sleep()
+        return rollouts
+
+
+def compared(
+    module: PolicyOptimization, worker: RolloutWorker, asked: Sequence[Request], rollouts: Sequence[Rollout]
+) -> list[Finding]:
+    """Compares rollouts of the engine with the model's own logits (a collective when sharded)."""
+    policy = module.policy
+    dtype = COMPUTED_IN if module.settings.mixed else policy.lm.dtype
+    own = OwnModel(
+        policy, module.exploration, worker.settings.temperature, lambda: module.passes.precision(policy), Numbers(dtype)
+    )
+    engine = worker.engine
+    numbers = from_first(lambda: Numbers(engine.dtype, engine.tf32 and engine.dtype == torch.float32))
+    return compare(own, rollouts, [one.explore for one in asked], module.training_log_probs(rollouts), numbers)
+
+
+def _unable(path: str, error: Exception) -> str:
+    reason = " ".join(f"{type(error).__name__}: {error}".split())[:_SHOWN]
+    return (
+        f"the rollout engine cannot run model.path={path} ({reason}); choose another model, or another engine such as "
+        "rollout=torch."
+    )
+
+
+def _excess(finding: Finding) -> float:
+    deviation = finding.deviation
+    return max(deviation.mean / deviation.mean_limit, deviation.max / deviation.max_limit)
+
+
+def _refusal(path: str, worst: Finding) -> str:
+    return (
+        f"model.path={path} would be trained wrongly: the {worst.path} differs from the model's own logits by {worst}; "
+        f"choose another model{', or another engine' * (worst.path == 'engine')}, or set {_OFF} to go on all the same."
+    )

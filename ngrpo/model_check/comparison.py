@@ -1,0 +1,204 @@
+"""Trainer and engine against the model's own logits, on rollouts that the engine makes."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
+
+from ngrpo.exploration.base import Exploration
+from ngrpo.exploration.random import request_key
+from ngrpo.model_check.limits import LEAST, OF_DENSITIES, Deviation, deviation, rounding
+from ngrpo.model_check.own_scores import computing_in, own_scores
+from ngrpo.modeling.policy import ScoringModel
+from ngrpo.rollout.types import Request, Rollout, Sampling
+
+_SEED = 20
+_PROMPTS = (40, 11)
+"""Tokens of the prompts: two, so that sequences of different lengths are packed."""
+_TOKENS = 24
+"""Of each response."""
+_PLAIN, _EXPLORING = 2, 4
+"""Rollouts a prompt: sampled plainly, and by the strategy."""
+_MOVED = 1 / 16
+"""Share of the numbers that another batching rounds otherwise."""
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """What a path computes with.
+
+    Attributes:
+        dtype: of its numbers.
+        tf32: whether it multiplies float32 numbers in TF32, whatever PyTorch's setting is.
+    """
+
+    dtype: torch.dtype
+    tf32: bool = False
+
+
+@dataclass(frozen=True)
+class Finding:
+    """How far one path is from the model's own logits on one kind of rollouts.
+
+    Attributes:
+        path: "trainer" or "engine".
+        kind: "plain", or "explored" by the strategy.
+        numbers: that the path computes with.
+        deviation: the figures.
+    """
+
+    path: str
+    kind: str
+    numbers: Numbers
+    deviation: Deviation
+
+    def __str__(self) -> str:
+        """The figures as a clause."""
+        d, dtype = self.deviation, str(self.numbers.dtype).removeprefix("torch.")
+        return (
+            f"{d.mean:.2g} nats on average and {d.max:.2g} at most over {d.tokens} tokens of {self.kind} rollouts, "
+            f"where rounding to {dtype} allows {d.mean_limit:.2g} and {d.max_limit:.2g}"
+        )
+
+
+def requests(vocabulary: int, max_prompt_tokens: int, explores: bool) -> list[Request]:
+    """Returns requests for random prompts, plain ones and, if there is a strategy to try, its own.
+
+    Args:
+        vocabulary: number of token ids.
+        max_prompt_tokens: longest prompt that the engine takes.
+        explores: whether the strategy mixes.
+    """
+    generator = torch.Generator().manual_seed(_SEED)
+    made = []
+    for number, length in enumerate(_PROMPTS):
+        ids = tuple(torch.randint(vocabulary, (min(length, max_prompt_tokens),), generator=generator).tolist())
+        for sample in range(_PLAIN + explores * _EXPLORING):
+            made.append(Request(ids, request_key(_SEED, 0, number, sample), explore=sample >= _PLAIN))
+    return made
+
+
+def sampling(temperature: float, max_new_tokens: int) -> Sampling:
+    """Returns how the rollouts are made; no token ends them."""
+    return Sampling(temperature, min(_TOKENS, max_new_tokens), ())
+
+
+@dataclass(frozen=True)
+class OwnModel:
+    """The model's own scores, each in two batchings (all are collectives when sharded).
+
+    Attributes:
+        policy: whose language model is run.
+        exploration: of the rollouts.
+        temperature: tau.
+        precision: makes the context that the trainer's passes belong into.
+        numbers: that the trainer computes with.
+    """
+
+    policy: ScoringModel
+    exploration: Exploration
+    temperature: float
+    precision: Callable[[], AbstractContextManager[None]]
+    numbers: Numbers
+
+    def like_trainer(self, rollouts: Sequence[Rollout]) -> tuple[Tensor, Tensor]:
+        """Computes as the trainer does."""
+        with self.precision():
+            return self._twice(rollouts, self.numbers)
+
+    def like_engine(self, rollouts: Sequence[Rollout], engine: Numbers) -> tuple[Tensor, Tensor]:
+        """Computes as an engine does that computes with other numbers.
+
+        A sharded model computes with the trainer's only; its second batching is rounded like the engine's then.
+        """
+        with computing_in(self.policy, engine.dtype):
+            return self._twice(rollouts, engine)
+
+    def _twice(self, rollouts: Sequence[Rollout], numbers: Numbers) -> tuple[Tensor, Tensor]:
+        own = self._scores(rollouts, together=False)
+        with _in_tf32() if numbers.tf32 else nullcontext(), _rounded_anew(self.policy, numbers.dtype):
+            return own, self._scores(rollouts, together=True)
+
+    def _scores(self, rollouts: Sequence[Rollout], together: bool) -> Tensor:
+        return own_scores(self.policy, rollouts, self.temperature, self.exploration, together)
+
+
+def compare(
+    own: OwnModel, rollouts: Sequence[Rollout], explored: Sequence[bool], trainer: Sequence[Tensor], engine: Numbers
+) -> list[Finding]:
+    """Compares both paths with the model's own logits (a collective when sharded).
+
+    Args:
+        own: makes the scores to compare with.
+        rollouts: the engine's, with its log-probs.
+        explored: which of them the strategy made.
+        trainer: its log-probs of them; float32 [T] each.
+        engine: what the engine computes with.
+    """
+    scores = own.like_trainer(rollouts)
+    densities = not own.exploration.scores_tokens
+    found = _findings("trainer", scores, trainer, explored, own.numbers, densities)
+    if isinstance(own.policy, FSDPModule):  # it computes in no other dtype than the trainer's
+        engine = max(engine, own.numbers, key=lambda numbers: torch.finfo(numbers.dtype).eps)
+    if engine != own.numbers:
+        scores = own.like_engine(rollouts, engine)
+    return found + _findings("engine", scores, [r.log_probs for r in rollouts], explored, engine, densities)
+
+
+def _findings(
+    path: str,
+    scores: tuple[Tensor, Tensor],
+    made: Sequence[Tensor],
+    explored: Sequence[bool],
+    numbers: Numbers,
+    densities: bool,
+) -> list[Finding]:
+    own, again = scores
+    by_strategy = torch.tensor(explored).repeat_interleave(torch.tensor([len(one) for one in made]))
+    found = []
+    for kind, chosen in (("plain", ~by_strategy), ("explored", by_strategy)):
+        if not bool(chosen.any()):
+            continue
+        noise = rounding(own[chosen], again[chosen])
+        least = OF_DENSITIES if densities and kind == "explored" else LEAST
+        found.append(Finding(path, kind, numbers, deviation(own[chosen], torch.cat(list(made))[chosen], noise, least)))
+    return found
+
+
+@contextmanager
+def _in_tf32() -> Iterator[None]:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@contextmanager
+def _rounded_anew(model: nn.Module, dtype: torch.dtype) -> Iterator[None]:
+    """Moves some of the numbers that the innermost modules return to the next one of a dtype.
+
+    Kernels that add up in another order do so; a CPU, or a small model, may use the same one for every batch.
+    """
+    device = next(model.parameters()).device
+    generator = torch.Generator(device).manual_seed(_SEED)
+
+    def anew(module: nn.Module, inputs: object, output: object) -> object:
+        if not isinstance(output, Tensor):
+            return output
+        chosen = torch.rand(output.shape, generator=generator, device=device) < _MOVED
+        # Somewhat more than half the largest distance of neighbours: less would be rounded back.
+        moved = output.float() * (1 + 0.6 * torch.finfo(dtype).eps * chosen)
+        return moved.to(output.dtype)
+
+    inner = [module for module in model.modules() if not any(True for _ in module.children())]
+    handles = [module.register_forward_hook(anew) for module in inner]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()

@@ -1,0 +1,80 @@
+"""How far log-probs may be from the model's own: by the rounding of the numbers that they were computed with."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+LEAST = 1e-4
+"""Nats that are always allowed; all that is in float32, of models that are not so large that they round more."""
+
+OF_DENSITIES = 2e-3
+"""The same of densities, which divide what the logits were rounded by by a small variance."""
+
+FACTOR = 3.0
+"""Most of a path's difference over the model's own difference between two batchings of the same rows."""
+
+_LARGE = 10.0
+"""Scores beyond it (densities are about -d/2) are compared relative to their size."""
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """How a model's own scores differ by nothing but rounding.
+
+    Attributes:
+        mean: over tokens, in nats.
+        max: of them.
+    """
+
+    mean: float
+    max: float
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """How far a path's scores are from the model's own, in nats.
+
+    Attributes:
+        mean: over tokens.
+        max: of them.
+        mean_limit: most of the mean.
+        max_limit: most of the largest.
+        tokens: that were compared.
+    """
+
+    mean: float
+    max: float
+    mean_limit: float
+    max_limit: float
+    tokens: int
+
+    @property
+    def excessive(self) -> bool:
+        """Whether it is more than rounding; NaN is."""
+        return not (self.mean <= self.mean_limit and self.max <= self.max_limit)
+
+
+def rounding(own: Tensor, again: Tensor) -> Rounding:
+    """Measures the rounding of a model's own scores by those of another batching; float32 [N] each."""
+    difference = differences(own, again)
+    return Rounding(float(difference.mean()), float(difference.max()))
+
+
+def deviation(own: Tensor, path: Tensor, noise: Rounding, least: float = LEAST) -> Deviation:
+    """Compares a path's scores of N tokens with the model's own, float32 [N] each; ``least`` is always allowed."""
+    difference = differences(own, path)
+    return Deviation(
+        float(difference.mean()),
+        float(difference.max()),
+        max(least, FACTOR * noise.mean),
+        max(least, FACTOR * noise.max),
+        len(difference),
+    )
+
+
+def differences(own: Tensor, other: Tensor) -> Tensor:
+    """Returns |own - other| in nats, relative to a tenth of large scores; 0 where both are the same infinity."""
+    nats = (own - other).abs() / (own.abs() / _LARGE).clamp_min(1.0)
+    return torch.where(own == other, 0.0, nats).nan_to_num(nan=math.inf, posinf=math.inf)

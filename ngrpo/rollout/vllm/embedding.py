@@ -21,7 +21,9 @@ class MixingEmbedding(VocabParallelEmbedding):
     buffers_: MixBuffers
 
     def forward(self, input_: Tensor) -> Tensor:
-        """Embeds token ids [T] -> [T, d]."""
+        """Embeds token ids [T] -> [T, d], or [1, T] -> [1, T, d]: so vLLM calls models that it runs by transformers."""
+        if input_.dim() > 1:
+            return self.forward(input_[0])[None]
         tokens = input_.shape[0]
         buffers = self.buffers_.tensors
         if buffers.vectors is not None:

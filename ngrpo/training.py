@@ -106,18 +106,8 @@ def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: 
     assert isinstance(settings, dict)
     guard = StepGuard(config.trainer.max_bad_steps, run_dir, {str(name): value for name, value in settings.items()})
     module = PolicyOptimization(source, algorithm, worker.exploration, optimizer, update, parts["critic"], guard)
-<<<<<<< HEAD
     parts |= {"iterations": config.trainer.iterations, "run_dir": run_dir, "methods": methods, "seed": config.seed}
-    parts |= {"outputs": outputs}
-=======
-    parts |= {
-        "settings": settings,
-        "iterations": config.trainer.iterations,
-        "run_dir": run_dir,
-        "methods": methods,
-        "seed": config.seed,
-    }
->>>>>>> 79b02df (Compare trainer and engine with the model's own logits at start-up)
+    parts |= {"outputs": outputs, "settings": settings}
     parts |= {"max_time_s": None if config.trainer.max_time is None else seconds(config.trainer.max_time, _MAX_TIME)}
     if checkpoint is not None:
         check_resumable(checkpoint, opened(checkpoint).run, parts["identity"])

@@ -5,8 +5,11 @@ from pathlib import Path
 import torch
 from transformers import (
     AutoModelForCausalLM,
+    CohereConfig,
+    Gemma2Config,
     Gemma3TextConfig,
     GemmaConfig,
+    GraniteConfig,
     LlamaConfig,
     Olmo2Config,
     PretrainedConfig,
@@ -29,8 +32,15 @@ CONFIGS: dict[str, PretrainedConfig] = {
     "qwen3": Qwen3Config(**_SIZES, head_dim=16),
     "llama": LlamaConfig(**_SIZES, rope_parameters={"rope_type": "default", "rope_theta": 100.0}),
     "gemma": GemmaConfig(**_SIZES, head_dim=16),
+    "gemma2": Gemma2Config(
+        **_SIZES, head_dim=16, layer_types=_WHOLE, attn_logit_softcapping=None, final_logit_softcapping=4.0
+    ),
     "gemma3": Gemma3TextConfig(**_SIZES, head_dim=16, layer_types=_WHOLE, tie_word_embeddings=False),
     "olmo2": Olmo2Config(**_SIZES),
+    "granite": GraniteConfig(
+        **_SIZES, logits_scaling=4.0, embedding_multiplier=6.0, residual_multiplier=0.4, attention_multiplier=0.2
+    ),
+    "cohere": CohereConfig(**_SIZES, logit_scale=0.25),
     "smollm3": SmolLM3Config(**_SIZES),
 }
 

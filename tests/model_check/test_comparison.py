@@ -20,6 +20,7 @@ from ngrpo.exploration.token import TokenSampling
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.model_check.comparison import Finding, Numbers, OwnModel, compare, requests, sampling
 from ngrpo.modeling import policy
+from ngrpo.modeling.head import LogitMap
 from ngrpo.modeling.lora import LoraSettings, add_adapter
 from ngrpo.modeling.packing import PackedBatch, pack
 from ngrpo.modeling.policy import ScoringModel
@@ -221,3 +222,14 @@ def test_a_fault_is_refused(make: Callable[..., Parts], monkeypatch: pytest.Monk
     fault(parts, monkeypatch)
     refused = {finding.path for finding in parts.findings() if finding.deviation.excessive}
     assert ("engine" if fault in OF_ENGINE else "trainer") in refused
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", ["gemma2", "granite", "cohere"])
+def test_a_dropped_scale_or_cap_is_refused_in_both(
+    make: Callable[..., Parts], monkeypatch: pytest.MonkeyPatch, kind: str, mode: str
+):
+    monkeypatch.setattr(LogitMap, "of", lambda config: LogitMap())
+    findings = make(kind, mode).findings()
+    assert {finding.path for finding in findings if finding.deviation.excessive} == {"trainer", "engine"}
+    assert max(finding.deviation.mean for finding in findings) > 0.3

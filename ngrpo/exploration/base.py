@@ -6,6 +6,9 @@ A strategy is a frozen dataclass deriving from `Exploration`. It writes fixed-sh
 rows of a batch: no loop over rows, no value read back to the host. To add one, write the class in any file and
 point ``exploration._target_`` at it; engines, replay and trainer work from the `Step` that it returns. Most strategies
 need `step` only; the rest is for vectors that ids and weights do not give, densities and learned parameters.
+
+What a class declares is tried when it is bound to a model (`ngrpo.exploration.dry_run`): a contradiction is refused in
+one sentence, and an exception of the strategy's own code is shown with its own traceback.
 """
 
 from abc import ABC, abstractmethod

@@ -14,6 +14,7 @@ from ngrpo.distributed import from_first, ranks
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.bound import BoundExploration, bind
+from ngrpo.exploration.own_code import StrategyError, from_strategy
 from ngrpo.exploration.random import request_key
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.rewards.math import Score
@@ -162,9 +163,8 @@ class RolloutWorker:
 
     def restore_tables(self, tables: Mapping[str, Tensor]) -> None:
         """Takes the tables that an interrupted run was using, instead of building them from newer weights."""
-        end_ids = self.vocabulary.end_ids(self.exploration.end_token)
-        moved = {name: table.to(self.device) for name, table in tables.items()}
-        self._bound = BoundExploration(self.exploration, moved, end_ids, self._learned or {})
+        if ranks().first:
+            self._bound = bind(self.exploration, self.engine.embedding(), self.vocabulary, self._learned, tables)
 
     def roll_out(self, prompts: list[Prompt], iteration: int) -> Experience:
         """Makes ``group_size`` training rollouts a prompt, scored for correctness; talks to no other rank."""
@@ -224,14 +224,17 @@ class RolloutWorker:
         """Asks the engine.
 
         Raises:
-            EngineFailure: for whatever reason it makes no rollouts.
+            EngineFailure: for whatever reason it makes no rollouts, but an exception of the strategy's own code, which
+                would only come again and passes as it is.
         """
         try:
             report = None if self.observer is None else self.observer.generating(len(requests))
             return self.engine.generate(requests, sampling, bound, report)
-        except SettingError:
+        except (SettingError, StrategyError):
             raise
         except Exception as error:
+            if from_strategy(error, bound.strategy):
+                raise
             reason = " ".join(str(error).split())[:_SHOWN]
             raise EngineFailure(f"{type(error).__name__}: {reason}") from error
 

@@ -62,7 +62,8 @@ class MixUntil(Exploration):
     def step(self, logits: Tensor, ctx: StepContext) -> Step:
         """Asks the inner strategy, and takes over after the limit."""
         step = self.inner.step(logits, ctx)
-        place = torch.searchsorted(ctx.tables[KEYS], ctx.keys)
+        last = len(ctx.tables[KEYS]) - 1  # where keys without a limit would lie beyond
+        place = torch.searchsorted(ctx.tables[KEYS], ctx.keys).clamp(max=last)
         past = ctx.positions - ctx.tables[LAST][place]
         kept = (past == 1) & ctx.tables[TOKEN_KEPT][place]
         token = torch.where((past > 0) & ~kept, ctx.sample(logits), step.token)

@@ -9,7 +9,7 @@ from made_rollouts import experience, rollout, score
 
 from callbacks.rollout import RolloutCallback
 from ngrpo.data.types import PassRate, Problem, Prompt, PromptBatch
-from ngrpo.exploration.base import Exploration
+from ngrpo.exploration.base import Exploration, Step
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rewards.count_bonus import CountBonus
@@ -40,7 +40,7 @@ class Remembering(Exploration):
         return {"seen": embedding.clone()}
 
     def step(self, logits, ctx):
-        raise NotImplementedError
+        return Step.plain(ctx.sample(logits))
 
 
 class Engine:

@@ -10,7 +10,9 @@ import torch
 from fake_processes import gathering
 from test_rollout_worker import PROMPTS, SETTINGS, Echo, contents
 
+from ngrpo.door import sentence
 from ngrpo.errors import RunError, SettingError
+from ngrpo.exploration.base import Step, StepContext
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.recovery import EngineFailure, recovered
@@ -102,6 +104,26 @@ def test_a_wrong_setting_is_no_failure_of_the_engine(make: Callable[..., Rollout
     worker.engine.generate = refuse
     with pytest.raises(SettingError, match="too much"):
         recovered(lambda: worker.roll_out(PROMPTS, 5), lambda failed: None)
+
+
+class FailsLater(NeighborMixing):
+    """Sound when it is tried with two rows; its author did not think of twelve."""
+
+    def step(self, logits: torch.Tensor, ctx: StepContext) -> Step:
+        if len(logits) > 2:
+            raise KeyError("a typing error of the author")
+        return super().step(logits, ctx)
+
+
+def test_an_exception_of_the_strategys_author_is_no_failure_of_the_engine(tiny_source: ModelSource) -> None:
+    engine = Mortal(tiny_source)
+    worker = RolloutWorker(engine, tiny_source.tokenizer(), Echo(), FailsLater(rate=0.5), SETTINGS, (3,), 0)
+    worker.start(torch.device("cpu"))
+    with pytest.raises(KeyError, match="a typing error") as caught:
+        recovered(lambda: worker.roll_out(PROMPTS, 5), lambda failed: worker.rebuild([], None, failed))
+    assert any(entry.name == "step" and str(entry.path) == __file__ for entry in caught.traceback)
+    assert engine.starts == 1
+    assert sentence(caught.value) is None  # so that the scripts show the traceback
 
 
 def in_ranks(function: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch, ranks: int = 2) -> list[Any]:

@@ -1,17 +1,21 @@
 """What the adapters of both model runners share: the session in force and the buffers it fills."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
+from ngrpo.exploration.own_code import from_strategy, told
 from ngrpo.rollout.vllm.buffers import MixBuffers
 from ngrpo.rollout.vllm.embedding import input_embedding, install
-from ngrpo.rollout.vllm.session import Session, SessionSpec
+from ngrpo.rollout.vllm.session import Collected, Session, SessionSpec
 from ngrpo.rollout.vllm.stepper import choose, feed_into
 
 CONFIG_KEY = "ngrpo"
 """Key of our settings in vLLM's ``additional_config`` and in a request's ``extra_args``."""
+
+Result = TypeVar("Result")
 
 
 class MixingCore:
@@ -32,6 +36,7 @@ class MixingCore:
         self.buffers = MixBuffers(max_tokens, 1 if vectors else max(self.width, 1), device, like)
         self.embedding = install(model, self.buffers)
         self.session: Session | None = None
+        self.failure: str | None = None
 
     def begin(self, spec: SessionSpec) -> None:
         """Starts a session; the one before it is forgotten.
@@ -47,19 +52,48 @@ class MixingCore:
         needed = strategy.reads_embedding or (vectors and strategy.mixes)
         table = self.embedding.table() if needed else self.embedding.weight.data[:0]
         self.session = Session(spec, table, self.device)
+        self.failure = None
+
+    def collect(self) -> Collected:
+        """Ends the session and returns its records."""
+        assert self.session is not None
+        collected = self.session.collect()._replace(failure=self.failure)
+        self.session = None
+        self.buffers.clear()
+        return collected
 
     def before_forward(self, slots: Tensor, positions: Tensor) -> None:
         """Fills the buffers for the scheduled tokens; int64 [T] each."""
-        if self.session is None or not self.session.spec.strategy.mixes:
+        session = self.session
+        if session is None or not session.spec.strategy.mixes:
             self.buffers.clear()
-        else:
-            feed_into(self.session, self.buffers, slots, positions)
-            self.buffers.in_use = True
+            return
+        self._guarded(lambda: feed_into(session, self.buffers, slots, positions))
+        self.buffers.in_use = True
 
     def choose(self, logits: Tensor, slots: Tensor, positions: Tensor, recorded: Tensor) -> Tensor:
-        """Chooses the next tokens (see `ngrpo.rollout.vllm.stepper.choose`)."""
+        """Chooses the next tokens (see `ngrpo.rollout.vllm.stepper.choose`).
+
+        After an exception of the strategy all responses end, and `collect` tells of it: raised in here, it would end
+        vLLM's process, and be told as the engine's fault.
+        """
+        session = self.session
+        assert session is not None
+        tokens = self._guarded(lambda: choose(session, logits, slots, positions, recorded))
+        stop = session.spec.stop_ids[0] if session.spec.stop_ids else 0
+        return torch.full_like(positions, stop, dtype=torch.int64) if tokens is None else tokens
+
+    def _guarded(self, run: Callable[[], Result]) -> Result | None:
+        """Runs what calls the strategy, until that has failed once."""
         assert self.session is not None
-        return choose(self.session, logits, slots, positions, recorded)
+        if self.failure is None:
+            try:
+                return run()
+            except Exception as error:
+                if not from_strategy(error, self.session.spec.strategy):
+                    raise
+                self.failure = told(error)
+        return None
 
 
 def settings_of(vllm_config: Any) -> dict[str, Any] | None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.bound import BoundExploration
+from ngrpo.exploration.own_code import StrategyError
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.parent_watch import ending_children
 from ngrpo.rollout.engine import Report
@@ -158,7 +159,11 @@ class VllmEngine:
         exploration: BoundExploration,
         report: Report | None = None,
     ) -> list[Rollout]:
-        """Makes one rollout a request, in their order (see `RolloutEngine`)."""
+        """Makes one rollout a request, in their order (see `RolloutEngine`).
+
+        Raises:
+            StrategyError: the strategy's own code failed in vLLM's workers.
+        """
         if not requests:
             return []
         self.check_load(exploration.strategy, len(requests), sampling.max_new_tokens)
@@ -172,6 +177,7 @@ class VllmEngine:
             keys=torch.tensor([r.key for r in requests]),
             prompt_lengths=torch.tensor([len(r.prompt_ids) for r in requests]),
             explore=torch.tensor([r.explore for r in requests]),
+            stop_ids=sampling.stop_ids,
         )
         self._call("ngrpo_begin", pickle.dumps(spec))
         with self._held():
@@ -181,7 +187,10 @@ class VllmEngine:
                 use_tqdm=False,
             )
         outputs = self.llm.wait_for_completion(use_tqdm=report is not None and partial(FinishedRequests, report))
-        return split_rollouts(requests, [output.outputs[0] for output in outputs], self._collect())
+        collected = self._collect()
+        if collected.failure is not None:
+            raise StrategyError(collected.failure)
+        return split_rollouts(requests, [output.outputs[0] for output in outputs], collected)
 
     @contextmanager
     def _held(self) -> Iterator[None]:

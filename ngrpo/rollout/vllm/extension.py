@@ -43,12 +43,7 @@ class WorkerExtension:
 
     def ngrpo_collect(self) -> Collected:
         """Ends the session and returns its records (in-process callers only)."""
-        core = self.ngrpo_core()
-        assert core.session is not None
-        collected = core.session.collect()
-        core.session = None
-        core.buffers.clear()
-        return collected
+        return self.ngrpo_core().collect()
 
     def ngrpo_packed_collect(self) -> bytes:
         """Does the same for another process; the first worker speaks for all."""

@@ -27,6 +27,7 @@ class SessionSpec:
         keys: request keys; int64 [S].
         prompt_lengths: int64 [S].
         explore: rows that the strategy decides; the others are sampled plainly; bool [S].
+        stop_ids: token ids that end a response.
     """
 
     strategy: Exploration
@@ -38,6 +39,7 @@ class SessionSpec:
     keys: Tensor
     prompt_lengths: Tensor
     explore: Tensor
+    stop_ids: tuple[int, ...] = ()
 
 
 class SessionInputs(NamedTuple):
@@ -108,12 +110,14 @@ class Collected(NamedTuple):
         log_probs: float32 [S, T].
         mixed: bool [S, T].
         record: of the M mixed positions, slot by slot and in ascending order; [M, ...].
+        failure: traceback of the strategy's own code, after which nothing was recorded any more; None if it ran well.
     """
 
     tokens: Tensor
     log_probs: Tensor
     mixed: Tensor
     record: Record
+    failure: str | None = None
 
 
 class Session:

@@ -12,7 +12,15 @@ import json
 import multiprocessing
 
 import torch
-from vllm_checks import KINDS, assert_same_rollouts, heads, mixed_total, random_requests, start_engine
+from vllm_checks import (
+    KINDS,
+    assert_author_is_told,
+    assert_same_rollouts,
+    heads,
+    mixed_total,
+    random_requests,
+    start_engine,
+)
 
 from ngrpo.exploration.bound import BoundExploration, bind
 from ngrpo.exploration.vocabulary import Vocabulary
@@ -67,6 +75,8 @@ def main() -> None:
         assert torch.equal(engine.embedding()[: len(oracle.embedding())].cpu(), oracle.embedding().cpu())
         report[name] = mixed_total(rollouts)
         made += rollouts
+    if arguments.exploration == "neighbor":
+        assert_author_is_told(engine, bound)
     if arguments.save:
         torch.save(made, arguments.save)
     print(json.dumps(report))

@@ -9,6 +9,7 @@ import torch
 from vllm_checks import (
     MIXING,
     UNSTOPPED,
+    assert_author_is_told,
     assert_same_rollouts,
     mixed_total,
     random_requests,
@@ -130,3 +131,7 @@ def test_finished_requests_are_reported(engine, mixing):
     assert finished == len(REQUESTS)
     # vLLM says its speed to two decimals only.
     assert tokens == pytest.approx(sum(r.length for r in rollouts), rel=0.001)
+
+
+def test_an_exception_of_the_strategys_author_is_told_as_one(engine, mixing):
+    assert_author_is_told(engine, mixing)

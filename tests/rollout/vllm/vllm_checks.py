@@ -4,12 +4,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 import torch
+from torch import Tensor
 
-from ngrpo.exploration.base import Exploration
+from ngrpo.exploration.base import Exploration, Step, StepContext
+from ngrpo.exploration.bound import BoundExploration
 from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.exploration.own_code import StrategyError
 from ngrpo.exploration.random import request_key
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.packing import pack
@@ -27,6 +31,30 @@ KINDS: dict[str, Exploration] = {
 """Sums of rows, recorded vectors, and vectors made from what was learned."""
 UNSTOPPED = Sampling(temperature=0.8, max_new_tokens=96, stop_ids=(0,))
 """Padding is hardly ever drawn, so that responses become long."""
+
+
+class FailsLater(NeighborMixing):
+    """Sound when it is tried with two rows; its author did not think of twelve."""
+
+    def step(self, logits: Tensor, ctx: StepContext) -> Step:
+        if len(logits) > 2:
+            raise KeyError("a typing error of the author")
+        return super().step(logits, ctx)
+
+
+def assert_author_is_told(engine: VllmEngine, bound: BoundExploration) -> None:
+    """A strategy that fails in the engine is shown with its file and line, and the engine lives on."""
+    requests = random_requests(6, 20, 60, samples=2)
+    sampling = replace(UNSTOPPED, max_new_tokens=8)
+    before = engine.generate(requests, sampling, bound)
+    broken = replace(bound, strategy=FailsLater(rate=0.4, k=3, end_token=None))
+    with pytest.raises(StrategyError) as caught:
+        engine.generate(requests, sampling, broken)
+    said = str(caught.value)
+    assert "KeyError: 'a typing error of the author'" in said
+    assert f'File "{__file__}"' in said
+    assert "in step" in said
+    assert_same_rollouts(engine.generate(requests, sampling, bound), before)
 
 
 def random_requests(number: int, shortest: int, longest: int, samples: int = 1, **options: Any) -> list[Request]:

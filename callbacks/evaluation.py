@@ -61,9 +61,11 @@ class Evaluation(Callback):
         self._done = 0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Evaluates the untrained policy, unless the run was resumed."""
+        """Evaluates the untrained policy; of a resumed run, logs what the checkpoint's reached (`ngrpo.loggers`)."""
         if not self.results:
             self._evaluate(trainer)
+        elif self.results[-1].iteration == self._done:
+            log_evaluation(trainer, self._done, self.results[-1].metrics)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: PromptBatch, batch_idx: int
@@ -89,11 +91,9 @@ class Evaluation(Callback):
         if not metrics:
             return
         self.results.append(EvaluationResult(self._done, metrics, rates))
-        tagged = {f"eval/{name}": value for name, value in metrics.items()}
-        for logger in trainer.loggers:
-            logger.log_metrics(tagged, step=self._done)
+        log_evaluation(trainer, self._done, metrics)
         # For callbacks that watch a metric.
-        trainer.callback_metrics.update({tag: torch.tensor(value) for tag, value in tagged.items()})
+        trainer.callback_metrics.update({tag: torch.tensor(value) for tag, value in tagged(metrics).items()})
 
     def state_dict(self) -> dict[str, Any]:
         """Holds the results."""
@@ -103,3 +103,14 @@ class Evaluation(Callback):
         """Restores the results."""
         self.results = [EvaluationResult(**result) for result in state_dict["results"]]
         self._done = state_dict["done"]
+
+
+def tagged(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Returns an evaluation's metrics by the tags under which they are logged."""
+    return {f"eval/{name}": value for name, value in metrics.items()}
+
+
+def log_evaluation(trainer: Trainer, iteration: int, metrics: Mapping[str, float]) -> None:
+    """Logs what the policy reached after so many iterations."""
+    for logger in trainer.loggers:
+        logger.log_metrics(tagged(metrics), step=iteration)

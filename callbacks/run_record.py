@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from lightning import Callback, LightningModule, Trainer
 
-from callbacks.evaluation import Evaluation
+from callbacks.evaluation import Evaluation, EvaluationResult, log_evaluation
 from ngrpo.checkpoints import iteration_of
 from ngrpo.data.types import PromptBatch
 from ngrpo.distributed import gathered
@@ -73,10 +73,17 @@ class RunRecord(Callback):
         if not trainer.is_global_zero:
             return
         if trainer.ckpt_path is not None:
-            checkpoint = Path(trainer.ckpt_path).parent
-            self.store.go_on_from(checkpoint.parents[1], iteration_of(checkpoint))
-        self._evaluated = {record.iteration for record in self.store.evaluations()}
+            self._go_on(trainer, Path(trainer.ckpt_path).parent)
         self._add_evaluations(trainer)
+
+    def _go_on(self, trainer: Trainer, checkpoint: Path) -> None:
+        done = iteration_of(checkpoint)
+        self.store.go_on_from(checkpoint.parents[1], done)
+        self._evaluated = {record.iteration for record in self.store.evaluations()}
+        # The closing evaluation of a run that goes on is in no checkpoint, and its loggers have dropped it.
+        for record in self.store.evaluations():
+            if record.iteration == done and done not in {result.iteration for result in _results(trainer)}:
+                log_evaluation(trainer, done, record.metrics)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: PromptBatch, batch_idx: int
@@ -121,11 +128,14 @@ class RunRecord(Callback):
         return {key: values for part in parts for key, values in part.items()}
 
     def _add_evaluations(self, trainer: Trainer) -> None:
-        results = [result for c in trainer.callbacks if isinstance(c, Evaluation) for result in c.results]
-        for result in results:
+        for result in _results(trainer):
             if result.iteration not in self._evaluated:
                 self._evaluated.add(result.iteration)
                 self.store.add_evaluation(EvaluationRecord(result.iteration, result.metrics, result.rates))
+
+
+def _results(trainer: Trainer) -> list[EvaluationResult]:
+    return [result for c in trainer.callbacks if isinstance(c, Evaluation) for result in c.results]
 
 
 def _of_iteration(metrics: dict[str, torch.Tensor]) -> dict[str, float]:

@@ -23,9 +23,9 @@ ALLOWED = ("ngrpo", "callbacks", "torch.optim", "lightning.pytorch.loggers", "li
 
 PARTS = (
     "ngrpo.algo", "ngrpo.critic_update", "ngrpo.data", "ngrpo.evaluation.benchmark", "ngrpo.evaluation.evaluator",
-    "ngrpo.exploration", "ngrpo.modeling.loading", "ngrpo.modeling.lora", "ngrpo.optimizers", "ngrpo.rewards",
-    "ngrpo.rollout.auto", "ngrpo.rollout.selection", "ngrpo.rollout.torch_engine", "ngrpo.rollout.vllm.engine",
-    "ngrpo.schedule",
+    "ngrpo.exploration", "ngrpo.loggers", "ngrpo.modeling.loading", "ngrpo.modeling.lora", "ngrpo.optimizers",
+    "ngrpo.rewards", "ngrpo.rollout.auto", "ngrpo.rollout.selection", "ngrpo.rollout.torch_engine",
+    "ngrpo.rollout.vllm.engine", "ngrpo.schedule",
 )  # fmt: skip
 """Where in ngrpo the parts are; elsewhere are functions that write, delete and start processes."""
 

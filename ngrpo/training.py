@@ -12,6 +12,7 @@ from lightning.pytorch.strategies import ModelParallelStrategy
 from lightning.pytorch.utilities import rank_zero_only
 from omegaconf import DictConfig, OmegaConf
 
+from callbacks.fresh_metrics import FreshMetrics
 from ngrpo.checkpoints import STATE, iteration_of, opened, resolve
 from ngrpo.checks import (
     check_ahead,
@@ -31,6 +32,7 @@ from ngrpo.composed import keep
 from ngrpo.config import TrainerConfig, build, checked
 from ngrpo.duration import seconds
 from ngrpo.errors import SettingError
+from ngrpo.files import remove
 from ngrpo.guard import StepGuard
 from ngrpo.input_checks import (
     check_clip,
@@ -45,6 +47,7 @@ from ngrpo.input_checks import (
 from ngrpo.lock import check_own_folders, lock
 from ngrpo.module import PolicyOptimization, UpdateSettings
 from ngrpo.parent_watch import end_with_parent, ending_children
+from ngrpo.report.store import FOLDER as RECORD
 from ngrpo.resuming import check_resumable, identity
 from ngrpo.rewards.own import RewardApart, TermApart, build_reward
 from ngrpo.rewards.terms import WeightedTerm
@@ -112,10 +115,13 @@ def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: 
     if checkpoint is not None:
         check_resumable(checkpoint, opened(checkpoint).run, parts["identity"])
     callbacks = [build(node, **parts) for node in config.callbacks.values() if node is not None]
-    logger = build(config.logger, save_dir=str(run_dir))
+    callbacks = [FreshMetrics(), *callbacks]
+    logger = build(config.logger, save_dir=str(run_dir), iterations_done=iteration_of(checkpoint) if checkpoint else 0)
     trainer = make_trainer(config.trainer, process_count(config.trainer), callbacks, logger)
     if rank_zero_only.rank == 0:
         keep(config, run_dir)
+        if checkpoint is None:
+            remove(run_dir / RECORD)  # of an earlier run in the same folder
     log.info("run folder %s", run_dir)
     state = None if checkpoint is None else checkpoint / STATE
     try:

@@ -63,6 +63,17 @@ def test_a_resumed_run_goes_on():
     )
 
 
+def test_a_resumed_run_logs_the_evaluation_of_its_checkpoint_again():
+    first, second, run = made(2), made(2), trainer()
+    first.on_train_start(trainer(), None)
+    for iteration in range(4):
+        first.on_train_batch_end(trainer(), None, None, batch(iteration), 0)
+    second.load_state_dict(first.state_dict())
+    second.on_train_start(run, None)
+    assert second.evaluator.ran == []
+    assert run.loggers[0].logged == [(4, {"eval/mean@1": first.results[-1].metrics["mean@1"]})]
+
+
 def test_without_held_out_problems_nothing_runs():
     callback = made(1, prompts=[])
     assert fit(callback, range(2)) == []

@@ -99,6 +99,19 @@ def test_a_resumed_run_goes_on_in_its_own_folder(tmp_path: Path):
     assert [record.iteration for record in RunStore(first).iterations()] == [0, 1, 2, 3]
 
 
+def test_the_closing_evaluation_of_a_run_that_goes_on_is_logged_again(tmp_path: Path):
+    closing = EvaluationResult(2, {"mean@1": 0.75}, {"": [1.0]})
+    callback = RunRecord(tmp_path, Words())
+    trained(callback, run([closing]), range(2))
+    resumed = {"ckpt_path": tmp_path / "checkpoints" / "iteration-2" / "state.ckpt"}
+    made = run([], **resumed)
+    trained(RunRecord(tmp_path, Words()), made, range(0))
+    assert made.loggers[0].logged == [(2, {"eval/mean@1": 0.75})]
+    made = run([closing], **resumed)  # which the evaluation's own callback logs
+    trained(RunRecord(tmp_path, Words()), made, range(0))
+    assert made.loggers[0].logged == []
+
+
 def test_other_ranks_write_nothing(tmp_path: Path):
     made = run()
     made.is_global_zero = False

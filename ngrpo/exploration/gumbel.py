@@ -8,6 +8,7 @@ from torch import Tensor
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration, RowContext, Step, StepContext, token_log_prob
 from ngrpo.exploration.density import gumbel_log_density
+from ngrpo.exploration.token import mass_before
 
 _RESIDUAL_BOUNDS = (-1.5, 3.0)
 _RARE = -3.0
@@ -69,9 +70,7 @@ class GumbelSoftThinking(Exploration):
     def step(self, logits: Tensor, ctx: StepContext) -> Step:
         """Perturbs and mixes until the reasoning ends; the visible token comes first in the record."""
         largest, ids = logits.topk(self.top_k)
-        probs = largest.softmax(-1)
-        kept = probs.cumsum(-1) - probs < self.top_p
-        log_probs = largest.masked_fill(~kept, -torch.inf).log_softmax(-1)
+        log_probs = self._truncated(largest).log_softmax(-1)
         scores, order = (log_probs + ctx.gumbel("token", ids)).sort(dim=-1, descending=True, stable=True)
         ids = ids.gather(-1, order)
         drawn = ids[:, 0]
@@ -80,6 +79,12 @@ class GumbelSoftThinking(Exploration):
         weights = torch.where(ctx.is_end(drawn)[:, None], one_hot, (scores / self.tau_g).softmax(-1))
         token = torch.where(ctx.ended, ctx.sample(logits), drawn)
         return Step(token, ~ctx.ended, ids, weights, scores=scores)
+
+    def _truncated(self, largest: Tensor) -> Tensor:
+        """Sets the logits [R, K], largest first, that are outside of top-p to -inf; none of them at 1.0."""
+        if self.top_p == 1.0:  # for which sums of probabilities are too coarse
+            return largest
+        return largest.masked_fill(mass_before(largest) >= self.top_p, -torch.inf)
 
     def log_prob(self, logits: Tensor, step: Step, ctx: RowContext) -> Tensor:
         """The log-density of g where it was drawn, else the token's log-prob."""

@@ -54,7 +54,14 @@ def keep_top_k(logits: Tensor, k: int) -> Tensor:
 def keep_top_p(logits: Tensor, p: float) -> Tensor:
     """Sets all logits outside the smallest most-likely set with mass >= p to -inf; [R, V] -> [R, V]."""
     ordered, order = logits.sort(dim=-1, descending=True, stable=True)
-    probs = ordered.softmax(-1)
-    mass_before = probs.cumsum(-1) - probs
-    dropped = torch.zeros_like(mass_before, dtype=torch.bool).scatter(-1, order, mass_before >= p)
+    dropped = torch.zeros_like(order, dtype=torch.bool).scatter(-1, order, mass_before(ordered) >= p)
     return logits.masked_fill(dropped, -torch.inf)
+
+
+def mass_before(ordered: Tensor) -> Tensor:
+    """Returns the probability of what stands before each of the logits, largest first; [R, K] -> float64 [R, K].
+
+    The first has 0. In float32 the sums over a whole vocabulary reach 1 too early, and drop its tail.
+    """
+    probs = ordered.double().softmax(-1)
+    return probs.cumsum(-1) - probs

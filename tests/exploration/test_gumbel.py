@@ -165,3 +165,13 @@ def test_gradient_into_the_embedding_is_cut():
 def test_settings_out_of_range_are_refused(setting: str, value: Any):
     with pytest.raises(SettingError, match=rf"^exploration\.{setting}={value} .*\.$"):
         GumbelSoftThinking(**{setting: value})
+
+
+@pytest.mark.parametrize("strategy", [GumbelSoftThinking(top_p=1.0, end_token=None)])
+def test_a_top_p_of_one_keeps_every_id(strategy: GumbelSoftThinking):
+    """Where one token has all the mass, sums of float32 probabilities reach 1 with the first."""
+    logits = torch.tensor([[40.0, 3.0, 2.0, 1.0, 0.0, -1.0], [5.0, 0.0, 0.0, 0.0, 0.0, -60.0]])
+    step = strategy.step(logits, step_context(2))
+    assert step.scores is not None
+    assert bool(step.scores.isfinite().all())
+    assert [sorted(ids) for ids in step.ids.tolist()] == [[0, 1, 2, 3, 4], [0, 1, 2, 3, 4]]

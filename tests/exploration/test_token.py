@@ -78,3 +78,11 @@ def test_truncates() -> None:
 def test_settings_out_of_range_are_refused(setting: str, value: Any) -> None:
     with pytest.raises(SettingError, match=rf"^exploration\.{setting}={value} .*\.$"):
         TokenSampling(**{setting: value})
+
+
+def test_top_p_near_one_is_exact_over_a_large_vocabulary() -> None:
+    """All but 1e-6 of the mass on one token, the rest spread evenly: a top-p of 1 - 1e-7 keeps nine tenths of them."""
+    tail = 100_000
+    probs = torch.cat([torch.tensor([1 - 1e-6], dtype=torch.float64), torch.full((tail,), 1e-6 / tail).double()])
+    survivors = int(keep_top_p(probs.log().float()[None], 1 - 1e-7).isfinite().sum())
+    assert abs(survivors - (1 + 0.9 * tail)) < 0.02 * tail

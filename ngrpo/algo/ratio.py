@@ -64,4 +64,5 @@ def sequence_token(log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor) -> T
     Returns:
         Log ratios [N].
     """
-    return sequence(log_prob, old_log_prob, lengths).detach() + log_prob - log_prob.detach()
+    # In these brackets, whose value is exactly 0: a sum from the left would round log s to the digits of the log-prob.
+    return sequence(log_prob, old_log_prob, lengths).detach() + (log_prob - log_prob.detach())

@@ -65,3 +65,13 @@ def test_sequence_token_has_the_value_and_the_summed_gradient_of_sequence() -> N
         found.append((value.detach(), grad))
     torch.testing.assert_close(found[0][0], found[1][0])
     torch.testing.assert_close(found[0][1], found[1][1])
+
+
+def test_sequence_token_keeps_the_digits_of_the_sequence_ratio() -> None:
+    """Log-probs of -20 and a log ratio of 1e-7: the sum must not be rounded to the digits of the former."""
+    old = torch.full((3,), -20.0)
+    log_prob = torch.tensor([-20.0, -20.0, -19.999998])
+    lengths = torch.tensor([3])
+    expected = ratio.sequence(log_prob, old, lengths)
+    assert float(expected.abs().max()) > 0
+    assert torch.equal(ratio.sequence_token(log_prob, old, lengths), expected)

@@ -62,8 +62,13 @@ class CriticUpdate:
         self.ranks = ranks
 
     def values(self, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """Returns V of the state before each response token; float32 [T] a rollout."""
-        return self.passes.by_rollout(self.model, self._forward, rollouts)
+        """Returns V of the state before each response token and after the last; float32 [T + 1] a rollout."""
+
+        def forward(batch: PackedBatch) -> Tensor:
+            values: Tensor = self.model(batch, self.exploration, last=True)
+            return values
+
+        return self.passes.by_rollout(self.model, forward, rollouts, further=1)
 
     def _forward(self, batch: PackedBatch) -> Tensor:
         values: Tensor = self.model(batch, self.exploration)

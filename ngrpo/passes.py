@@ -76,15 +76,22 @@ class Passes:
 
     @torch.no_grad()
     def by_rollout(
-        self, model: ScoringModel, forward: Callable[[PackedBatch], Tensor], rollouts: Sequence[Rollout]
+        self,
+        model: ScoringModel,
+        forward: Callable[[PackedBatch], Tensor],
+        rollouts: Sequence[Rollout],
+        further: int = 0,
     ) -> list[Tensor]:
-        """Returns the number that ``forward`` gives each response token by ``model``, in order; [T] on the CPU."""
+        """Returns the numbers that ``forward`` gives the response tokens by ``model``, in order; on the CPU.
+
+        [T] for each response, or [T + further] where ``forward`` gives it as many more.
+        """
         order, made = [], []
         with self.over(model, rollouts) as parts:
             for indices in parts:
                 order += indices
                 made.append(self.run(forward, [rollouts[i] for i in indices])[1])
         # Fetched together, since fetching waits for the device.
-        numbers = torch.split(torch.cat(made).cpu(), [rollouts[i].length for i in order])
+        numbers = torch.split(torch.cat(made).cpu(), [rollouts[i].length + further for i in order])
         by_index = dict(zip(order, numbers, strict=True))
         return [by_index[i] for i in range(len(rollouts))]

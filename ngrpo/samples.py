@@ -65,12 +65,12 @@ class Update:
 
 @dataclass(frozen=True)
 class Constants:
-    """What stays as it is during the optimiser steps on S rollouts: a tensor [T] for each, or None for all.
+    """What stays as it is during the optimiser steps on S rollouts: a tensor for each, or None for all.
 
     Attributes:
-        old: log-probs under the policy.
-        ref: log-probs under the reference.
-        values: of the critic.
+        old: log-probs under the policy; [T].
+        ref: log-probs under the reference; [T].
+        values: of the critic, before each token and after the last; [T + 1].
     """
 
     old: Sequence[Tensor | None]
@@ -85,6 +85,8 @@ class Constants:
 def scored_batch(experience: Experience, constants: Constants, reduce: Reduce) -> ScoredBatch:
     """Packs a rank's rollouts for the assignment of advantages."""
     cpu = torch.device("cpu")
+    values = [value for value in constants.values if value is not None]
+    ends = torch.stack([value[-1].cpu() for value in values]) if values else None
     return ScoredBatch(
         groups=Groups.of(experience.keys),
         rewards=experience.rewards.flatten(),
@@ -94,7 +96,8 @@ def scored_batch(experience: Experience, constants: Constants, reduce: Reduce) -
         reduce=lambda value, op: reduce(value, op).cpu(),
         old_log_prob=_packed(constants.old, cpu),
         ref_log_prob=_packed(constants.ref, cpu),
-        values=_packed(constants.values, cpu),
+        values=_packed([value[:-1] for value in values], cpu),
+        bootstrap=None if ends is None else ends.where(experience.truncated, torch.zeros_like(ends)),
     )
 
 
@@ -109,7 +112,10 @@ def shares(rollouts: Sequence[Rollout], credited: Credited) -> list[Share]:
 def assigned(rollouts: Sequence[Rollout], parts: Sequence[Share], constants: Constants) -> list[Sample]:
     """Puts samples together."""
     rows = zip(rollouts, parts, constants.old, constants.ref, constants.values, strict=True)
-    return [Sample(rollout, part[0], old, ref, value, part[1]) for rollout, part, old, ref, value in rows]
+    return [
+        Sample(rollout, part[0], old, ref, None if value is None else value[:-1], part[1])
+        for rollout, part, old, ref, value in rows
+    ]
 
 
 def loss_inputs(samples: Sequence[Sample], scores: TokenScores, lengths: Tensor) -> LossInputs:

@@ -20,7 +20,7 @@ from ngrpo.modeling.cost import PassCost
 from ngrpo.modeling.critic import ValueModel
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.passes import Passes
-from ngrpo.rollout.types import Rollout
+from ngrpo.rollout.types import Rollout, StopReason
 from ngrpo.samples import Sample
 
 NAN = math.nan
@@ -34,9 +34,9 @@ def case(make_engine, bound, requests, sampling, tiny_model_path: Path) -> Case:
     return Case(str(tiny_model_path), "ppo", sampling.temperature, 10_000, rollouts, rewards)
 
 
-def slow_returns(values: list[float], reward: float, gamma: float, lam: float) -> list[float]:
-    """A + V of one response, by the double sum over all later temporal differences."""
-    following = [*values[1:], 0.0]
+def slow_returns(values: list[float], end: float, reward: float, gamma: float, lam: float) -> list[float]:
+    """A + V of one response, by the double sum over all later temporal differences; V is ``end`` after the last."""
+    following = [*values[1:], end]
     rewards = [0.0] * (len(values) - 1) + [reward]
     deltas = [r + gamma * after - v for r, after, v in zip(rewards, following, values, strict=True)]
     return [
@@ -58,9 +58,11 @@ def slow_gradient(case: Case) -> dict[str, Tensor]:
         inputs = list(embed(torch.cat([r.prompt_ids, r.response_ids])))
         for slot, ids, weights in zip(r.mixture.positions, *r.mixture.record[:2], strict=True):
             inputs[slot] = weights @ embed.weight[ids.long()]
-        hidden = body(inputs_embeds=torch.stack(inputs)[None]).last_hidden_state[0, len(r.prompt_ids) - 1 : -1]
-        values = hidden @ head + bias
-        returns = torch.tensor(slow_returns(values.tolist(), reward, credit.gamma, credit.lam))
+        hidden = body(inputs_embeds=torch.stack(inputs)[None]).last_hidden_state[0, len(r.prompt_ids) - 1 :]
+        *_, end = (hidden @ head + bias).tolist()
+        values = (hidden @ head + bias)[:-1]
+        end = end if r.stop_reason is StopReason.LENGTH else 0.0
+        returns = torch.tensor(slow_returns(values.tolist(), end, reward, credit.gamma, credit.lam))
         losses.append(0.5 * (values - returns).square())
     torch.cat(losses).mean().backward()
     named = {f"critic.lm.model.{name}": p.grad for name, p in body.named_parameters()}
@@ -78,6 +80,14 @@ def test_the_gradient_is_that_of_the_loss_written_out(case: Case):
         assert of_critic(found).keys() == expected.keys()
         assert distance(expected, of_critic(found)) < TOLERANCE
         assert len(found) - len(expected) > 10  # the policy's
+
+
+def test_truncated_responses_end_in_the_critics_value(case: Case):
+    """Of the same responses, some of which are said to have ended, the gradient is another."""
+    reasons = {r.stop_reason for r in case.rollouts}
+    assert reasons == {StopReason.STOP, StopReason.LENGTH}
+    ended = replace(case, rollouts=[replace(r, stop_reason=StopReason.STOP) for r in case.rollouts])
+    assert distance(of_critic(slow_gradient(ended)), of_critic(gradient(case))) > 1e-3
 
 
 def test_the_comparison_can_fail(case: Case):
@@ -197,6 +207,6 @@ def test_values_come_back_in_the_order_of_the_rollouts(case: Case):
     torch.nn.init.constant_(found.model.head.weight, HEAD)
     rollouts: list[Rollout] = case.rollouts
     together = found.values(rollouts)
-    assert [len(v) for v in together] == [r.length for r in rollouts]
+    assert [len(v) for v in together] == [r.length + 1 for r in rollouts]
     for rollout, values in zip(rollouts, together, strict=True):
         torch.testing.assert_close(found.values([rollout])[0], values, atol=1e-4, rtol=1e-4)

@@ -24,8 +24,13 @@ def numbered(start: float) -> list[torch.Tensor]:
     return list(torch.arange(start, start + 7).split([1, 3, 2, 1]))
 
 
+def values(start: float) -> list[torch.Tensor]:
+    """[T + 1] for each rollout: those of `numbered`, and 9 after the last token."""
+    return [torch.cat((part, torch.tensor([9.0]))) for part in numbered(start)]
+
+
 def test_a_batch_is_packed_in_the_order_of_the_rollouts() -> None:
-    batch = scored_batch(MADE, Constants(numbered(0.0), [None] * 4, numbered(50.0)), alone)
+    batch = scored_batch(MADE, Constants(numbered(0.0), [None] * 4, values(50.0)), alone)
     assert batch.rewards.tolist() == [1.0, 0.0, 0.0, 1.0]
     assert batch.lengths.tolist() == [1, 3, 2, 1]
     assert batch.groups.rows.tolist() == [0, 0, 1, 1]
@@ -36,12 +41,14 @@ def test_a_batch_is_packed_in_the_order_of_the_rollouts() -> None:
     assert batch.values is not None
     assert batch.values.tolist() == [n + 50.0 for n in range(7)]
     assert batch.truncated.tolist() == [False, False, True, False]
+    assert batch.bootstrap is not None
+    assert batch.bootstrap.tolist() == [0.0, 0.0, 9.0, 0.0]
 
 
 @pytest.mark.parametrize("returns", [None, torch.arange(7.0)])
 def test_what_was_assigned_goes_back_to_the_rollouts(returns: torch.Tensor | None) -> None:
     credited = Credited(torch.stack((torch.arange(7.0), -torch.arange(7.0))), returns)
-    samples = assigned(ROLLOUTS, shares(ROLLOUTS, credited), Constants(numbered(100.0), [None] * 4, numbered(50.0)))
+    samples = assigned(ROLLOUTS, shares(ROLLOUTS, credited), Constants(numbered(100.0), [None] * 4, values(50.0)))
     assert [s.rollout for s in samples] == ROLLOUTS
     assert [s.advantage.tolist() for s in samples][1] == [[1.0, 2.0, 3.0], [-1.0, -2.0, -3.0]]
     assert [s.old_log_prob.tolist() for s in samples] == [[100.0], [101.0, 102.0, 103.0], [104.0, 105.0], [106.0]]

@@ -29,13 +29,17 @@ class ValueModel(ScoringModel):
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 
-    def forward(self, batch: PackedBatch, exploration: Exploration) -> Tensor:  # type: ignore[override]
+    def forward(  # type: ignore[override]
+        self, batch: PackedBatch, exploration: Exploration, last: bool = False
+    ) -> Tensor:
         """Returns V of the state before each response token; float32 [R].
 
         Args:
             batch: packed rollouts.
             exploration: the strategy of the rollouts; rebuilds their inputs.
+            last: also return that of the state after the last token of each; [R + S], sequence by sequence.
         """
-        states = self.scored_states(batch, exploration).float()
+        rows = batch.state_rows if last else batch.scored_rows
+        states = self.states(batch, exploration, rows).float()
         # A sum of products and not a matrix product, which autocast would do in bfloat16.
         return (states * self.head.weight[0].float()).sum(-1) + self.head.bias.float()

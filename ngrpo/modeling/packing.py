@@ -39,6 +39,13 @@ class PackedBatch:
     mixed_slots: Tensor
     record: Record
 
+    @property
+    def state_rows(self) -> Tensor:
+        """The output rows before each response token and after the last, sequence by sequence; int64 [R + S]."""
+        visited = torch.zeros_like(self.tokens, dtype=torch.bool)
+        visited[self.scored_rows] = visited[self.response_slots] = True
+        return visited.nonzero()[:, 0]
+
     def to(self, device: torch.device) -> "PackedBatch":
         """Returns the batch on ``device``."""
         moved: dict[str, Any] = {n: onto(value, device) for n, value in vars(self).items() if isinstance(value, Tensor)}

@@ -85,7 +85,11 @@ class ScoringModel(nn.Module):
         return function(self)
 
     def scored_states(self, batch: PackedBatch, exploration: Exploration) -> Tensor:
-        """Returns the last hidden state before each response token, of the inputs that the rollout saw; [R, d]."""
+        """Returns the last hidden state before each response token; [R, d]."""
+        return self.states(batch, exploration, batch.scored_rows)
+
+    def states(self, batch: PackedBatch, exploration: Exploration, rows: Tensor) -> Tensor:
+        """Returns the last hidden states at ``rows``, int64 [R], of the inputs that the rollout saw; [R, d]."""
         inputs = replay(self.lm.get_input_embeddings(), batch, exploration, self.learned())
         hidden = self.lm.base_model(
             inputs_embeds=torch.stack([inputs]),  # a view would be a case of its own to the compiler
@@ -93,7 +97,7 @@ class ScoringModel(nn.Module):
             use_cache=False,
             plan=PackedAttention(batch.lengths, batch.tokens.device),
         ).last_hidden_state[0]
-        return hidden[batch.scored_rows]
+        return hidden[rows]
 
     def _score(
         self,

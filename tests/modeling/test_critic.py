@@ -1,6 +1,7 @@
 """Values and their gradient against stock transformers, one rollout at a time."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -65,6 +66,20 @@ def test_values_and_gradient_are_those_of_single_rollouts(
     slow = dict(body.named_parameters())
     for name, parameter in critic.lm.named_parameters():
         torch.testing.assert_close(parameter.grad, slow[name.removeprefix("model.")].grad, atol=1e-3, rtol=1e-3)
+
+
+def test_the_value_after_the_last_token_comes_last(critic: ValueModel, rollouts: list[Rollout]):
+    before, around = critic(pack(rollouts), MIXING), critic(pack(rollouts), MIXING, last=True)
+    parts = around.split([r.length + 1 for r in rollouts])
+    torch.testing.assert_close(torch.cat([part[:-1] for part in parts]), before)
+    for r, part in zip(rollouts, parts, strict=True):
+        # With one more token the state after the last is one before a token.
+        longer = replace(
+            r,
+            response_ids=torch.cat((r.response_ids, torch.tensor([7]))),
+            log_probs=torch.cat((r.log_probs, torch.zeros(1))),
+        )
+        torch.testing.assert_close(part, critic(pack([longer]), MIXING), atol=1e-5, rtol=1e-4)
 
 
 def test_the_head_starts_at_zero_and_there_is_no_other(tiny_source: ModelSource, rollouts: list[Rollout]):

@@ -15,6 +15,7 @@ from ngrpo.data.curriculum import Curriculum, SampledByPassRate
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.modeling.rope import positions_of
 from ngrpo.modeling.tensor_parallel import SETTING, check_split
 from ngrpo.rewards.terms import WeightedTerm
 from ngrpo.rollout.engine import RolloutEngine
@@ -184,8 +185,8 @@ def warn_of_equal_groups(exploration: Exploration) -> None:
 
 
 def check_context(config: PretrainedConfig, max_prompt_tokens: int, max_new_tokens: int) -> None:
-    """Prompt and response must fit the model's positions."""
-    limit = getattr(config, "max_position_embeddings", None)
+    """Prompt and response must fit the positions that the model can be run on with one set of frequencies."""
+    limit = positions_of(config)
     if limit is not None and max_prompt_tokens + max_new_tokens > limit:
         raise SettingError(
             f"data.max_prompt_tokens={max_prompt_tokens} + rollout.max_new_tokens={max_new_tokens} exceeds the "

@@ -24,6 +24,8 @@ def quieten() -> None:
     logging.getLogger("transformers.tokenization_utils_base").addFilter(_no_length_warning)
     warnings.filterwarnings("ignore", message=".*isinstance\\(treespec, LeafSpec\\).*")
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+    # The language models: see `ScoringModel`.
+    warnings.filterwarnings("ignore", message=".*in eval mode at the start of training.*")
     warnings.filterwarnings("ignore", message=".*overridden `transfer_batch_to_device`.*")
     # A slower way to gather, on request only.
     logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)

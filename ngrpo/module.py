@@ -149,11 +149,11 @@ class PolicyOptimization(LightningModule):
             return
         arrange(self._mesh)
         checkpointing = self.source.checkpointing
-        self.policy = self._load(ScoringModel, checkpointing).train()
-        self.critic = self._load(ValueModel, checkpointing).train() if self.critic_settings is not None else None
+        self.policy = self._load(ScoringModel, checkpointing)
+        self.critic = self._load(ValueModel, checkpointing) if self.critic_settings is not None else None
         # Not a submodule: the frozen reference stays out of checkpoints and of the optimiser.
         wanted = self.algorithm.needs_reference and not self._adapter_is_the_difference
-        reference = self._load(ScoringModel, "off", frozen=True).eval() if wanted else None
+        reference = self._load(ScoringModel, "off", frozen=True) if wanted else None
         object.__setattr__(self, "reference", reference)
         self._configured = True
 

@@ -61,7 +61,7 @@ def replay(bad: BadStep, checkpoint: Path | None, permissions: StoredPermissions
     config = OmegaConf.create(dict(bad.settings))
     parts = permissions.checked(config, ["model", "algo", "exploration"])
     source, algorithm, exploration = map(build, parts)
-    model = ScoringModel(source.load(), load_learned(source, exploration)).train()
+    model = ScoringModel(source.load(), load_learned(source, exploration))
     if checkpoint is not None:
         opened(checkpoint)
         weights = checkpoint_weights(checkpoint, source.lora)

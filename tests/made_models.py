@@ -21,10 +21,55 @@ TINY: dict[str, Any] = {
     "tie_word_embeddings": False,
 }
 
+_FULL = {"layer_types": ["full_attention"] * 2, "sliding_window": 128}
+_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+_LOCAL = {"num_local_experts": 4, "num_experts_per_tok": 2}
+_ROUTED = _EXPERTS | {"n_routed_experts": 4, "n_shared_experts": 1, "n_group": 1, "topk_group": 1}
+
+SPECIAL: dict[str, dict[str, Any]] = {
+    "cohere": {"logit_scale": 0.6},
+    "cohere2": _FULL | {"logit_scale": 0.6},
+    "cohere2_moe": _FULL | _EXPERTS | {"logit_scale": 0.6},
+    "cwm": _FULL,
+    "dots1": _FULL | _ROUTED | {"first_k_dense_replace": 1},
+    "ernie4_5_moe": {"moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 16},
+    "exaone4": _FULL,
+    "exaone_moe": _FULL | _ROUTED,
+    "flex_olmo": _EXPERTS,
+    "gemma": {"head_dim": 8},
+    "gemma2": _FULL | {"head_dim": 8, "query_pre_attn_scalar": 8, "attn_logit_softcapping": None},
+    "gemma3_text": _FULL | {"head_dim": 8, "query_pre_attn_scalar": 8},
+    "glm": {"head_dim": 8},
+    "glm4": {"head_dim": 8},
+    "glm4_moe": _ROUTED | {"head_dim": 8, "first_k_dense_replace": 1},
+    "granite": {"logits_scaling": 1.5},
+    "granitemoe": _LOCAL | {"logits_scaling": 1.5},
+    "granitemoeshared": _LOCAL | {"logits_scaling": 1.5, "shared_intermediate_size": 16},
+    "helium": {"head_dim": 8},
+    "hunyuan_v1_dense": {"head_dim": 8},
+    "hunyuan_v1_moe": _EXPERTS | {"head_dim": 8, "moe_topk": 2},
+    "hyperclovax": {"logits_scaling": 0.7},
+    "minimax_m2": _LOCAL | {"head_dim": 8, "rotary_dim": 8},
+    "ministral": _FULL | {"head_dim": 8},
+    "ministral3": {"head_dim": 8, "sliding_window": None},
+    "mistral": {"sliding_window": None},
+    "mixtral": _LOCAL | {"sliding_window": None},
+    "olmo3": _FULL,
+    "olmoe": _EXPERTS,
+    "phi3": {"sliding_window": None},
+    "phimoe": _LOCAL | {"sliding_window": None},
+    "qwen2_moe": _EXPERTS | {"shared_expert_intermediate_size": 16},
+    "qwen3_moe": _EXPERTS | {"head_dim": 8},
+    "seed_oss": {"head_dim": 8},
+    "solar_open": _ROUTED | {"head_dim": 8},
+    "vaultgemma": _FULL | {"head_dim": 8, "query_pre_attn_scalar": 8, "attn_logit_softcapping": None},
+}
+"""What a type needs beside `TINY`: experts, sizes of its own, no windows."""
+
 
 def tiny_config(kind: str, **changes: Any) -> PretrainedConfig:
-    """A configuration of a model type, with what its kind needs beside `TINY`."""
-    config: PretrainedConfig = CONFIG_MAPPING[kind](**TINY | changes)
+    """A small configuration of a model type."""
+    config: PretrainedConfig = CONFIG_MAPPING[kind](**TINY | SPECIAL.get(kind, {}) | changes)
     return config
 
 

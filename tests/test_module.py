@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from lightning import Callback, Trainer
+from made_models import tiny_config, tiny_model
 from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers import AutoModelForCausalLM
@@ -20,6 +21,7 @@ from ngrpo.algo.correction import Mask, Truncate
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.data.types import PromptBatch
 from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.modeling.kinds import SUPPORTED
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.lora import LoraSettings
 from ngrpo.module import PolicyOptimization, UpdateSettings
@@ -34,7 +36,7 @@ class Recording(PolicyOptimization):
 
     def accumulate(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
         metrics = super().accumulate(samples)
-        gradient = {n: p.grad.clone() for n, p in self.policy.lm.named_parameters() if p.requires_grad}
+        gradient = {n: p.grad.clone() for n, p in self.policy.lm.named_parameters() if p.grad is not None}
         self.__dict__.setdefault("steps", []).append((list(samples), dict(metrics), gradient))
         return metrics
 
@@ -131,6 +133,23 @@ def test_the_update_is_left_on_the_batch(case: Case):
         first = sum(sample.rollout.length for sample in steps[0][0])
         halves = [float(part.mean()) for part in (ratios[:first], ratios[first:])]
         assert sum(halves) / 2 == pytest.approx(metrics["policy/ratio"], rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", sorted(SUPPORTED))
+def test_nothing_random_reaches_a_score(case: Case, kind: str, tmp_path: Path):
+    """Four optimiser steps at a learning rate of 0: every dropout and router noise that the model's kind has is on."""
+    config = tiny_config(kind)
+    noisy = [name for name, value in config.to_dict().items() if ("drop" in name or "jitter" in name) and value == 0]
+    config.update(dict.fromkeys(noisy, 0.5))
+    tiny_model(config).save_pretrained(tmp_path)
+    alone = max(rollout.tokens for rollout in case.rollouts)  # scored in one pass, trained on in the same
+    own = replace(case, model_path=str(tmp_path), microbatch_tokens=alone)
+    module, logged = fit(own, replace(GRPO, optimizer_steps=4), lr=0.0)
+    assert len(module.steps) == 4
+    assert not module.policy.lm.training
+    assert module.policy.training
+    assert logged[0]["policy/ratio"] == 1.0
+    assert logged[0]["policy/kl"] == 0.0
 
 
 def test_a_single_step_needs_no_old_log_probs(case: Case):

@@ -6,6 +6,7 @@ object that knows how this pass lays out its sequences. Packed training, packed 
 three plans. Masks and caches of transformers are not used.
 """
 
+import math
 from itertools import accumulate
 from typing import Any, Protocol
 
@@ -58,6 +59,10 @@ class PackedAttention:
         return packed_attention(query, key, value, self.starts, self.longest, scale)
 
 
+_CHANGES = ("softcap", "s_aux", "position_bias")
+"""Keyword arguments by which a model asks for another attention."""
+
+
 def attention(
     module: nn.Module,
     query: Tensor,
@@ -65,11 +70,22 @@ def attention(
     value: Tensor,
     attention_mask: Tensor | None,
     *,
-    plan: AttentionPlan,
     scaling: float,
-    **_: Any,
+    plan: AttentionPlan | None = None,
+    **options: Any,
 ) -> tuple[Tensor, None]:
-    """The function that transformers calls; returns [B, T, H, D] and no weights."""
+    """The function that transformers calls; returns [B, T, H, D] and no weights.
+
+    Raises:
+        SettingError: the model's layers ask for more than causal softmax attention, or did not hand the plan on.
+    """
+    asked = [name for name in _CHANGES if options.get(name) is not None]
+    if plan is None or asked:
+        path = module.config._name_or_path  # type: ignore[union-attr]
+        does = f"ask for {', '.join(asked)}" if asked else "take no arguments"
+        raise SettingError(
+            f"model.path={path} has attention layers that {does}, which is not supported; choose another model."
+        )
     output = plan.attend(module, query, key, value, scaling)
     return output.transpose(1, 2), None
 
@@ -77,16 +93,28 @@ def attention(
 def check_attention(config: PretrainedConfig) -> None:
     """Refuses models whose layers do not all attend to the whole context.
 
+    A window that is as long as the model's positions hides nothing.
+
     Raises:
-        SettingError: the model has sliding-window or linear attention layers.
+        SettingError: the model has sliding-window or linear attention layers, or caps their scores.
     """
     # Models whose layers are all alike (Mistral, Phi-3) list none.
-    alike = "sliding_attention" if getattr(config, "sliding_window", None) else "full_attention"
+    window = getattr(config, "sliding_window", None)
+    alike = "sliding_attention" if window else "full_attention"
     kinds = set(getattr(config, "layer_types", None) or [alike])
-    if kinds != {"full_attention"}:
+    full = {"full_attention"}
+    if window and window >= getattr(config, "max_position_embeddings", math.inf):
+        full.add("sliding_attention")
+    if kinds - full:
         raise SettingError(
             f"model.path={config._name_or_path} has layers of type {', '.join(sorted(kinds))}, and only full "
             "attention is supported; choose a model such as Qwen2, Qwen3 or Llama."
+        )
+    cap = getattr(config, "attn_logit_softcapping", None)
+    if cap is not None:
+        raise SettingError(
+            f"model.path={config._name_or_path} has attn_logit_softcapping={cap} in its config.json, and only plain "
+            "softmax attention is supported; choose a model such as Qwen2, Qwen3 or Llama."
         )
 
 

@@ -87,12 +87,9 @@ _BY_TYPE: dict[str, Callable[[PretrainedConfig], LogitMap]] = {
     "gemma2": _capped,
     "gemma3_text": _capped,
     "granite": _divisor("logits_scaling"),
-    "granite_swa": _divisor("logits_scaling"),
     "granitemoe": _divisor("logits_scaling"),
-    "granitemoe_swa": _divisor("logits_scaling"),
     "granitemoeshared": _divisor("logits_scaling"),
     "hyperclovax": _factor("logits_scaling"),
-    "minicpm3": _divisor("logits_scaling"),  # of the hidden state, before a head without bias
     "nanochat": _capped,
     "vaultgemma": _capped,
 }

@@ -16,7 +16,8 @@ from transformers import (
 
 from ngrpo.demo import MODEL_PATH
 from ngrpo.errors import SettingError
-from ngrpo.modeling.attention import IMPLEMENTATION, check_attention
+from ngrpo.modeling.attention import IMPLEMENTATION
+from ngrpo.modeling.kinds import check_supported
 from ngrpo.modeling.layers import CHECKPOINTING
 from ngrpo.modeling.lora import LoraSettings
 
@@ -94,7 +95,7 @@ class ModelSource:
                 f"model.path={self.path} holds an adapter, without which the policy would not be the KL's reference; "
                 "merge it into its base model first."
             )
-        check_attention(config)
+        check_supported(config)
         return config
 
     def tokenizer(self) -> Any:

@@ -1,7 +1,7 @@
 """The policy: a causal language model that scores recorded rollouts."""
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -55,6 +55,9 @@ class ScoringModel(nn.Module):
     Replay, body and head all run inside this module's forward, so that FSDP2 with this module as its root gathers
     the embedding table and the head for them.
 
+    The language model stays in eval mode whatever mode this module is put into: dropout, layer drop and router noise
+    would give log-probs that are not the policy's, other ones at each pass.
+
     Attributes:
         head_rows: most response tokens whose logits are held at a time.
 
@@ -67,8 +70,14 @@ class ScoringModel(nn.Module):
 
     def __init__(self, lm: PreTrainedModel, learned: Mapping[str, Tensor] | None = None) -> None:
         super().__init__()
-        self.lm = lm
+        self.lm = lm.eval()
         self.learned = LearnedParameters(learned or {})
+
+    def train(self, mode: bool = True) -> Self:
+        """Sets the mode of this module, as Lightning does when training starts; the language model keeps its own."""
+        super().train(mode)
+        self.lm.eval()
+        return self
 
     def forward(
         self, batch: PackedBatch, temperature: float, exploration: Exploration, entropy_gradient: bool = False

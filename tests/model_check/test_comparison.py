@@ -165,7 +165,7 @@ def _dropout(parts: Parts, patch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     for layer in parts.policy.lm.base_model.layers:
         layer.mlp.register_forward_hook(lambda mlp, inputs, output: dropout(output, 0.1, mlp.training))
-    parts.policy.train()
+    parts.policy.lm.train()
 
 
 def _not_a_number(parts: Parts, patch: pytest.MonkeyPatch) -> None:

@@ -33,10 +33,12 @@ def read_approximation(text: str, read: Read) -> Answer | None:
         raise SeveralValues
     exact, rounded = sides
     near = read(rounded)
+    if near is None or not any(isinstance(reading, Quantity) for reading in near.readings):
+        raise SeveralValues
     if not exact or is_name(exact):
-        return near if near is None or not exact else replace(near, name=near.name or bare(exact))
+        return replace(near, name=near.name or bare(exact)) if exact else near
     value = read(exact)
-    if value is None or near is None:
+    if value is None:
         raise SeveralValues
     return replace(value, readings=value.readings + _rounded(value, near, rounded))
 

@@ -17,6 +17,8 @@ _COMMANDS = (
     (r"\\\\\s*\[\s*-?[\d.]+\s*(?:pt|em|ex|mm|cm)\s*\]|\\cr(?![A-Za-z])", r"\\\\"),
     # Digit groups, before the thin spaces in them are lost.
     (r"(?<=\d)(?:,\s*\\!\s*|\{,\}(?:\\!)?|\\text\{,\}|\\,|\\!|')(?=\d{3}(?!\d))", ""),
+    (r"(?<=[^\s,;])\s*\\q?quad\s*(?=[A-Za-z](?:_\w)?\s*=)", ", "),
+    (r":=", "="),
     (r"(?<!\\)\\[,;:!> ]|~|\\q?quad(?![A-Za-z])", " "),
     (r"\\(math(?:bb|bf|rm|it|cal|sf))\s+([A-Za-z\d])", r"\\\1{\2}"),
     (r"\\(?:text|math)(?:bf|it|rm|sf|tt|up|normal)\s*\{|\\(?:text|mbox|hbox|unit|operatorname\*?)\s*\{", r"\\text{"),

@@ -151,7 +151,8 @@ def _bracketed(text: str) -> Answer | None:
     if named and named[0] is not None:
         return named[0]
     if found and isinstance(found[0], Unordered) and len(found[0].items) == 1:
-        found += found[0].items[0].readings
+        item = found[0].items[0]
+        return Answer("", (*found, *item.readings), item.name, item.relations)
     return Answer("", tuple(found)) if found else None
 
 

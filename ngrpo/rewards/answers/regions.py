@@ -15,7 +15,7 @@ from ngrpo.rewards.answers.values import same_value
 
 _INTERVAL = re.compile(r"([(\[\]])(.+)([)\]\[])")
 _COMMA = re.compile("[,;]")
-_OPERATOR = re.compile(r"\\(?:cup|cap|setminus)(?![A-Za-z])|(?<=\}) ?- ?(?=\\\{)")
+_OPERATOR = re.compile(r"\\(?:cup|cap|setminus)(?![A-Za-z])|(?<=\\mathbb\{R\}) ?- ?(?=\\\{)")
 _OPERATIONS = {r"\cup": Union, r"\cap": Intersection, r"\setminus": Complement, "-": Complement}
 _NAMED = {r"\mathbb{R}": S.Reals, r"\Reals": S.Reals, r"\R": S.Reals, r"\emptyset": EmptySet, r"\{\}": EmptySet}
 _PHRASES = dict.fromkeys(("all real numbers", "all reals", "real numbers"), S.Reals)

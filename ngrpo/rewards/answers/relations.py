@@ -8,15 +8,20 @@ from sympy import Basic, Complement, FiniteSet, Intersection, S, Set, Symbol, so
 
 from ngrpo.rewards.answers.approximations import APPROXIMATELY, read_approximation
 from ngrpo.rewards.answers.assignments import with_components
+from ngrpo.rewards.answers.collections import Ordered, Unordered
 from ngrpo.rewards.answers.latex import expression
+from ngrpo.rewards.answers.leads import introduces
 from ngrpo.rewards.answers.names import bare, is_name
 from ngrpo.rewards.answers.quantity import Quantity
 from ngrpo.rewards.answers.reading import Answer, Read, SeveralValues, equal
 from ngrpo.rewards.answers.regions import Region, region_of
 from ngrpo.rewards.answers.scan import split
+from ngrpo.rewards.answers.unit_names import plain
 from ngrpo.rewards.answers.values import free_symbol, proportional
+from ngrpo.rewards.answers.words import Letter, Words, read_letter
 
 _RELATION = re.compile(r"\\(?:le|ge|ne|in)(?![A-Za-z])|[<>=]")
+_TWO_STATEMENTS = re.compile(r"-?[\d.]+ [A-Za-z]\w*")  # in "x = 7 y = 11"
 _COMPARISONS = {"<": "__lt__", ">": "__gt__", r"\le": "__le__", r"\ge": "__ge__"}
 
 
@@ -57,7 +62,7 @@ def read_relation(text: str, read: Read) -> Answer | None:
     if set(operators) == {"="}:
         return _equation(sides, read)
     if operators == [r"\in"]:
-        return _named(sides[0], read(sides[1]))
+        return _membership(sides[0], sides[1], read)
     return _inequality(sides, operators) if set(operators) <= set(_COMPARISONS) else None
 
 
@@ -71,15 +76,18 @@ def _equation(sides: list[str], read: Read) -> Answer | None:
     valued = is_name(first) or len(sides) > 2 or _is_constant(left) and _is_constant(right)
     assigned = _named(first, read(last)) if valued else None
     if valued:
-        _refuse_unequal([read(side) for side in sides if not is_name(side)])
+        _refuse_unequal(sides, read)
     if assigned is not None:
         return with_components(replace(assigned, relations=equations))
     return Answer("", (), None, equations) if equations else None
 
 
-def _refuse_unequal(sides: list[Answer | None]) -> None:
-    """Refuse a chain with two sides that speak of the same symbols, or of none, and differ."""
-    known = [side for side in sides if side is not None and side.readings]
+def _refuse_unequal(sides: list[str], read: Read) -> None:
+    """Refuse a chain with a side that cannot be read, or with two that speak of the same symbols and differ."""
+    answers = [read(side) for side in sides if not is_name(side)]
+    known = [answer for answer in answers if answer is not None and answer.readings]
+    if any(_TWO_STATEMENTS.fullmatch(side) for side in sides) or (len(sides) > 2 and len(known) < len(answers)):
+        raise SeveralValues
     for first, second in combinations(known, 2):
         if _symbols(first) == _symbols(second) and not equal(first, second):
             raise SeveralValues
@@ -95,11 +103,30 @@ def _is_constant(side: Basic | None) -> bool:
 
 
 def _named(name: str, answer: Answer | None) -> Answer | None:
-    r"""Words in ``\text{}`` and sides that are no names say nothing about which unknown is meant."""
+    r"""Words in ``\text{}`` and sides that are no names say nothing about which unknown is meant.
+
+    Only "answer" and the like is equal to a word or the letter of a choice; an unknown may be to the symbol C.
+
+    Raises:
+        SeveralValues: two words, or two letters of a choice, are said to be equal.
+    """
     if answer is None:
         return None
     spoken = not is_name(name) or r"\text" in name
-    return replace(answer, name=answer.name if spoken else bare(name))
+    readings = answer.readings
+    if not introduces(plain(name)):
+        if any(isinstance(r, Words) or (isinstance(r, Letter) and read_letter(name)) for r in readings):
+            raise SeveralValues
+        readings = tuple(reading for reading in readings if not isinstance(reading, Letter))
+    return replace(answer, readings=readings, name=answer.name if spoken else bare(name))
+
+
+def _membership(name: str, text: str, read: Read) -> Answer | None:
+    if not is_name(name):
+        return None
+    answer = _named(name, read(text))
+    sets = tuple(r for r in answer.readings if isinstance(r, (Region, Unordered, Ordered))) if answer else ()
+    return replace(answer, readings=sets) if answer and sets else None
 
 
 def read_exclusion(text: str, read: Read) -> Answer | None:

@@ -12,6 +12,7 @@ _LISTED = re.compile(r"(?:\\text ?\{ ?)?(?:and|or)\b")
 _ANOTHER = re.compile(
     r"(?<![A-Za-z\d_^}'])(?:\((?:\\text ?\{ ?)?[A-J](?: ?\})?\)|\\text ?\{ ?\(?[A-J][).:]? ?\}|[A-J][).:](?![\d.]))"
 )
+_LETTERS = re.compile(r"^(?:[A-J](?:[ ,;/|]+|$)){2,}|^[A-J] (?:or|and) [A-J]$")
 _OPTION = re.compile(r"^(\\text ?\{ ?)?(?:option|choice) ", re.IGNORECASE)
 _SHORT = {"yes", "no", "odd", "all", "none", "dne", "one", "two", "six", "ten", "mon", "tue", "sat", "sun", "red"}
 _SYMBOL = re.compile(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])")
@@ -86,7 +87,7 @@ def split_choice(text: str) -> tuple[Letter, str] | None:
 
 def holds_choice(meaning: str) -> bool:
     """Whether what stands behind the letter of a choice holds the letter of another one."""
-    return read_letter(meaning) is not None or _ANOTHER.search(meaning) is not None
+    return any(pattern.search(meaning) for pattern in (_ANOTHER, _LETTERS)) or read_letter(meaning) is not None
 
 
 def _normal(text: str) -> str:

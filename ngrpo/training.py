@@ -13,6 +13,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from omegaconf import DictConfig, OmegaConf
 
 from callbacks.fresh_metrics import FreshMetrics
+from ngrpo.algo.best import with_best
 from ngrpo.checkpoints import STATE, iteration_of, opened, resolve
 from ngrpo.checks import (
     check_ahead,
@@ -50,7 +51,7 @@ from ngrpo.parent_watch import end_with_parent, ending_children
 from ngrpo.report.store import FOLDER as RECORD
 from ngrpo.resuming import check_resumable, identity
 from ngrpo.rewards.own import RewardApart, TermApart, build_reward
-from ngrpo.rewards.terms import WeightedTerm
+from ngrpo.rewards.terms import WeightedTerm, bounds_of
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 from ngrpo.torch_settings import set_torch
 
@@ -139,6 +140,7 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
         WeightedTerm(str(name), node.weight, build_reward(f"reward_terms.{name}", node.term, limit_s, TermApart))
         for name, node in config.reward_terms.items()
     ]
+    reward = build_reward("reward", config.reward, limit_s, RewardApart)
     selection = build(config.selection)
     critic = None if config.critic is None else build(config.critic)
     if critic is not None:
@@ -152,6 +154,7 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
     ranks = processes // tensor
     check_algorithm(algorithm)
     check_shaping(algorithm, terms)
+    algorithm = with_best(algorithm, bounds_of(reward, terms))
     check_critic(algorithm, critic)
     check_group(algorithm, rollout)
     check_lora(source, processes)
@@ -177,7 +180,6 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
         config.data, tokenizer=tokenizer, prompts_per_batch=batch, seed=config.seed, benchmarks=benchmarks
     )
     check_ahead(rollout, engine, algorithm, selection, datamodule.curriculum)
-    reward = build_reward("reward", config.reward, limit_s, RewardApart)
     stop_ids = source.stop_ids(tokenizer)
     worker = RolloutWorker(engine, tokenizer, reward, exploration, rollout, stop_ids, config.seed, terms=terms)
     return {

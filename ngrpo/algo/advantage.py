@@ -23,6 +23,12 @@ def thresholded(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def compares_with_best(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Marks an advantage with a parameter ``best``, the largest reward in use: `ngrpo.algo.best` fills it in."""
+    function.compares_with_best = True  # type: ignore[attr-defined]
+    return function
+
+
 def is_dead(rewards: Tensor) -> Tensor:
     """Which groups carry no signal: all scored rewards equal, or none scored.
 
@@ -103,29 +109,34 @@ def leave_one_out(rewards: Tensor) -> Tensor:
 
 
 @group_relative
-def virtual_best(rewards: Tensor, best: float = 1.0, eps: float = 1e-6) -> Tensor:
+@compares_with_best
+def virtual_best(rewards: Tensor, best: float | None = None, eps: float = 1e-6) -> Tensor:
     """``A_i = (R_i - mean) / (std + eps)`` over the group and one virtual sample of reward ``best``.
 
     (NGRPO, arXiv 2509.18851.) A group of wrong answers has something to be compared with and gets a negative
-    advantage; the virtual sample is never trained on. With -1/+1 rewards or format bonuses ``best`` is the largest
-    reward that can be had. A group of one is compared with nothing, as in the released code.
+    advantage; the virtual sample is never trained on. A group of one is compared with nothing, as in the released code.
 
     Args:
         rewards: float [P, G]; NaN is left out and kept.
-        best: the virtual sample's reward.
+        best: the virtual sample's reward: the largest that can be had.
         eps: positive.
 
     Returns:
         Advantages [P, G] in the same dtype.
+
+    Raises:
+        ValueError: ``best`` is None.
     """
+    best = _given(best)
     if rewards.shape[-1] == 1:
         return rewards / (1.0 + eps)
     return group_standardised(torch.cat((rewards, torch.full_like(rewards[:, :1], best)), dim=-1), eps)[:, :-1]
 
 
 @thresholded
+@compares_with_best
 def by_correctness(
-    rewards: Tensor, right: float | None = None, wrong: float | None = None, best: float = 1.0
+    rewards: Tensor, right: float | None = None, wrong: float | None = None, best: float | None = None
 ) -> Tensor:
     """A constant for right and one for wrong answers, without statistics of the group (arXiv 2506.01347).
 
@@ -140,10 +151,20 @@ def by_correctness(
 
     Returns:
         Advantages [P, G] in the same dtype.
+
+    Raises:
+        ValueError: ``best`` is None.
     """
+    best = _given(best)
     values = (math.nan if value is None else value for value in (right, wrong))
     positive, negative = (torch.full_like(rewards, value) for value in values)
     return torch.where(rewards.isnan(), rewards, torch.where(rewards >= best, positive, negative))
+
+
+def _given(best: float | None) -> float:
+    if best is None:
+        raise ValueError("best is the largest reward in use and cannot be None here, see ngrpo.algo.best")
+    return best
 
 
 def raw(rewards: Tensor) -> Tensor:

@@ -22,6 +22,8 @@ class CountBonus:
     group get equal bonuses, whatever the order or the number of ranks. A response without an answer gets none.
     """
 
+    bounds = (0.0, 1.0)
+
     def __init__(self) -> None:
         self._visits: Counter[tuple[int, str]] = Counter()
 

@@ -44,8 +44,11 @@ class MathReward:
         correct: the reward of a correct answer.
         wrong: the reward of any other.
 
+    Attributes:
+        bounds: the smallest and the largest reward.
+
     Raises:
-        SettingError: a time limit or number of workers that cannot work.
+        SettingError: a time limit or number of workers that cannot work, or rewards that do not prefer right answers.
     """
 
     def __init__(
@@ -63,6 +66,12 @@ class MathReward:
         for name, value in (("correct", correct), ("wrong", wrong)):
             if not math.isfinite(value):
                 raise SettingError(f"reward.{name}={value} cannot be learned from; set a finite number.")
+        if not correct > wrong:
+            raise SettingError(
+                f"reward.correct={correct} is not more than reward.wrong={wrong}, so that right answers would not be"
+                " preferred; raise it, or lower the other."
+            )
+        self.bounds = (wrong, correct)
         self._pool = VerifierPool(workers, timeout_s)
         self._reasoning_end = reasoning_end
         self._rewards = dict.fromkeys(Verdict, wrong) | {

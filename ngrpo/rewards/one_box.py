@@ -1,6 +1,7 @@
 r"""Rewards for the format: exactly one ``\boxed{...}``, or any."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -21,6 +22,8 @@ class OneBox:
 
     reasoning_end: str | None = "</think>"
 
+    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
+
     def __call__(self, responses: Responses) -> Tensor:
         """Returns 0 or 1 for each response; float32 [N]."""
         return torch.tensor([float(has_one_box(text, self.reasoning_end)) for text in responses.texts])
@@ -32,3 +35,6 @@ def stated_answer(responses: Responses) -> Tensor:
     With weight 10 beside 90 for right answers: the rewards 100, 10 and 0 of STHT (arXiv 2509.19170).
     """
     return torch.tensor([float(score.answer is not None) for score in responses.scores])
+
+
+stated_answer.bounds = (0.0, 1.0)  # type: ignore[attr-defined]

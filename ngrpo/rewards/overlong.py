@@ -1,6 +1,7 @@
 """DAPO's soft overlong punishment."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -41,6 +42,8 @@ class OverlongPunishment:
 
     limit: int
     cache: int
+
+    bounds: ClassVar[tuple[float, float]] = (-1.0, 0.0)
 
     def __post_init__(self) -> None:
         if not 1 <= self.cache <= self.limit:

@@ -1,6 +1,7 @@
 """A punishment for responses that go round in circles."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -52,6 +53,8 @@ class RepetitionPunishment:
     """
 
     n: int
+
+    bounds: ClassVar[tuple[float, float]] = (-1.0, 0.0)
 
     def __post_init__(self) -> None:
         if self.n < 1:

@@ -1,13 +1,16 @@
 """The reward of a response as a weighted sum: correctness, and whatever terms the run adds to it."""
 
 import logging
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 
+from ngrpo.algo.best import Bounds, sum_of_bounds
 from ngrpo.data.types import Problem
 from ngrpo.errors import RunError, SettingError
 from ngrpo.rewards.math import Score
@@ -53,7 +56,9 @@ class Responses:
 
 
 Term = Callable[[Responses], Tensor]
-"""Returns float32 [N]; NaN leaves a response out of the loss, an infinite value spoils its optimiser step."""
+"""Returns float32 [N]; NaN leaves a response out of the loss, an infinite value spoils its optimiser step.
+
+An attribute ``bounds``, its smallest and largest value, lets ``algo.advantage.best`` be derived."""
 
 
 @runtime_checkable
@@ -87,6 +92,8 @@ class WeightedTerm:
                 f"reward_terms.{self.name} has the name of a figure that is logged already (reward/{self.name}); "
                 "choose another."
             )
+        if not math.isfinite(self.weight):
+            raise SettingError(f"reward_terms.{self.name}.weight={self.weight} weighs nothing; set a finite number.")
 
     def share(self, responses: Responses) -> Tensor:
         """Returns ``weight`` times the term's values; float32 [N].
@@ -131,6 +138,16 @@ def _given(scores: Sequence[Score]) -> Tensor:
 
 def _at(responses: Responses, index: int) -> str:
     return at(index, responses.problems[index].key, responses.texts[index])
+
+
+def bounds_of(reward: object, terms: Sequence[WeightedTerm]) -> Bounds | None:
+    """Returns the smallest and the largest reward that a run can give; None if the reward or a term does not say."""
+    own = getattr(reward, "bounds", None)
+    functions = [term.function.func if isinstance(term.function, partial) else term.function for term in terms]
+    told = [bounds for function in functions if (bounds := getattr(function, "bounds", None)) is not None]
+    if own is None or len(told) < len(terms):
+        return None
+    return sum_of_bounds(own, [(term.weight, bounds) for term, bounds in zip(terms, told, strict=True)])
 
 
 class RewardTerms:

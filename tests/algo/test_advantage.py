@@ -96,13 +96,13 @@ def test_golden_virtual_best(name: str) -> None:
     expected = VECTORS["ngrpo_advantage"]["outputs"][name]
     rewards = torch.tensor([expected["rewards"]], dtype=torch.float64)
     by_reward = {1.0: expected["A_correct"], 0.0: expected["A_wrong"]}
-    found = virtual_best(rewards)[0]
+    found = virtual_best(rewards, best=1.0)[0]
     assert found.tolist() == pytest.approx([by_reward[r] for r in expected["rewards"]], abs=1e-9)
     assert float(found.sum()) == pytest.approx(expected["sum_A"], abs=1e-9)
 
 
 def test_virtual_best_of_a_group_of_one_and_of_all_best() -> None:
-    assert virtual_best(torch.ones(1, 1)).item() == pytest.approx(1.0)
+    assert virtual_best(torch.ones(1, 1), best=1.0).item() == pytest.approx(1.0)
     assert virtual_best(torch.full((1, 5), 0.9), best=0.9).tolist() == [[0.0] * 5]
 
 
@@ -114,7 +114,7 @@ def test_golden_by_correctness(key: str, settings: dict[str, float]) -> None:
     vector = VECTORS["psr_nsr"]
     expected = vector["outputs"][key]
     rewards = torch.tensor([vector["inputs"]["reward"]], dtype=torch.float64)
-    advantages = by_correctness(rewards, **settings)[0]
+    advantages = by_correctness(rewards, best=1.0, **settings)[0]
     assert (~advantages.isnan()).tolist() == expected["kept_in_batch"]
     assert advantages.nan_to_num(0.0).tolist() == expected["A"]
     lengths = torch.tensor(vector["inputs"]["lengths"], dtype=torch.float64)

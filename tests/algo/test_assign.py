@@ -22,8 +22,8 @@ ADVANTAGES: dict[str, Callable[..., Tensor]] = {
     "group_centred": advantage.group_centred,
     "group_standardised": advantage.group_standardised,
     "leave_one_out": advantage.leave_one_out,
-    "virtual_best": advantage.virtual_best,
-    "by_correctness": partial(advantage.by_correctness, right=0.1, wrong=-1.0),
+    "virtual_best": partial(advantage.virtual_best, best=1.0),
+    "by_correctness": partial(advantage.by_correctness, right=0.1, wrong=-1.0, best=1.0),
     "raw": advantage.raw,
 }
 CREDITS: dict[str, Credit] = {

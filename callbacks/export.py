@@ -5,13 +5,16 @@ from typing import Any
 
 from lightning import Callback, Trainer
 
+from ngrpo.files import whole_folder
 from ngrpo.modeling.export import Weights, export
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.module import PolicyOptimization
 
+FOLDER = "model"
+
 
 class Export(Callback):
-    """Writes ``model/`` in the run's folder when training ends.
+    """Writes ``model/`` in the run's folder when training ends, whole or not at all.
 
     Args:
         run_dir: the run's folder.
@@ -29,5 +32,6 @@ class Export(Callback):
         model = {name: tensor.cpu() for name, tensor in pl_module.policy_weights()}
         learned = {name: tensor.cpu() for name, tensor in pl_module.learned_exploration().items()}
         if trainer.is_global_zero:
-            export(self.source, self.tokenizer, Weights(model, learned), self.run_dir / "model")
+            with whole_folder(self.run_dir / FOLDER) as folder:
+                export(self.source, self.tokenizer, Weights(model, learned), folder)
         trainer.strategy.barrier()

@@ -47,7 +47,10 @@ class RolloutCallback(Callback):
         self.next_batch = NextBatch()
 
     def on_train_start(self, trainer: Trainer, pl_module: PolicyOptimization) -> None:
-        """Starts the engine with the policy's weights, and with the tables and rollouts of an interrupted run."""
+        """Starts the engine with the policy's weights, and with the tables and rollouts of an interrupted run.
+
+        One that has made all its iterations goes on to its end: evaluation, export, summary, report.
+        """
         pl_module.offload_optimizers()
         self.worker.start(pl_module.device)
         self._sync(pl_module, refresh=True)
@@ -55,6 +58,8 @@ class RolloutCallback(Callback):
             self.worker.restore_tables(self._tables)
         if self._made_ahead:
             self.next_batch.load_state_dict(self._made_ahead, ranks().data_rank)
+        if self.iterations_done >= self.iterations:  # of a run that was killed after its last checkpoint
+            trainer.should_stop = True
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: PolicyOptimization, batch: PromptBatch, batch_idx: int

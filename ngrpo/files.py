@@ -1,6 +1,8 @@
-"""Files that are there whole or not at all, and the removal of those that are not wanted any more."""
+"""Files and folders that are there whole or not at all, and the removal of those that are not wanted any more."""
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -20,3 +22,21 @@ def remove(path: Path) -> None:
         path.rmdir()
     elif os.path.lexists(path):
         path.unlink()
+
+
+@contextmanager
+def whole_folder(path: Path) -> Iterator[Path]:
+    """Gives an empty folder to write into, which takes the place of ``path`` when the block ends without an error."""
+    aside, replaced = path.with_name(path.name + ".tmp"), path.with_name(path.name + ".old")
+    for left in (aside, replaced):
+        remove(left)
+    aside.mkdir(parents=True)
+    try:
+        yield aside
+    except BaseException:
+        remove(aside)
+        raise
+    if os.path.lexists(path):
+        path.rename(replaced)
+    aside.rename(path)
+    remove(replaced)

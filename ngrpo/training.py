@@ -12,6 +12,7 @@ from lightning.pytorch.strategies import ModelParallelStrategy
 from lightning.pytorch.utilities import rank_zero_only
 from omegaconf import DictConfig, OmegaConf
 
+from callbacks.export import FOLDER as MODEL
 from callbacks.fresh_metrics import FreshMetrics
 from ngrpo.algo.best import with_best
 from ngrpo.checkpoints import STATE, iteration_of, opened, resolve
@@ -29,6 +30,7 @@ from ngrpo.checks import (
     check_tensor_parallel,
     warn_of_equal_groups,
 )
+from ngrpo.composed import FOLDER as SETTINGS
 from ngrpo.composed import keep
 from ngrpo.config import TrainerConfig, build, checked
 from ngrpo.duration import seconds
@@ -245,10 +247,17 @@ def _checkpoint(config: DictConfig, run_dir: Path, outputs: Path) -> Path | None
         return None
     folder = resolve(config.ckpt, run_dir, outputs)
     done = iteration_of(folder)
-    if done >= config.trainer.iterations:
+    if done > config.trainer.iterations or (done == config.trainer.iterations and not _lost_export(config, folder)):
         raise SettingError(
             f"trainer.iterations={config.trainer.iterations} is already reached by ckpt={folder} ({done} "
             "iterations); raise it."
         )
     log.info("resuming from %s", folder)
     return folder
+
+
+def _lost_export(config: DictConfig, checkpoint: Path) -> bool:
+    """Says whether the run of a last checkpoint, whose folder is whole, ended before it had exported its model."""
+    run = checkpoint.parents[1]
+    wanted = config.callbacks.get("export") is not None
+    return wanted and (run / SETTINGS).exists() and not (run / MODEL).exists()

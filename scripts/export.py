@@ -20,14 +20,17 @@ def main() -> None:
     arguments = parser.parse_args()
     from ngrpo.checkpoints import opened, resolve
     from ngrpo.composed import kept
+    from ngrpo.export_target import check_target, new_folder
     from ngrpo.modeling.export import checkpoint_weights, export
 
     register()
     permissions = StoredPermissions.of(arguments)
+    check_target(arguments.target)
     folder = resolve(arguments.checkpoint, Path(arguments.checkpoint), Path("outputs"))
     opened(folder)
     source = build(*permissions.checked(kept(folder.parents[1]), ["model"]))
-    export(source, source.tokenizer(), checkpoint_weights(folder, source.lora), arguments.target)
+    with new_folder(arguments.target) as target:
+        export(source, source.tokenizer(), checkpoint_weights(folder, source.lora), target)
     print(f"wrote {arguments.target} from {folder}")
 
 

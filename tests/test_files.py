@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
-from ngrpo.files import remove, write_text
+import pytest
+
+from ngrpo.files import remove, whole_folder, write_text
 
 
 def test_a_text_is_written_whole_into_a_folder_that_is_made(tmp_path: Path) -> None:
@@ -28,3 +30,22 @@ def test_removal_takes_what_is_there_and_links_without_what_they_lead_to(tmp_pat
     assert (kept / "inner" / "file").read_text() == "kept"
     remove(kept / "inner" / "file")
     assert list((kept / "inner").iterdir()) == []
+
+
+def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
+    final = tmp_path / "model"
+    for text in ("one", "two"):
+        (tmp_path / "model.tmp").mkdir()  # of a process that was killed
+        with whole_folder(final) as folder:
+            (folder / text).write_text(text)
+            assert list(folder.iterdir()) == [folder / text]
+
+    def fail() -> None:
+        with whole_folder(final) as folder:
+            (folder / "three").touch()
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+    assert [path.name for path in final.iterdir()] == ["two"]

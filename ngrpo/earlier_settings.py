@@ -16,7 +16,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-BEFORE: Mapping[str, object] = {}
+BEFORE: Mapping[str, object] = {
+    "reward.require_evaluated": False,
+}
 """Values before there was a setting, by its name; ``*`` stands for a name that users choose (``reward_terms.*.cap``).
 
 A value is written as Python has it: ``None``, ``False``, ``{}`` for an empty group.

@@ -58,11 +58,12 @@ class Apart:
         weakref.finalize(self, _end, self._running)
         self._start()
 
-    def __call__(self, *arguments: Any) -> Any:
+    def __call__(self, *arguments: Any, **offered: Any) -> Any:
         """Calls the object.
 
         Args:
             arguments: picklable; they arrive as copies.
+            offered: likewise, for an object that declares parameters of these names.
 
         Raises:
             CallFailed: it took too long, or ended its process.
@@ -70,7 +71,7 @@ class Apart:
             RunError: one of the first two kinds, for the third time in a row.
         """
         try:
-            result = self._asked(arguments)
+            result = self._asked(arguments, offered)
         except CallFailed as failure:
             self._count(failure)
             raise
@@ -98,10 +99,10 @@ class Apart:
                 "with ckpt=latest."
             ) from failure
 
-    def _asked(self, arguments: tuple[Any, ...]) -> Any:
+    def _asked(self, arguments: tuple[Any, ...], offered: dict[str, Any]) -> Any:
         line = self._line or self._start()
         try:
-            line.send_bytes(packed(arguments))
+            line.send_bytes(packed((arguments, offered)))
         except OSError as error:
             raise _dead() from error
         return self._answer(line, self.limit_s)

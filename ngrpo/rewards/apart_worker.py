@@ -12,7 +12,7 @@ from torch import Tensor
 from ngrpo.config import build
 from ngrpo.distributed import packed
 from ngrpo.parent_watch import leave_signals_to_parent
-from ngrpo.rewards.scoring import origin
+from ngrpo.rewards.scoring import declared, origin
 from ngrpo.rewards.terms import Stateful
 
 
@@ -32,19 +32,19 @@ def main() -> None:
         return
     while True:
         try:
-            arguments = pickle.loads(line.recv_bytes())
+            arguments, offered = pickle.loads(line.recv_bytes())
         except EOFError:
             return
         signal.setitimer(signal.ITIMER_REAL, 2 * limit_s)  # if the trainer is gone, nobody else ends a call that hangs
-        reply = answered(made, arguments)
+        reply = answered(made, arguments, offered)
         signal.setitimer(signal.ITIMER_REAL, 0)
         line.send_bytes(reply)
 
 
-def answered(made: Any, arguments: tuple[Any, ...]) -> bytes:
+def answered(made: Any, arguments: tuple[Any, ...], offered: dict[str, Any]) -> bytes:
     """Returns what a call gives and the state after it, or what it raised and where."""
     try:
-        result = made(*arguments)
+        result = made(*arguments, **declared(made, offered))
         result = result.detach().cpu() if isinstance(result, Tensor) else result
         return packed(("made", result, state_of(made)))
     except Exception as error:

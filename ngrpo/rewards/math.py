@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from ngrpo.errors import SettingError
 from ngrpo.rewards.boxed import answer_of
-from ngrpo.rewards.pool import VerifierPool
+from ngrpo.rewards.pool import Pair, VerifierPool
+from ngrpo.rewards.unevaluated import Correct, echoes
 from ngrpo.rewards.verdict import Verdict
 
 _MOST_WORKERS = 1024
@@ -20,7 +21,7 @@ class Score:
     Attributes:
         reward: the reward; NaN where the reference cannot be used, so the sample must be left out.
         correct: whether the answer equals the reference.
-        answer: the content of the last box; None without one, or where it is too long to be one.
+        answer: the content of the last box; None without one, where it is too long, or where it is unevaluated.
         status: the verdict; timeouts and crashes get the reward of a wrong answer and are visible here.
     """
 
@@ -43,6 +44,8 @@ class MathReward:
         reasoning_end: the marker that closes a reasoning block; see `ngrpo.rewards.boxed.answer_of`.
         correct: the reward of a correct answer.
         wrong: the reward of any other.
+        require_evaluated: whether an unevaluated expression that stands in the question is no answer where the
+            reference is a numeral; see `ngrpo.rewards.unevaluated`. It takes the questions.
 
     Attributes:
         bounds: the smallest and the largest reward.
@@ -58,6 +61,7 @@ class MathReward:
         reasoning_end: str | None = "</think>",
         correct: float = 1.0,
         wrong: float = 0.0,
+        require_evaluated: bool = False,
     ) -> None:
         if not (math.isfinite(timeout_s) and timeout_s > 0):
             raise SettingError(f"reward.timeout_s is {timeout_s}; set a positive number of seconds, such as 5.")
@@ -74,26 +78,55 @@ class MathReward:
         self.bounds = (wrong, correct)
         self._pool = VerifierPool(workers, timeout_s)
         self._reasoning_end = reasoning_end
+        self._require_evaluated = require_evaluated
         self._rewards = dict.fromkeys(Verdict, wrong) | {
             Verdict.CORRECT: correct,
             Verdict.UNPARSABLE_REFERENCE: math.nan,
         }
 
-    def __call__(self, responses: Sequence[str], references: Sequence[str]) -> list[Score]:
+    def __call__(
+        self, responses: Sequence[str], references: Sequence[str], questions: Sequence[str] | None = None
+    ) -> list[Score]:
         """Score each response against the reference at the same place.
 
+        Args:
+            responses: N texts.
+            references: N answers.
+            questions: N texts, without which nothing is known to stand in a question.
+
         Raises:
-            ValueError: the two differ in length.
+            ValueError: they differ in length.
         """
         answers = [answer_of(response, self._reasoning_end) for response in responses]
         pairs = list(zip(references, answers, strict=True))
         stated = [(reference, answer) for reference, answer in pairs if answer is not None]
         verdicts: dict[tuple[str, str | None], Verdict] = dict(zip(stated, self._pool.judge(stated), strict=True))
-        return [self._score(pair[1], verdicts.get(pair, Verdict.NO_ANSWER)) for pair in pairs]
+        statuses = [verdicts.get(pair, Verdict.NO_ANSWER) for pair in pairs]
+        if self._require_evaluated and questions is not None:
+            statuses = self._without_echoes(statuses, references, answers, questions)
+        return [self._score(answer, status) for answer, status in zip(answers, statuses, strict=True)]
 
     def close(self) -> None:
         """End the processes; a later call starts them again."""
         self._pool.close()
 
+    def _without_echoes(
+        self,
+        statuses: Sequence[Verdict],
+        references: Sequence[str],
+        answers: Sequence[str | None],
+        questions: Sequence[str],
+    ) -> list[Verdict]:
+        rows = [
+            Correct(reference, answer, question) if status is Verdict.CORRECT and answer is not None else None
+            for status, reference, answer, question in zip(statuses, references, answers, questions, strict=True)
+        ]
+        found = echoes((row for row in rows if row is not None), self._are_correct)
+        return [Verdict.UNEVALUATED if row in found else status for row, status in zip(rows, statuses, strict=True)]
+
+    def _are_correct(self, pairs: Sequence[Pair]) -> list[bool]:
+        return [verdict is Verdict.CORRECT for verdict in self._pool.judge(pairs)]
+
     def _score(self, answer: str | None, status: Verdict) -> Score:
-        return Score(self._rewards[status], status is Verdict.CORRECT, answer, status)
+        stated = None if status is Verdict.UNEVALUATED else answer
+        return Score(self._rewards[status], status is Verdict.CORRECT, stated, status)

@@ -71,10 +71,12 @@ class RewardApart:
     def __init__(self, apart: Apart) -> None:
         self.apart = apart
 
-    def __call__(self, responses: Sequence[str], references: Sequence[str]) -> list[Score]:
+    def __call__(
+        self, responses: Sequence[str], references: Sequence[str], questions: Sequence[str] | None = None
+    ) -> list[Score]:
         """Returns its scores, or NaN with the verdict that says why; they are left out of what is learned."""
         try:
-            scores: list[Score] = self.apart(responses, references)
+            scores: list[Score] = self.apart(responses, references, questions=questions)
         except CallFailed as failure:
             return self._unjudged(failure, len(responses))
         return scores

@@ -13,6 +13,7 @@ class Verdict(StrEnum):
         TIMEOUT: the comparison ran past the time limit and was killed.
         CRASHED: the comparison ran out of memory, or ended its process twice.
         NO_ANSWER: the response states no answer.
+        UNEVALUATED: the answer repeats an expression of the question where a number is asked for; it is none.
     """
 
     CORRECT = "correct"
@@ -21,3 +22,4 @@ class Verdict(StrEnum):
     TIMEOUT = "timeout"
     CRASHED = "crashed"
     NO_ANSWER = "no_answer"
+    UNEVALUATED = "unevaluated"

@@ -38,7 +38,10 @@ _TAIL = 8
 
 
 class Reward(Protocol):
-    """Scores responses against reference answers."""
+    """Scores responses against reference answers.
+
+    One that declares a further parameter ``questions`` also gets the question of each response, as text.
+    """
 
     def __call__(self, responses: Sequence[str], references: Sequence[str]) -> list[Score]:
         """Returns a score a response."""
@@ -209,7 +212,8 @@ class RolloutWorker:
         )
         references = [prompt.problem.answer for prompt in prompts for _ in range(samples)]
         keys = [prompt.problem.key for prompt in prompts for _ in range(samples)]
-        scores = scored(self.reward, self._read(prompts, samples, texts), references, keys)
+        questions = [prompt.problem.question for prompt in prompts for _ in range(samples)]
+        scores = scored(self.reward, self._read(prompts, samples, texts), references, keys, questions)
         return Experience(prompts, rollouts, keys, texts, scores, generated - start, time.perf_counter() - generated)
 
     def _handed_over(self, tensors: Iterable[tuple[str, Tensor]]) -> None:

@@ -90,6 +90,17 @@ class Scoring:
         pass
 
 
+class ScoringQuestions:
+    """A reward: 1 for a response that is the question."""
+
+    def __call__(self, texts: list[str], references: list[str], questions: list[str]) -> list[Score]:
+        pairs = zip(texts, questions, strict=True)
+        return [Score(float(a == b), a == b, a, Verdict.CORRECT if a == b else Verdict.WRONG) for a, b in pairs]
+
+    def close(self) -> None:
+        pass
+
+
 class HangingAt:
     """A reward that finds everything right; hangs at the chosen call of all its processes, which a file counts."""
 

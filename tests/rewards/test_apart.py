@@ -104,6 +104,14 @@ def test_a_reward_that_fails_has_its_verdict(make):
     assert [(math.isnan(s.reward), s.correct, s.status) for s in failed] == [(True, False, Verdict.TIMEOUT)] * 2
 
 
+def test_a_reward_that_declares_questions_gets_them_there_too(make):
+    reward = RewardApart(make("ScoringQuestions"))
+    scores = scored(reward, ["7", "8"], ["7", "7"], [0, 1], ["6?", "8"])
+    assert [score.reward for score in scores] == [0.0, 1.0]
+    reward = RewardApart(make("Scoring"))
+    assert [score.reward for score in scored(reward, ["7", "8"], ["7", "7"], [0, 1], ["6?", "8"])] == [1.0, 0.0]
+
+
 def test_three_failures_in_a_row_end_the_run_and_no_others(make):
     apart = make("Failing", limit_s=20.0, how="die")
     with pytest.raises(CallFailed):

@@ -27,8 +27,10 @@ SETTINGS = RolloutSettings(group_size=3, max_new_tokens=12, temperature=0.9)
 class Echo:
     """Gives each response itself as its answer, and its reference's length as its reward."""
 
-    def __call__(self, responses: Sequence[str], references: Sequence[str]) -> list[Score]:
-        self.references = list(references)
+    def __call__(
+        self, responses: Sequence[str], references: Sequence[str], questions: Sequence[str] = ()
+    ) -> list[Score]:
+        self.references, self.questions = list(references), list(questions)
         return [Score(float(len(b)), False, a, Verdict.WRONG) for a, b in zip(responses, references, strict=True)]
 
 
@@ -112,6 +114,7 @@ def test_texts_scores_and_references_line_up_with_rollouts(make: Callable[..., R
         assert made.scores[i].answer == made.texts[i]
     assert made.keys == [p.problem.key for p in PROMPTS for _ in range(3)]
     assert worker.reward.references == [p.problem.answer for p in PROMPTS for _ in range(3)]
+    assert worker.reward.questions == [p.problem.question for p in PROMPTS for _ in range(3)]
     assert made.rewards.tolist() == [[float(len(p.problem.answer))] * 3 for p in PROMPTS]
     assert "<|im_start|>" in "".join(made.texts)  # special tokens are kept
     assert made.tokens == sum(len(r.response_ids) for r in made.rollouts)

@@ -28,6 +28,7 @@ SMALL = ("trainer.iterations=1", "data.eval_problems=2", "callbacks.evaluation.e
 OPTIONAL = (
     "rollout_metrics", "exploration_monitor", "memory", "evaluation", "rollout_report", "progress", "export",
     "summary", "checkpoint", "random_state", "stopping", "collapse_warnings", "run_record", "histograms", "model_check",
+    "mismatch_limit",
     "pass_at_k_figure",
 )  # fmt: skip
 

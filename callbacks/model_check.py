@@ -10,6 +10,7 @@ from lightning import Callback, Trainer
 
 from ngrpo.distributed import from_first, gathered_everywhere
 from ngrpo.errors import RunError, SettingError
+from ngrpo.exploration.own_code import StrategyError, from_strategy
 from ngrpo.model_check.comparison import Finding, Numbers, OwnModel, compare, requests, sampling
 from ngrpo.model_check.known import has_passed, key, remember
 from ngrpo.modeling.loading import ModelSource
@@ -82,6 +83,8 @@ class ModelCheck(Callback):
             except SettingError as error:
                 return [], str(error)
             except Exception as error:
+                if isinstance(error, StrategyError) or from_strategy(error, bound.strategy):
+                    raise
                 return [], _unable(self.source.path, error)
 
         rollouts, own = from_first(make)

@@ -1,19 +1,22 @@
 """Rollouts before each update, weights to the engine after it."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
 from lightning import Callback, Trainer
 
 from callbacks.over_ranks import over_ranks
+from ngrpo.checkpoints import remains
 from ngrpo.data.types import PassRate, Prompt, PromptBatch
 from ngrpo.distributed import from_first, gathered, ranks
+from ngrpo.errors import RunError
 from ngrpo.module import PolicyOptimization
 from ngrpo.rewards.verdict import Verdict
 from ngrpo.rollout.ahead import NextBatch
 from ngrpo.rollout.experience import Experience
-from ngrpo.rollout.recovery import recovered
+from ngrpo.rollout.recovery import EngineFailure, recovered
 from ngrpo.rollout.selection import DynamicSampling, Selection, own_share, select
 from ngrpo.rollout.worker import RolloutWorker
 
@@ -31,9 +34,13 @@ class RolloutCallback(Callback):
         iterations: rollout batches to train on, those before a resume included.
         selection: which groups are worth training on, and how often the others are replaced; ``sampling/*`` tells what
             came of it.
+        run_dir: the run's folder, for what is said when the run ends.
     """
 
-    def __init__(self, worker: RolloutWorker, iterations: int, selection: DynamicSampling) -> None:
+    def __init__(
+        self, worker: RolloutWorker, iterations: int, selection: DynamicSampling, run_dir: Path | None = None
+    ) -> None:
+        self.run_dir = run_dir
         self.worker = worker
         self.iterations = iterations
         self.selection = selection
@@ -53,7 +60,15 @@ class RolloutCallback(Callback):
         """
         pl_module.offload_optimizers()
         self.worker.start(pl_module.device)
-        self._sync(pl_module, refresh=True)
+        # An adapter that adds zero may still change the sign of a zero.
+        loaded = trainer.ckpt_path is None and pl_module.source.lora is None
+        try:
+            self._sync(pl_module, refresh=True, loaded=loaded)
+        except EngineFailure as failure:
+            raise RunError(
+                f"the rollout engine does not take the policy's weights ({failure}); choose another model, or another "
+                "engine such as rollout=torch."
+            ) from failure
         if self._tables is not None:
             self.worker.restore_tables(self._tables)
         if self._made_ahead:
@@ -86,7 +101,7 @@ class RolloutCallback(Callback):
             made = from_first(lambda: self.next_batch.take(batch.iteration))
             self._age = int(made is not None)
             if made is None:
-                own = recovered(fresh, rebuild)
+                own = recovered(fresh, rebuild, remains(self.run_dir) if self.run_dir else "nothing was saved")
                 made = from_first(lambda: own)
             if made is not None:
                 self._unparsable_here += _unparsable(made)
@@ -139,8 +154,8 @@ class RolloutCallback(Callback):
         if self.iterations_done >= self.iterations:
             trainer.should_stop = True
 
-    def _sync(self, module: PolicyOptimization, refresh: bool) -> None:
-        self.worker.sync_weights(module.policy_weights(), refresh, module.learned_exploration())
+    def _sync(self, module: PolicyOptimization, refresh: bool, loaded: bool = False) -> None:
+        self.worker.sync_weights(module.policy_weights(), refresh, module.learned_exploration(), loaded)
 
     def state_dict(self) -> dict[str, Any]:
         """Holds the counts, what reward terms remember, the tables, which may be older than the weights, and rollouts.

@@ -44,6 +44,10 @@ class Bystander:
         """Walks to the end and keeps nothing."""
         deque(tensors, maxlen=0)
 
+    def sync_loaded(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
+        """Does the same."""
+        self.sync_weights(tensors)
+
     def embedding(self) -> Tensor:
         """Is not to be called.
 

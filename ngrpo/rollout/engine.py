@@ -53,6 +53,13 @@ class RolloutEngine(Protocol):
     def sync_weights(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
         """Takes new weights by their transformers names; tied weights come once."""
 
+    def sync_loaded(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
+        """Takes the very weights that `start` has loaded.
+
+        Raises:
+            RunError: something that is served changes by it.
+        """
+
     def embedding(self) -> Tensor:
         """Returns the served input embedding table, [V, d]."""
 

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ngrpo.errors import SettingError
+from ngrpo.errors import RunError, SettingError
 from ngrpo.exploration.base import Exploration, StepContext
 from ngrpo.exploration.bound import BoundExploration
 from ngrpo.exploration.compiled import compiled
@@ -74,13 +74,31 @@ class TorchEngine:
         Raises:
             ValueError: a tensor that the model does not have, or one that is missing.
         """
-        parameters = dict(self.lm.named_parameters())
+        self._copy_in(tensors)
+
+    @torch.no_grad()
+    def sync_loaded(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
+        """Copies the weights in that are there already (see `RolloutEngine`)."""
+        if changed := self._copy_in(tensors):
+            raise RunError(
+                f"model.path={self.model.path} gives other weights each time it is loaded ({changed[0]} and "
+                f"{len(changed) - 1} more differ between trainer and engine); save the model anew, with all weights.",
+                everywhere=True,
+            )
+
+    def _copy_in(self, tensors: Iterable[tuple[str, Tensor]]) -> list[str]:
+        """Returns the names of the parameters that changed."""
+        parameters, changed = dict(self.lm.named_parameters()), []
         for name, tensor in tensors:
             if name not in parameters:
                 raise ValueError(f"weights for an unknown or repeated parameter: {name}")
-            parameters.pop(name).copy_(tensor)
+            served = parameters.pop(name)
+            if not torch.equal(served, tensor.to(served)):
+                changed.append(name)
+            served.copy_(tensor)
         if parameters:
             raise ValueError(f"no weights came for {', '.join(sorted(parameters))}")
+        return changed
 
     def check_load(self, strategy: Exploration, requests: int, max_new_tokens: int) -> None:
         """Refuses nothing: there is one record a slot, not one a request."""

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -11,12 +11,13 @@ from torch import Tensor
 
 from ngrpo.data.types import Prompt
 from ngrpo.distributed import from_first, ranks
-from ngrpo.errors import SettingError
+from ngrpo.errors import RunError, SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.bound import BoundExploration, bind
 from ngrpo.exploration.own_code import StrategyError, from_strategy
 from ngrpo.exploration.random import request_key
 from ngrpo.exploration.vocabulary import Vocabulary
+from ngrpo.memory_budget import out_of_memory
 from ngrpo.rewards.math import Score
 from ngrpo.rewards.scoring import scored
 from ngrpo.rewards.terms import Responses, RewardTerms, WeightedTerm
@@ -134,14 +135,32 @@ class RolloutWorker:
         self._learned = learned
 
     def start(self, device: torch.device) -> None:
-        """Starts the engine on this rank's device; one serves a tensor group."""
+        """Starts the engine on this rank's device; one serves a tensor group.
+
+        Raises:
+            RunError: it does not start.
+        """
         self.device = device
         if not ranks().first:
             self.engine = Bystander()
-        self.engine.start(device)
+        try:
+            self.engine.start(device)
+        except (SettingError, RunError):
+            raise
+        except Exception as error:
+            if out_of_memory(error):
+                raise
+            raise RunError(
+                f"the rollout engine could not start ({_reason(error)}); choose another model, change rollout.engine, "
+                "or take another engine such as rollout=torch."
+            ) from error
 
     def sync_weights(
-        self, tensors: Iterable[tuple[str, Tensor]], refresh: bool, learned: Mapping[str, Tensor] | None = None
+        self,
+        tensors: Iterable[tuple[str, Tensor]],
+        refresh: bool,
+        learned: Mapping[str, Tensor] | None = None,
+        loaded: bool = False,
     ) -> None:
         """Hands new weights to the engine; ``refresh`` rebuilds the strategy's tables from them.
 
@@ -149,8 +168,9 @@ class RolloutWorker:
             tensors: the model's, by transformers name.
             refresh: rebuild the tables.
             learned: the strategy's own parameters; None leaves the initial ones.
+            loaded: they are the very weights that the engine has loaded, see `RolloutEngine.sync_loaded`.
         """
-        self._handed_over(tensors)
+        self._handed_over(tensors, self.engine.sync_loaded if loaded else self.engine.sync_weights)
         self._learned = learned
         if refresh:
             self._bound = None
@@ -216,13 +236,15 @@ class RolloutWorker:
         scores = scored(self.reward, self._read(prompts, samples, texts), references, keys, questions)
         return Experience(prompts, rollouts, keys, texts, scores, generated - start, time.perf_counter() - generated)
 
-    def _handed_over(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
+    def _handed_over(
+        self, tensors: Iterable[tuple[str, Tensor]], take: Callable[[Iterable[tuple[str, Tensor]]], None]
+    ) -> None:
         try:
-            self.engine.sync_weights(tensors)
-        except SettingError:
+            take(tensors)
+        except (SettingError, RunError):
             raise
         except Exception as error:
-            raise EngineFailure(f"{type(error).__name__}: {' '.join(str(error).split())[:_SHOWN]}") from error
+            raise EngineFailure(_reason(error)) from error
 
     def _generated(self, requests: Sequence[Request], sampling: Sampling, bound: BoundExploration) -> list[Rollout]:
         """Asks the engine.
@@ -239,8 +261,7 @@ class RolloutWorker:
         except Exception as error:
             if from_strategy(error, bound.strategy):
                 raise
-            reason = " ".join(str(error).split())[:_SHOWN]
-            raise EngineFailure(f"{type(error).__name__}: {reason}") from error
+            raise EngineFailure(_reason(error)) from error
 
     def rebuild(
         self, tensors: Iterable[tuple[str, Tensor]], learned: Mapping[str, Tensor] | None, failed: bool
@@ -271,3 +292,7 @@ class RolloutWorker:
         """
         tail = self.tokenizer.decode(list(prompt.ids[-_TAIL:]))
         return _REASONING if tail.rstrip().endswith(_REASONING) else ""
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:_SHOWN]}"

@@ -65,6 +65,8 @@ class Engine:
     def sync_weights(self, tensors) -> None:
         ((_, self.table),) = tensors
 
+    sync_loaded = sync_weights
+
     def embedding(self) -> torch.Tensor:
         return self.table
 
@@ -74,6 +76,7 @@ class Policy(Module):
 
     updates = 0.0
     offloads = 0
+    source = ModelSource()
 
     def offload_optimizers(self) -> None:
         self.offloads += 1

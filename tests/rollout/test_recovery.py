@@ -90,7 +90,7 @@ def test_twice_is_once_too_often(make: Callable[..., RolloutWorker], tiny_source
         )
     assert str(caught.value) == (
         "the rollout engine failed again after it was rebuilt (RuntimeError: CUDA error: an illegal memory access);"
-        " lower rollout.engine.max_batch_size, or take another engine with rollout=torch, and go on with ckpt=latest."
+        " lower rollout.engine.max_batch_size, or take another engine with rollout=torch; go on with ckpt=latest."
     )
     assert caught.value.everywhere
 
@@ -168,3 +168,18 @@ def test_all_ranks_leave_with_the_error_of_one(monkeypatch: pytest.MonkeyPatch) 
     errors = in_ranks(on, monkeypatch)
     assert [str(error) for error in errors] == ["reward raised ValueError on response 3."] * 2
     assert all(error.everywhere for error in errors)
+
+
+def test_an_engine_that_does_not_start_says_why_and_nothing_of_going_on(make: Callable[..., RolloutWorker]) -> None:
+    worker = make()
+
+    def start(device: torch.device) -> None:
+        raise NotImplementedError("no kernel\nfor heads of 7")
+
+    worker.engine.start = start
+    with pytest.raises(RunError) as caught:
+        worker.start(torch.device("cpu"))
+    assert str(caught.value) == (
+        "the rollout engine could not start (NotImplementedError: no kernel for heads of 7); choose another model, "
+        "change rollout.engine, or take another engine such as rollout=torch."
+    )

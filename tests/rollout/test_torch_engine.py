@@ -6,6 +6,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from ngrpo.errors import RunError
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.packing import pack
@@ -132,3 +133,13 @@ def test_sleep_and_wake_do_not_change_rollouts(make_engine, bound, requests, sam
     engine.wake()
     after = engine.generate(requests[:4], sampling, bound(engine, MIXING))
     assert all(same(a, b) for a, b in zip(before, after, strict=True))
+
+
+def test_weights_that_were_loaded_already_change_nothing(make_engine):
+    engine = make_engine()
+    weights = {name: parameter.clone() for name, parameter in engine.lm.named_parameters()}
+    engine.sync_loaded(weights.items())
+    changed = next(name for name in weights if name.endswith("up_proj.weight"))
+    weights[changed] = weights[changed] + 1.0
+    with pytest.raises(RunError, match=rf"gives other weights each time it is loaded \({changed}.* differ between"):
+        engine.sync_loaded(weights.items())

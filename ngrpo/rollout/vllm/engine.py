@@ -12,22 +12,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ngrpo.errors import SettingError
+from ngrpo.errors import RunError, SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.bound import BoundExploration
 from ngrpo.exploration.own_code import StrategyError
-from ngrpo.modeling.loading import ModelSource
+from ngrpo.modeling.loading import DTYPES, ModelSource
 from ngrpo.parent_watch import ending_children
 from ngrpo.rollout.engine import Report
 from ngrpo.rollout.types import Request, Rollout, Sampling
-from ngrpo.rollout.vllm.checksum import checksum
 from ngrpo.rollout.vllm.device import visible_to_children
-from ngrpo.rollout.vllm.handover import packed
 from ngrpo.rollout.vllm.lifeline import Lifeline, lifeline
 from ngrpo.rollout.vllm.progress import FinishedRequests
 from ngrpo.rollout.vllm.session import Collected, SessionSpec
 from ngrpo.rollout.vllm.split import split_rollouts
 from ngrpo.rollout.vllm.versions import check_version
+from ngrpo.rollout.vllm.weight_transfer import WeightTransfer
 
 log = logging.getLogger(__name__)
 
@@ -35,8 +34,6 @@ _REFUSED = {
     "speculative_config": "speculative decoding accepts tokens whose mixtures were never made",
     "pipeline_parallel_size": "records are made on the last stage and read on the first",
 }
-_BUCKET_BYTES = 512 << 20
-_CHECKSUM_TOLERANCE = 1e-9
 
 
 class VllmEngine:
@@ -87,7 +84,6 @@ class VllmEngine:
                 )
         self.model = model
         self.dense_record_gib = dense_record_gib
-        self._workers = tensor_parallel_size
         self._own_process = own_process
         self._in_process = tensor_parallel_size == 1 and not own_process
         # Inside a training process vLLM would take that process's group of ranks for its own.
@@ -112,6 +108,8 @@ class VllmEngine:
             "additional_config": {"ngrpo": {"width": exploration.width, "vectors": not exploration.sums_rows}},
             **options,
         }
+        self._transfer = WeightTransfer(self._call, None if self._in_process else tensor_parallel_size)
+        self._sendable = False
         self._asleep = False
         self._lifeline: Lifeline | None = None
 
@@ -132,7 +130,14 @@ class VllmEngine:
 
         plugin.install()
         from vllm import LLM
+        from vllm.engine.arg_utils import EngineArgs
 
+        if self._in_process and EngineArgs(**self._arguments).create_model_config().using_transformers_backend():
+            raise RunError(
+                f"rollout.engine.own_process=false cannot serve model.path={self.model.path}: vLLM runs such models by "
+                "transformers, and changes the classes that the trainer's own copy has in this process; set "
+                "rollout.engine.own_process=true."
+            )
         # It would log a traceback for want of the tokenizer that we do without.
         logging.getLogger("vllm.renderers.base").setLevel(logging.ERROR)
 
@@ -246,33 +251,35 @@ class VllmEngine:
     def sync_weights(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
         """Loads new weights in buckets, checks that they are served, and forgets cached prompts.
 
+        The first time after this object was made, it is checked first that the model's own weights can be sent.
+
         Raises:
-            RuntimeError: what is served is not what was handed over.
+            RuntimeError: what is served is not what was sent.
+            RunError: vLLM serves this model otherwise when its weights are sent again.
         """
-        dtype: torch.dtype = self.llm.llm_engine.model_config.dtype
-        handed_over: dict[str, float] = {}
-        for bucket in _buckets((name, tensor.detach().to(dtype)) for name, tensor in tensors):
-            handed_over |= {name: checksum(tensor) for name, tensor in bucket}
-            self._hand_over(bucket)
-        self._check_served(handed_over)
+        if not self._sendable:
+            self._send_loaded(self.model.load().named_parameters())
+        self._transfer.send(tensors, self.dtype)
+        self._forget()
+
+    def sync_loaded(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
+        """Takes the weights that `start` has loaded, and checks that nothing served changes (see `RolloutEngine`)."""
+        self._send_loaded(tensors)
+        self._forget()
+
+    def _send_loaded(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
+        lossless = DTYPES[self.model.dtype] in (torch.float32, self.dtype)
+        if lossless:
+            self._transfer.send_unchanged(tensors, self.dtype, self.model.path)
+        else:
+            self._transfer.send(tensors, self.dtype)
+        self._sendable = True
+
+    def _forget(self) -> None:
         if self._asleep:
             self.llm.wake_up(tags=["kv_cache"])
             self._asleep = False
         self.llm.reset_prefix_cache()
-
-    def _hand_over(self, bucket: list[tuple[str, Tensor]]) -> None:
-        """By reference in this process; as shared memory or CUDA IPC handles, one set a worker, to others."""
-        if self._in_process:
-            self._call("ngrpo_load_weights", bucket)
-        else:
-            self._call("ngrpo_load_shared", [packed(bucket) for _ in range(self._workers)])
-
-    def _check_served(self, handed_over: dict[str, float]) -> None:
-        """Compares checksums: of all weights, or of the embedding where ranks hold copies of other parameters."""
-        expected = sum(value for name, value in handed_over.items() if self._in_process or "embed_tokens" in name)
-        served = sum(self._call("ngrpo_checksum", not self._in_process))
-        if abs(served - expected) > _CHECKSUM_TOLERANCE * expected:
-            raise RuntimeError(f"vLLM serves weights of checksum {served}, not {expected} as handed over")
 
     def sleep(self) -> None:
         """Frees weights and KV cache on a GPU (sleep level 2); does nothing on a CPU."""
@@ -312,17 +319,3 @@ def _served_dtype(dtype: str, model: ModelSource) -> str:
     if dtype != "auto":
         return dtype
     return "bfloat16" if torch.cuda.is_available() else model.dtype
-
-
-def _buckets(tensors: Iterable[tuple[str, Tensor]]) -> Iterator[list[tuple[str, Tensor]]]:
-    """Groups tensors so that not much more than half a GiB is gathered at a time."""
-    bucket: list[tuple[str, Tensor]] = []
-    size = 0
-    for name, tensor in tensors:
-        bucket.append((name, tensor))
-        size += tensor.nbytes
-        if size >= _BUCKET_BYTES:
-            yield bucket
-            bucket, size = [], 0
-    if bucket:
-        yield bucket

@@ -10,6 +10,7 @@ from torch import Tensor
 from ngrpo.rollout.vllm import plugin
 from ngrpo.rollout.vllm.checksum import checksum
 from ngrpo.rollout.vllm.core import MixingCore
+from ngrpo.rollout.vllm.coverage import mark, unwritten
 from ngrpo.rollout.vllm.handover import opened
 from ngrpo.rollout.vllm.session import Collected
 
@@ -50,10 +51,17 @@ class WorkerExtension:
         collected = self.ngrpo_collect()
         return pickle.dumps(collected) if self.rank == 0 else b""
 
+    def ngrpo_expect_weights(self) -> None:
+        """Marks all that is served, before weights come."""
+        self.ngrpo_received: dict[str, int] = {}
+        mark(self.model_runner.model)
+
     def ngrpo_load_weights(self, weights: Iterable[tuple[str, Tensor]]) -> None:
         """Loads a bucket of (transformers name, tensor)."""
+        bucket = list(weights)
+        self.ngrpo_received |= {name: checksum(tensor) for name, tensor in bucket}
         with torch.no_grad():
-            self.model_runner.model.load_weights(iter(weights))
+            self.model_runner.model.load_weights(iter(bucket))
 
     def ngrpo_load_shared(self, weights: list[bytes]) -> None:
         """Loads a bucket that another process shares; handles for each worker, since they can be opened once."""
@@ -61,11 +69,17 @@ class WorkerExtension:
         if torch.cuda.is_available():
             torch.cuda.synchronize()  # the other process may free the tensors once this returns
 
-    def ngrpo_checksum(self, only_embedding: bool) -> float:
-        """Returns the checksum of the parameters that this worker serves, or of its input embedding."""
-        if only_embedding:
-            return checksum(self.ngrpo_embedding())
-        return sum(checksum(parameter) for parameter in self.model_runner.model.parameters())
+    def ngrpo_received_weights(self) -> dict[str, int]:
+        """Returns the checksums of the tensors that came since `ngrpo_expect_weights`, by transformers name."""
+        return self.ngrpo_received
+
+    def ngrpo_unwritten_weights(self) -> list[str]:
+        """Returns the served parameters that they have not filled, by vLLM's name."""
+        return unwritten(self.model_runner.model)
+
+    def ngrpo_served_weights(self) -> dict[str, int]:
+        """Returns the checksums of this worker's parameters, by vLLM's name."""
+        return {name: checksum(parameter) for name, parameter in self.model_runner.model.named_parameters()}
 
     def ngrpo_embedding(self) -> Tensor:
         """Returns this worker's rows of the input embedding, padding left out; [rows, d]."""

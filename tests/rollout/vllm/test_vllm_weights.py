@@ -5,6 +5,7 @@ import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
 from vllm_checks import MIXING, UNSTOPPED, assert_same_rollouts, random_requests, start_engine
 
+from ngrpo.errors import RunError
 from ngrpo.exploration.bound import BoundExploration
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.torch_engine import TorchEngine
@@ -81,17 +82,31 @@ def test_a_tied_head_follows_its_embedding(tied):
     assert_same_rollouts(engine.generate(requests, UNSTOPPED, bound), oracle.generate(requests, UNSTOPPED, bound))
 
 
-@pytest.mark.parametrize("fault", ["dropped", "altered"])
+FAULTS = {
+    "dropped": lambda bucket, name: [(n, w) for n, w in bucket if n != name],
+    "altered": lambda bucket, name: [(n, w * 1.01 if n == name else w) for n, w in bucket],
+    "permuted": lambda bucket, name: [(n, w.flip(0) if n == name else w) for n, w in bucket],
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", ["model.layers.1.self_attn.k_proj.weight", "model.norm.weight", "lm_head.weight"])
 def test_a_wrong_hand_over_is_caught(demo_engine, oracle, monkeypatch, fault, name):
     from ngrpo.rollout.vllm.extension import WorkerExtension
 
-    def faulty(self, weights):
-        spoilt = [(n, w * 1.01 if n == name else w) for n, w in weights if n != name or fault == "altered"]
-        load(self, spoilt)
-
     load = WorkerExtension.ngrpo_load_weights
     with monkeypatch.context() as patch:
-        patch.setattr(WorkerExtension, "ngrpo_load_weights", faulty)
-        with pytest.raises(RuntimeError, match="vLLM serves weights of checksum"):
+        patch.setattr(
+            WorkerExtension, "ngrpo_load_weights", lambda self, bucket: load(self, FAULTS[fault](bucket, name))
+        )
+        with pytest.raises(RuntimeError, match=f"vLLM received other weights than were sent: {name}$"):
             demo_engine.sync_weights(changed(oracle).items())
+
+
+def test_loaded_weights_stay_bit_equal(demo_engine, oracle):
+    demo_engine.sync_weights(oracle.lm.named_parameters())
+    demo_engine.sync_loaded(oracle.lm.named_parameters())
+    with pytest.raises(
+        RunError, match=r"model\.path=demo as they are trained \(weights that are sent as they were loaded"
+    ):
+        demo_engine.sync_loaded(changed(oracle).items())

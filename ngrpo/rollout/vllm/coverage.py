@@ -1,0 +1,26 @@
+"""Telling which served weights a transfer has written: those that do not hold a mark any more."""
+
+import torch
+from torch import nn
+
+from ngrpo.rollout.vllm.checksum import INTEGERS, bits
+
+_MARKS = {1: 0x7F, 2: 0x7FDA, 4: 0x7FC05ADA, 8: 0x7FF85ADA5ADA5ADA}
+"""NaNs that no computation makes, by the bytes of an element: the same number in bfloat16 and float16."""
+
+
+@torch.no_grad()
+def mark(model: nn.Module) -> None:
+    """Fills all parameters with the mark; what they held is lost."""
+    for parameter in model.parameters():
+        size = parameter.element_size()
+        parameter.data.view(INTEGERS[size]).fill_(_MARKS[size])
+
+
+def unwritten(model: nn.Module) -> list[str]:
+    """Returns the names of the parameters of which some element still holds the mark."""
+    return [
+        name
+        for name, parameter in model.named_parameters()
+        if bool((bits(parameter) == _MARKS[parameter.element_size()]).any())
+    ]

@@ -81,8 +81,18 @@ def test_a_fault_is_refused_with_figures_and_shows_as_mismatch_without_the_check
     assert "set callbacks.model_check=null to go on all the same." in said
     assert refused.value.everywhere
     assert not (tmp_path / "refused" / "checkpoints").exists()
-    wrong = run(tmp_path / "unchecked", OFF)
+    wrong = run(tmp_path / "unchecked", OFF, "callbacks.mismatch_limit=null")
     assert right < 1e-5 < 1e-3 < wrong
+
+
+def test_a_fault_that_is_not_compared_ends_the_run_in_its_first_iteration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_dir: Path
+):
+    another_rope(monkeypatch)
+    with pytest.raises(
+        RunError, match=r"^iteration 1: the engine's log-probs are .* there is no checkpoint to go on from"
+    ):
+        run(tmp_path / "run", OFF)
 
 
 def test_what_passed_once_is_not_compared_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_dir: Path):

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ngrpo.errors import SettingError
+from ngrpo.input_files import check_file
 from ngrpo.rollout.plain import own, plain_rollout, rollout_of
 from ngrpo.samples import Sample
 
@@ -60,11 +61,15 @@ def load(path: Path) -> BadStep:
     Raises:
         SettingError: it is no such file.
     """
+    check_file(path, "the skipped step")
     try:
         plain = torch.load(path, weights_only=True, map_location="cpu")
         known = plain.pop("format") == _FORMAT
         samples = [_sample(sample) for sample in plain.pop("samples")]
         bad = BadStep(samples=samples, **plain)
+        kinds = {"settings": dict, "iteration": int, "step": int, "reason": str, "problems": list}
+        if not all(type(getattr(bad, name)) is kind for name, kind in kinds.items()):
+            raise TypeError
     except Exception as error:
         raise SettingError(f"{path} holds no skipped step; give a file of a run's {FOLDER} folder.") from error
     if not known:

@@ -8,6 +8,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
 from ngrpo.errors import SettingError
+from ngrpo.input_files import read_text
 
 FOLDER = ".hydra"
 """Where Hydra would put them, before a script can tell that the folder is another process's: it is told not to."""
@@ -35,9 +36,10 @@ def kept(run_dir: Path) -> DictConfig:
         SettingError: there is none, or it is damaged.
     """
     path = run_dir / FOLDER / "config.yaml"
+    text = read_text(path, "the run's settings")
     try:
-        config = OmegaConf.load(path)
-    except (OSError, ValueError, YAMLError, OmegaConfBaseException) as error:
+        config = OmegaConf.create(text)
+    except (ValueError, RecursionError, YAMLError, OmegaConfBaseException) as error:
         raise SettingError(f"{path} cannot be read ({_first_line(error)}); give the folder of a run.") from error
     if not isinstance(config, DictConfig):
         raise SettingError(f"{path} holds no settings of a run; give the folder of one.")

@@ -1,15 +1,18 @@
 """What the scripts do with errors: for whatever a user can mend, one line on the terminal and an exit status."""
 
 import errno
+import io
 import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from typing import TextIO
 
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
+from ngrpo.author_code import from_author
 from ngrpo.composition import composition_sentence, from_composing
 from ngrpo.errors import RunError, SettingError, StopNow, Stopped
 from ngrpo.streams import open_all, tell_log
@@ -73,6 +76,10 @@ def _sentence(error: BaseException) -> str | None:
         return composition_sentence(error)
     if isinstance(error, OSError) and error.errno in _FULL:
         return full_sentence(error)
+    if isinstance(error, BrokenPipeError):
+        return "not all could be printed, since nobody reads it any more."
+    if isinstance(error, OSError) and error.filename is not None and not from_author(error):
+        return f"{error.filename} cannot be used ({error.strerror}); give another file or folder, or repair it."
     from ngrpo.memory_budget import out_of_memory
     from ngrpo.rollout.recovery import EngineFailure
 
@@ -101,7 +108,7 @@ def _leave(message: str, status: int, agreed: bool) -> None:
     """
     from lightning.pytorch.utilities import rank_zero_only
 
-    sys.stdout.flush()
+    _flush_or_drop(sys.stdout)
     tell_log(logging.ERROR if status == 1 else logging.INFO, message)
     first = rank_zero_only.rank == 0
     if first or not agreed:
@@ -109,8 +116,22 @@ def _leave(message: str, status: int, agreed: bool) -> None:
     raise SystemExit(status if first or not agreed else 0)
 
 
+def _flush_or_drop(stream: TextIO) -> None:
+    try:
+        stream.flush()
+    except OSError:  # nobody reads it; what it holds must not be tried again when Python ends
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def guarded(main: Callable[[], object]) -> None:
     """Calls a script's main function behind the `door`."""
     open_all()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a path may hold bytes that are no text
     with door():
-        main()
+        try:
+            main()
+        finally:
+            sys.stdout.flush()

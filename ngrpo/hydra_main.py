@@ -10,6 +10,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
-from ngrpo.door import door
+from ngrpo.door import guarded
 from ngrpo.errors import SettingError
 from ngrpo.permissions import grant
 
@@ -40,15 +41,18 @@ _RUNS_CODE = (
 
 def run(main: Callable[[], Any]) -> None:
     """Calls a script's function that ``hydra.main`` has wrapped."""
-    with door():
-        arguments = _arguments()
-        if arguments.experimental_rerun is not None:
-            raise SettingError(
-                f"--experimental-rerun {arguments.experimental_rerun} would run whatever code that file names; give the"
-                " settings again instead."
-            )
-        with _guarded(arguments.overrides):
-            main()
+    guarded(partial(_run, main))
+
+
+def _run(main: Callable[[], Any]) -> None:
+    arguments = _arguments()
+    if arguments.experimental_rerun is not None:
+        raise SettingError(
+            f"--experimental-rerun {arguments.experimental_rerun} would run whatever code that file names; give the"
+            " settings again instead."
+        )
+    with _typed_only(arguments.overrides):
+        main()
 
 
 def grant_typed(config: DictConfig) -> None:
@@ -63,7 +67,7 @@ def _arguments() -> Namespace:
 
 
 @contextmanager
-def _guarded(overrides: list[str]) -> Iterator[None]:
+def _typed_only(overrides: list[str]) -> Iterator[None]:
     def checked_load(self: ConfigLoaderImpl, *arguments: Any, **named: Any) -> DictConfig:
         config = _load(self, *arguments, **named)
         _check(config.hydra, overrides)

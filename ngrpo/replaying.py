@@ -8,12 +8,16 @@ import torch
 from omegaconf import OmegaConf
 
 from ngrpo.algo.aggregate import BatchTotals
+from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.bad_steps import BadStep
 from ngrpo.checkpoints import opened
 from ngrpo.config import build
+from ngrpo.errors import SettingError
+from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.cost import PassCost
 from ngrpo.modeling.export import Weights, checkpoint_weights
 from ngrpo.modeling.learned import load_learned
+from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.passes import Passes
 from ngrpo.permissions import StoredPermissions
@@ -61,6 +65,9 @@ def replay(bad: BadStep, checkpoint: Path | None, permissions: StoredPermissions
     config = OmegaConf.create(dict(bad.settings))
     parts = permissions.checked(config, ["model", "algo", "exploration"])
     source, algorithm, exploration = map(build, parts)
+    kinds = (ModelSource, Algorithm, Exploration)
+    if not all(map(isinstance, (source, algorithm, exploration), kinds)) or "trainer" not in config:
+        raise SettingError("the step's settings are not those of a run; it is damaged.")
     model = ScoringModel(source.load(), load_learned(source, exploration))
     if checkpoint is not None:
         opened(checkpoint)

@@ -26,6 +26,9 @@ import torch
 from rich import get_console
 from rich.table import Table
 
+from ngrpo.arguments import whole
+from ngrpo.door import guarded
+
 
 def main() -> None:
     """Measures and reports."""
@@ -43,11 +46,11 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
     parser.add_argument("--random", choices=["1.5b", "tiny"])
-    parser.add_argument("--requests", type=int, default=256)
-    parser.add_argument("--prompt", type=int, default=256)
-    parser.add_argument("--tokens", type=int, default=1024)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--tensor-parallel", type=int, default=1)
+    parser.add_argument("--requests", type=whole(1), default=256)
+    parser.add_argument("--prompt", type=whole(1), default=256)
+    parser.add_argument("--tokens", type=whole(1), default=1024)
+    parser.add_argument("--rounds", type=whole(1), default=5)
+    parser.add_argument("--tensor-parallel", type=whole(1), default=1)
     parser.add_argument("--eager", action="store_true")
     parser.add_argument("--own-process", action="store_true")
     parser.add_argument("--bare", action="store_true")
@@ -242,4 +245,4 @@ def report(arguments: argparse.Namespace, speeds: dict[str, list[float]], more: 
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)

@@ -31,6 +31,8 @@ from lightning import Callback, LightningModule, Trainer
 from rich.console import Console
 from rich.table import Table
 
+from ngrpo.arguments import whole
+from ngrpo.door import guarded
 from ngrpo.rewards.math import Score
 from ngrpo.rewards.verdict import Verdict
 from ngrpo.rollout.worker import RolloutWorker
@@ -286,12 +288,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--shape", choices=["1.5b", "tiny"], default="1.5b")
     parser.add_argument("--engine", choices=["vllm", "torch"], default="vllm", help="of our side")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
-    parser.add_argument("--tokens", type=int, default=1024, help="of each completion")
-    parser.add_argument("--prompt-words", type=int, default=40, help="numbers of three digits in each prompt")
-    parser.add_argument("--prompt-tokens", type=int, default=512, help="most tokens of a prompt")
-    parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--warm-up", type=int, default=2)
-    parser.add_argument("--microbatch-tokens", type=int, default=5120)
+    parser.add_argument("--tokens", type=whole(1), default=1024, help="of each completion")
+    parser.add_argument("--prompt-words", type=whole(1), default=40, help="numbers of three digits in each prompt")
+    parser.add_argument("--prompt-tokens", type=whole(1), default=512, help="most tokens of a prompt")
+    parser.add_argument("--steps", type=whole(1), default=5)
+    parser.add_argument("--warm-up", type=whole(0), default=2)
+    parser.add_argument("--microbatch-tokens", type=whole(1), default=5120)
     parser.add_argument("--checkpointing", default="off")
     parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--overrides", nargs="*", default=[], help="further settings of our side")
@@ -352,4 +354,4 @@ def report(arguments: argparse.Namespace, results: dict[str, dict[str, Any]]) ->
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)

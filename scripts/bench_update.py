@@ -42,7 +42,9 @@ from ngrpo.algo import aggregate, kl, ratio
 from ngrpo.algo.advantage import group_standardised
 from ngrpo.algo.clip import clipped_surrogate
 from ngrpo.algo.policy_loss import Algorithm
+from ngrpo.arguments import real, whole
 from ngrpo.data.types import PromptBatch
+from ngrpo.door import guarded
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.record import Record
 from ngrpo.modeling.attention import IMPLEMENTATION
@@ -382,22 +384,24 @@ def parse() -> argparse.Namespace:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", choices=SHAPES, default="1.5b")
-    parser.add_argument("--sequences", type=int, default=64, help=f"over all processes; a multiple of {GROUP} for each")
-    parser.add_argument("--shortest", type=int, default=300)
-    parser.add_argument("--longest", type=int, default=4096)
-    parser.add_argument("--microbatch-tokens", type=int, default=16384)
-    parser.add_argument("--head-rows", type=int, default=HEAD_ROWS)
+    parser.add_argument(
+        "--sequences", type=whole(1), default=64, help=f"over all processes; a multiple of {GROUP} for each"
+    )
+    parser.add_argument("--shortest", type=whole(1), default=300)
+    parser.add_argument("--longest", type=whole(1), default=4096)
+    parser.add_argument("--microbatch-tokens", type=whole(1), default=16384)
+    parser.add_argument("--head-rows", type=whole(1), default=HEAD_ROWS)
     parser.add_argument("--checkpointing", nargs="+", choices=CHECKPOINTING, default=["selective", "full"])
     parser.add_argument("--compile", nargs="+", choices=["off", "on"], default=["off", "on"])
     parser.add_argument("--precision", default="bf16-mixed")
     parser.add_argument("--no-kl", action="store_true", help="no reference passes")
     parser.add_argument("--gather-once", action="store_true", help="trainer.gather_once, for several processes")
-    parser.add_argument("--iterations", type=int, default=3)
+    parser.add_argument("--iterations", type=whole(1), default=3)
     parser.add_argument(
         "--memory", nargs="*", type=int, help=f"token counts of one microbatch; {MEMORY_TOKENS} if none"
     )
     parser.add_argument("--padded", action="store_true", help="stock transformers too")
-    parser.add_argument("--peak", type=float, default=989.0, help="TFLOP/s of one device in bfloat16; an H100's")
+    parser.add_argument("--peak", type=real(0), default=989.0, help="TFLOP/s of one device in bfloat16; an H100's")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     if arguments.memory == []:
@@ -440,4 +444,4 @@ def report(arguments: argparse.Namespace, runs: list[Run], results: list[Result]
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)

@@ -17,7 +17,9 @@ from hydra import compose, initialize_config_dir
 from rich import get_console
 from torch import Tensor
 
+from ngrpo.arguments import real, whole
 from ngrpo.config import build, register
+from ngrpo.door import guarded
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.bound import bind
 from ngrpo.exploration.random import request_key
@@ -37,11 +39,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
     parser.add_argument("--engine", choices=["torch", "vllm"], default="torch")
-    parser.add_argument("--requests", type=int, default=8)
-    parser.add_argument("--prompt", type=int, default=64)
-    parser.add_argument("--tokens", type=int, default=256)
+    parser.add_argument("--requests", type=whole(1), default=8)
+    parser.add_argument("--prompt", type=whole(1), default=64)
+    parser.add_argument("--tokens", type=whole(1), default=256)
     parser.add_argument("--exploration", nargs="+", default=["neighbor"], help="a preset, and changes to it")
-    parser.add_argument("--temperature", type=float, default=1.0)
+    parser.add_argument("--temperature", type=real(0), default=1.0)
     parser.add_argument("--dtype", default="bfloat16" if torch.cuda.is_available() else "float32")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
@@ -112,4 +114,4 @@ def score(model: ScoringModel, strategy: Exploration, temperature: float, rollou
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)

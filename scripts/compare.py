@@ -6,13 +6,13 @@ problems that all of them have. With ``--json`` the figures are printed as JSON.
 
 import argparse
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 
 from rich import get_console
 
-from ngrpo.errors import SettingError
+from ngrpo.arguments import SEEDS, whole
+from ngrpo.door import guarded
 from ngrpo.evaluation.comparison import compare_runs
 from ngrpo.evaluation.tables import comparison_table
 
@@ -23,13 +23,10 @@ def main() -> None:
     parser.add_argument("first", type=Path, metavar="RUN")
     parser.add_argument("others", type=Path, metavar="RUN", nargs="+")
     parser.add_argument("--json", action="store_true", help="as JSON")
-    parser.add_argument("--seed", type=int, default=0, help="of the bootstrap")
+    parser.add_argument("--seed", type=whole(0, SEEDS), default=0, help="of the bootstrap")
     arguments = parser.parse_args()
     runs = [arguments.first, *arguments.others]
-    try:
-        compared = compare_runs(runs, arguments.seed)
-    except SettingError as error:
-        sys.exit(f"error: {error}")
+    compared = compare_runs(runs, arguments.seed)
     names = list(map(str, runs))
     if arguments.json:
         print(json.dumps({"runs": names, "benchmarks": {n: asdict(c) for n, c in compared.items()}}, indent=2))
@@ -39,4 +36,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)

@@ -7,7 +7,6 @@ anchor nor among its nearest ones. Prints how often, and writes ``pilot.png`` (a
 
 import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,9 @@ from rich import get_console
 from rich.table import Table
 from rich.text import Text
 
+from ngrpo.arguments import real, whole
 from ngrpo.console import quieten
-from ngrpo.errors import SettingError
+from ngrpo.door import guarded
 from ngrpo.exploration.neighbor_table import SIMILARITIES
 from ngrpo.exploration.pilot import PilotSettings, pilot
 from ngrpo.exploration.words import EmbeddedVocabulary
@@ -34,18 +34,15 @@ def main() -> None:
     """Makes the study."""
     arguments = parsed()
     quieten()
-    try:
-        settings = PilotSettings(
-            tuple(arguments.scale), arguments.k, arguments.neighborhood, arguments.samples, arguments.metric
-        )
-        vocabulary = EmbeddedVocabulary.of(ModelSource(arguments.model))
-        words = arguments.words or [word for word in WORDS if vocabulary.find(word) is not None][:_TAKEN]
-        anchors = vocabulary.tokens(words)
-        ways = pilot(vocabulary, anchors, settings)
-    except SettingError as error:
-        sys.exit(f"error: {error}")
-    found = numbers(vocabulary, anchors, ways, settings)
     arguments.out.mkdir(parents=True, exist_ok=True)
+    settings = PilotSettings(
+        tuple(arguments.scale), arguments.k, arguments.neighborhood, arguments.samples, arguments.metric
+    )
+    vocabulary = EmbeddedVocabulary.of(ModelSource(arguments.model))
+    words = arguments.words or [word for word in WORDS if vocabulary.find(word) is not None][:_TAKEN]
+    anchors = vocabulary.tokens(words)
+    ways = pilot(vocabulary, anchors, settings)
+    found = numbers(vocabulary, anchors, ways, settings)
     (arguments.out / "pilot.json").write_text(json.dumps({"model": arguments.model, **found}, indent=2) + "\n")
     pilot_figure(vocabulary, anchors, ways).savefig(arguments.out / "pilot.png", dpi=100)
     get_console().print(table_of(found, arguments.model, settings))
@@ -60,11 +57,13 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--model", default="demo", help="folder or hub name")
     parser.add_argument("--out", type=Path, required=True, help="folder to write")
     parser.add_argument(
-        "--scale", type=float, nargs="+", default=defaults.scales, help="of the noise, over the RMS of the table"
+        "--scale", type=real(0), nargs="+", default=defaults.scales, help="of the noise, over the RMS of the table"
     )
-    parser.add_argument("--k", type=int, default=defaults.k, help="tokens of a mixture, the anchor included")
-    parser.add_argument("--neighborhood", type=int, default=defaults.neighborhood, help="tokens that count as near")
-    parser.add_argument("--samples", type=int, default=defaults.samples, help="vectors a token")
+    parser.add_argument("--k", type=whole(1, 1000), default=defaults.k, help="tokens of a mixture, the anchor included")
+    parser.add_argument(
+        "--neighborhood", type=whole(1, 100_000), default=defaults.neighborhood, help="tokens that count as near"
+    )
+    parser.add_argument("--samples", type=whole(1, 1_000_000), default=defaults.samples, help="vectors a token")
     parser.add_argument("--metric", choices=SIMILARITIES, default=defaults.metric)
     return parser.parse_args()
 
@@ -82,4 +81,4 @@ def table_of(found: dict[str, Any], model: str, settings: PilotSettings) -> Tabl
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ngrpo.config import build, register
 from ngrpo.door import guarded
+from ngrpo.errors import SettingError
 from ngrpo.permissions import StoredPermissions
 
 
@@ -22,6 +23,7 @@ def main() -> None:
     from ngrpo.composed import kept
     from ngrpo.export_target import check_target, new_folder
     from ngrpo.modeling.export import checkpoint_weights, export
+    from ngrpo.modeling.loading import ModelSource
 
     register()
     permissions = StoredPermissions.of(arguments)
@@ -29,6 +31,8 @@ def main() -> None:
     folder = resolve(arguments.checkpoint, Path(arguments.checkpoint), Path("outputs"))
     opened(folder)
     source = build(*permissions.checked(kept(folder.parents[1]), ["model"]))
+    if not isinstance(source, ModelSource):
+        raise SettingError(f"the settings of the run in {folder.parents[1]} name no model; they are damaged.")
     with new_folder(arguments.target) as target:
         export(source, source.tokenizer(), checkpoint_weights(folder, source.lora), target)
     print(f"wrote {arguments.target} from {folder}")

@@ -7,7 +7,6 @@ Takes the settings that scripts/train.py takes, so that it tells of that very tr
 
 import argparse
 import json
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -15,13 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hydra import compose, initialize_config_dir
-from hydra.errors import HydraException
 from rich import get_console
 from rich.markup import escape
 from rich.table import Table
 
+from ngrpo.arguments import whole
 from ngrpo.config import build, checked, register
-from ngrpo.errors import SettingError
+from ngrpo.door import guarded
+from ngrpo.permissions import grant
 from ngrpo.text import visible
 
 if TYPE_CHECKING:
@@ -37,17 +37,14 @@ def main() -> None:
     )
     parser.add_argument("settings", nargs="*", help="as of scripts/train.py, e.g. data=math model.path=MODEL")
     parser.add_argument("--json", action="store_true", help="as JSON, doubles in full")
-    parser.add_argument("--rows", type=int, help="look at the first N rows of each source")
-    parser.add_argument("--list", type=int, default=5, help="how many doubles to list")
+    parser.add_argument("--rows", type=whole(0), help="look at the first N rows of each source")
+    parser.add_argument("--list", type=whole(0), default=5, help="how many doubles to list")
     arguments = parser.parse_intermixed_args()
     from ngrpo.console import quieten
 
     quieten()
     start = time.monotonic()
-    try:
-        found = inspect_configured(arguments.settings, arguments.rows)
-    except (SettingError, HydraException) as error:
-        sys.exit(f"error: {error}")
+    found = inspect_configured(arguments.settings, arguments.rows)
     seconds = time.monotonic() - start
     if arguments.json:
         sources = {where: asdict(inspection) for where, inspection in found.items()}
@@ -64,7 +61,9 @@ def inspect_configured(settings: list[str], rows: int | None) -> "dict[str, Insp
 
     register()
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        config = checked(compose("train", overrides=settings))
+        config = compose("train", overrides=settings)
+    grant(config, settings)
+    config = checked(config)
     tokenizer = build(config.model).tokenizer()
     return inspect(build(config.data, tokenizer=tokenizer, prompts_per_batch=1, seed=config.seed), rows)
 
@@ -115,4 +114,4 @@ def doubles_table(title: str, doubles: "list[Double]") -> Table:
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)

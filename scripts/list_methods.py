@@ -10,6 +10,7 @@ from rich import get_console
 from rich.markup import escape
 from rich.table import Column, Table
 
+from ngrpo.door import guarded
 from ngrpo.methods import MethodTable, algorithms, explorations
 
 CONF = Path(__file__).parents[1] / "conf"
@@ -37,4 +38,4 @@ def as_rich(table: MethodTable) -> Table:
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)

@@ -20,11 +20,14 @@ from pathlib import Path
 import torch
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerFast
 
+from ngrpo.arguments import SEEDS, real, whole
 from ngrpo.demo.measuring import measure
 from ngrpo.demo.pretraining import adapt, make_model, pretrain
 from ngrpo.demo.pretraining_text import plain_texts
 from ngrpo.demo.recipe import SIZES, Recipe
 from ngrpo.demo.tokenizer import train_tokenizer
+from ngrpo.door import guarded
+from ngrpo.errors import SettingError
 
 VOCABULARY = 576
 
@@ -35,6 +38,7 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(arguments.seed)
     recipe = chosen_recipe(arguments)
+    arguments.output.mkdir(parents=True, exist_ok=True)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     model, tokenizer = begin(recipe, arguments.base)
     model.to(device)
@@ -49,7 +53,7 @@ def main() -> None:
 def begin(recipe: Recipe, base: str | None) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
     """What is trained: a model of the recipe's shape, or ``base``."""
     if (recipe.shape is None) != (base is not None):
-        raise SystemExit("error: --size adapted and --base MODEL go together; give both or neither.")
+        raise SettingError("--size adapted and --base MODEL go together; give both or neither.")
     if base is not None:
         return adapt(base)
     tokenizer = train_tokenizer(plain_texts(5000, recipe.level), VOCABULARY)
@@ -63,21 +67,21 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--output", type=Path, required=True, help="folder for the model")
     parser.add_argument("--size", choices=list(SIZES), default="small")
     parser.add_argument("--base", help="folder or hub name of a pretrained model, with --size adapted")
-    parser.add_argument("--steps", type=int, help="optimiser steps (default: the size's own)")
-    parser.add_argument("--batch", type=int, help="examples an optimiser step (default: the size's own)")
+    parser.add_argument("--steps", type=whole(1), help="optimiser steps (default: the size's own)")
+    parser.add_argument("--batch", type=whole(1), help="examples an optimiser step (default: the size's own)")
     parser.add_argument(
         "--written",
-        type=float,
+        type=real(0),
         default=1.0,
         help="factor on the shares of worked-out responses at the end: larger for a higher Mean@1",
     )
     parser.add_argument(
-        "--workers", type=int, default=0, help="processes that make batches; for a GPU all cores but one"
+        "--workers", type=whole(0, 1024), default=0, help="processes that make batches; for a GPU all cores but one"
     )
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--problems", type=int, default=200, help="held-out problems that are measured")
-    parser.add_argument("--samples", type=int, default=16, help="responses to each of them")
+    parser.add_argument("--seed", type=whole(0, SEEDS), default=0)
+    parser.add_argument("--threads", type=whole(1, 1024), default=1)
+    parser.add_argument("--problems", type=whole(1), default=200, help="held-out problems that are measured")
+    parser.add_argument("--samples", type=whole(1), default=16, help="responses to each of them")
     return parser.parse_args()
 
 
@@ -104,4 +108,4 @@ def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Pat
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)

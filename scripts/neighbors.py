@@ -6,15 +6,15 @@ that contain a piece of text instead.
 """
 
 import argparse
-import sys
 
 import torch
 from rich import get_console
 from rich.table import Table
 from rich.text import Text
 
+from ngrpo.arguments import whole
 from ngrpo.console import quieten
-from ngrpo.errors import SettingError
+from ngrpo.door import guarded
 from ngrpo.exploration.neighbor_table import SIMILARITIES, nearest_rows
 from ngrpo.exploration.words import EmbeddedVocabulary
 from ngrpo.modeling.loading import ModelSource
@@ -26,21 +26,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("words", nargs="*")
     parser.add_argument("--search", metavar="TEXT", help="tokens that contain this")
-    parser.add_argument("--limit", type=int, default=20, help="most tokens of a search")
+    parser.add_argument("--limit", type=whole(0), default=20, help="most tokens of a search")
     parser.add_argument("--model", default="demo", help="folder or hub name")
-    parser.add_argument("--count", type=int, default=3, help="neighbours of a token")
+    parser.add_argument("--count", type=whole(1, 1000), default=3, help="neighbours of a token")
     parser.add_argument("--metric", choices=SIMILARITIES, default="cosine")
     arguments = parser.parse_args()
-    if arguments.count < 1:
-        parser.error("--count must be 1 or more")
     if not arguments.words and arguments.search is None:
         parser.error("give words, or --search TEXT")
     quieten()
-    try:
-        vocabulary = EmbeddedVocabulary.of(ModelSource(arguments.model))
-        tokens = vocabulary.tokens(arguments.words).tolist()
-    except SettingError as error:
-        sys.exit(f"error: {error}")
+    vocabulary = EmbeddedVocabulary.of(ModelSource(arguments.model))
+    tokens = vocabulary.tokens(arguments.words).tolist()
     if arguments.search is not None:
         tokens += vocabulary.search(arguments.search)[: arguments.limit]
     get_console().print(table_of(vocabulary, tokens, arguments))
@@ -61,4 +56,4 @@ def table_of(vocabulary: EmbeddedVocabulary, tokens: list[int], arguments: argpa
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)

@@ -5,10 +5,9 @@ which training writes; the run may be going on.
 """
 
 import argparse
-import sys
 from pathlib import Path
 
-from ngrpo.errors import SettingError
+from ngrpo.door import guarded
 from ngrpo.report.page import write_page
 
 
@@ -17,11 +16,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path, help="a run's folder")
     arguments = parser.parse_args()
-    try:
-        print(f"wrote {write_page(arguments.run)}")
-    except SettingError as error:
-        sys.exit(f"error: {error}")
+    print(f"wrote {write_page(arguments.run)}")
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from ngrpo.arguments import real, whole
 from ngrpo.door import guarded
-from ngrpo.errors import SettingError
 from ngrpo.files import write_text
 from ngrpo.lock import lock
 from ngrpo.streams import outlive_readers
@@ -90,8 +90,8 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--study", default="demo", help="a file of conf/study")
     parser.add_argument("--quick", action="store_true", help="--study quick: a few minutes on two CPU cores")
     parser.add_argument("--out", type=Path, help="folder of the runs (default: outputs/study/NAME)")
-    parser.add_argument("--jobs", type=int, default=1, help="runs at a time, spread over the visible GPUs")
-    parser.add_argument("--limit-seconds", type=float, help="end by then; the same command goes on later")
+    parser.add_argument("--jobs", type=whole(1, 1024), default=1, help="runs at a time, spread over the visible GPUs")
+    parser.add_argument("--limit-seconds", type=real(0), help="end by then; the same command goes on later")
     parser.add_argument("--to", type=Path, help="folder of table, figure and results.json (default: --out)")
     parser.add_argument("--results", type=Path, help="report of these results, without the runs")
     return parser.parse_intermixed_args()
@@ -99,8 +99,6 @@ def parse() -> argparse.Namespace:
 
 def call_of(arguments: argparse.Namespace) -> Call:
     """What the command line asks for."""
-    if arguments.jobs < 1:
-        raise SettingError(f"--jobs {arguments.jobs} runs nothing; choose 1 or more.")
     name = "quick" if arguments.quick else arguments.study
     study = load_study(CONF, name, arguments.settings)
     out = (arguments.out or Path("outputs/study") / name).absolute()

@@ -12,6 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ngrpo.arguments import real, whole
+from ngrpo.door import guarded
+from ngrpo.errors import SettingError
+from ngrpo.input_files import read_text
 from ngrpo.rewards.math import MathReward, Score
 from ngrpo.text import visible
 
@@ -35,8 +39,12 @@ class Row:
 
 
 def rows_of(path: Path) -> list[Row]:
-    """Read the file; ends the program with a message at the first line that is no pair."""
-    lines = path.read_text(encoding="utf-8").splitlines()
+    """Read the file.
+
+    Raises:
+        SettingError: a line is no pair.
+    """
+    lines = read_text(path, "the file of pairs").split("\n")
     return [_row(path, number, line) for number, line in enumerate(lines, start=1) if line.strip()]
 
 
@@ -44,12 +52,12 @@ def _row(path: Path, number: int, line: str) -> Row:
     try:
         fields: dict[str, Any] = json.loads(line)
         row = Row(number, fields["gold"], fields["text"], fields.get("expected"))
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         row = None
     if row is None or not (isinstance(row.gold, str) and isinstance(row.text, str)):
-        sys.exit(f"error: line {number} of {path} is not a JSON object with the texts `gold` and `text`")
+        raise SettingError(f"line {number} of {path} is no JSON object with the texts `gold` and `text`; correct it.")
     if row.expected not in (True, False, None):
-        sys.exit(f"error: `expected` in line {number} of {path} is {row.expected!r}; write true or false")
+        raise SettingError(f"`expected` in line {number} of {path} is {row.expected!r}; write true or false.")
     return row
 
 
@@ -57,11 +65,9 @@ def main() -> None:
     """Judges the file and prints what came of it."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pairs", type=Path)
-    parser.add_argument("--timeout-s", type=float, default=5.0, help="seconds allowed for one answer")
-    parser.add_argument("--workers", type=int, default=2, help="processes that judge")
+    parser.add_argument("--timeout-s", type=real(0), default=5.0, help="seconds allowed for one answer")
+    parser.add_argument("--workers", type=whole(1, 1024), default=2, help="processes that judge")
     arguments = parser.parse_args()
-    if not arguments.pairs.is_file():
-        sys.exit(f"error: {arguments.pairs} is no file")
     rows = rows_of(arguments.pairs)
     reward = MathReward(arguments.timeout_s, arguments.workers)
     scores = reward([row.text for row in rows], [row.gold for row in rows])
@@ -75,4 +81,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    guarded(main)

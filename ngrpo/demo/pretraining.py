@@ -13,7 +13,6 @@ from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
 from transformers import (
     AutoModelForCausalLM,
-    AutoTokenizer,
     PreTrainedModel,
     PreTrainedTokenizerFast,
     Qwen2Config,
@@ -24,6 +23,7 @@ from ngrpo.demo.pretraining_text import Example, example
 from ngrpo.demo.recipe import Recipe
 from ngrpo.demo.tokenizer import CHAT_TEMPLATE, END, END_THINK, THINK
 from ngrpo.errors import SettingError
+from ngrpo.modeling.loading import ModelSource
 
 SORTED = 8  # batches drawn at once and cut by length, to pad little
 SHOWN_EVERY = 100
@@ -127,9 +127,11 @@ def adapt(base: str) -> tuple[PreTrainedModel, PreTrainedTokenizerFast]:
         base: folder or hub name of a model whose turns end with ``<|im_end|>``.
 
     Raises:
-        SettingError: they end otherwise.
+        SettingError: they end otherwise, or there is no such model.
     """
-    tokenizer = AutoTokenizer.from_pretrained(base)
+    source = ModelSource(base)
+    source.config()
+    tokenizer = source.tokenizer()
     if tokenizer.convert_tokens_to_ids(END) != tokenizer.eos_token_id:
         raise SettingError(f"--base {base} ends its turns with {tokenizer.eos_token}; choose a model with {END}.")
     tokenizer.add_tokens([AddedToken(mark, normalized=False) for mark in (THINK, END_THINK)])

@@ -63,6 +63,8 @@ def compare_runs(runs: Sequence[Path], seed: int = 0) -> dict[str, Comparison]:
 
 def compare(name: str, tables: Sequence[pa.Table], seed: int = 0) -> Comparison:
     """Compares the stored answers of several runs to one benchmark (see `compare_runs`)."""
+    if not all(table.num_rows for table in tables):
+        raise SettingError(f"{name} has no answers yet in one of the runs; finish the evaluations first.")
     asked = [dict(zip(table["problem"].to_pylist(), _asked(table), strict=True)) for table in tables]
     common = sorted(set.intersection(*(set(one) for one in asked)))
     if any(one[key] != asked[0][key] for one in asked for key in common):

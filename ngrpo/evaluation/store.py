@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ngrpo.earlier_settings import differences, flat
-from ngrpo.errors import SettingError
+from ngrpo.errors import RunError, SettingError
 from ngrpo.evaluation.answers import SCHEMA
+from ngrpo.input_files import check_file, read_json
 
 _SETTINGS = "settings.json"
 _SHARDS = "answers"
@@ -49,14 +50,14 @@ class AnswerStore:
 
     def settings(self) -> dict[str, Any]:
         """Returns what the answers were made with."""
-        made: dict[str, Any] = json.loads((self.folder / _SETTINGS).read_text())
+        made = read_json(self.folder / _SETTINGS, "the stored settings")
+        if not isinstance(made, dict):
+            raise SettingError(f"{self.folder / _SETTINGS} holds no settings of an evaluation; take the folder out.")
         return made
 
     def finished(self) -> set[int]:
         """Returns the numbers of the problems whose answers are there, all n of them."""
-        return {
-            key for shard in self._shards() for key in pq.read_table(shard, columns=["problem"])["problem"].to_pylist()
-        }
+        return {key for shard in self._shards() for key in _read(shard, columns=["problem"])["problem"].to_pylist()}
 
     def add(self, rows: pa.Table) -> None:
         """Writes the answers to some whole problems, none of them stored before."""
@@ -69,16 +70,29 @@ class AnswerStore:
         """Returns all answers by problem and sample.
 
         Raises:
-            RuntimeError: some are there twice.
+            RunError: some are there twice.
+            SettingError: a file of answers is damaged.
         """
-        shards = [pq.read_table(shard, schema=SCHEMA) for shard in self._shards()]
+        shards = [_read(shard, schema=SCHEMA) for shard in self._shards()]
         rows = pa.concat_tables([SCHEMA.empty_table(), *shards])
         if rows.group_by(["problem", "sample"]).aggregate([]).num_rows != rows.num_rows:
-            raise RuntimeError(f"{self.folder} holds answers twice: two evaluations wrote into it at the same time")
+            raise RunError(f"{self.folder} holds answers twice: two evaluations wrote into it at the same time.")
         return rows.sort_by([("problem", "ascending"), ("sample", "ascending")])
 
     def _shards(self) -> list[Path]:
         return sorted((self.folder / _SHARDS).glob("*.parquet"))
+
+
+def _read(shard: Path, **options: Any) -> pa.Table:
+    check_file(shard, "the file of answers")
+    try:
+        table = pq.read_table(shard, **options)
+        if table["problem"].null_count:
+            raise ValueError("there are no numbers of problems")
+        return table
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        reason = (str(error).splitlines() or [""])[0][:100]
+        raise SettingError(f"{shard} holds no readable answers ({reason}); take it out, or evaluate again.") from error
 
 
 def stored_benchmarks(run: Path) -> dict[str, AnswerStore]:

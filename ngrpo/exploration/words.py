@@ -63,6 +63,9 @@ class EmbeddedVocabulary:
         Raises:
             SettingError: a word is no single ordinary token.
         """
+        for word in words:
+            if not word or not word.isprintable():
+                raise SettingError(f"{word!r} is no text; choose another word.")
         found = {word: self.find(word) for word in words}
         for word, token in found.items():
             if token is None:

@@ -48,7 +48,7 @@ def export(source: ModelSource, tokenizer: Any, weights: Weights, folder: Path) 
         folder: made if it does not exist.
 
     Raises:
-        ValueError: the weights do not fit the model.
+        SettingError: the weights do not fit the model.
     """
     model = AutoModelForCausalLM.from_pretrained(
         source.location,
@@ -59,8 +59,17 @@ def export(source: ModelSource, tokenizer: Any, weights: Weights, folder: Path) 
     parameters = dict(model.named_parameters())
     given = weights.model
     if not parameters.keys() <= given.keys() <= model.state_dict().keys():
-        raise ValueError(f"weights do not fit {source.path}: {sorted(parameters.keys() ^ given.keys())}")
+        odd = sorted(parameters.keys() ^ given.keys())
+        raise SettingError(
+            f"the weights do not fit model.path={source.path} ({odd[0]} and {len(odd) - 1} others are in one alone); "
+            "give the checkpoint of a run of this model."
+        )
     for name, parameter in parameters.items():
+        if parameter.shape != given[name].shape:
+            raise SettingError(
+                f"the weights do not fit model.path={source.path} ({name} is {list(given[name].shape)} and must be "
+                f"{list(parameter.shape)}); give the checkpoint of a run of this model."
+            )
         parameter.copy_(given[name])
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -84,8 +93,8 @@ def checkpoint_weights(folder: Path, lora: LoraSettings | None = None) -> Weight
             dcp_to_torch_save(state, whole)
             state = whole
         try:
-            tensors = torch.load(state, map_location="cpu", weights_only=True)["state_dict"]
-        except (pickle.UnpicklingError, RuntimeError, KeyError, TypeError) as error:
+            tensors = dict(torch.load(state, map_location="cpu", weights_only=True)["state_dict"])
+        except (pickle.UnpicklingError, RuntimeError, KeyError, TypeError, ValueError) as error:
             raise SettingError(f"{folder} holds no weights that can be read; give another checkpoint.") from error
     model = dict(merged(_below(_MODEL, tensors), lora, lambda tensor: tensor))
     return Weights(model, _below(_LEARNED, tensors))

@@ -15,6 +15,7 @@ from plotly.offline import get_plotlyjs
 
 from ngrpo.errors import SettingError
 from ngrpo.files import write_text
+from ngrpo.input_files import read_json
 from ngrpo.report.curves import benchmarks, pass_curve
 from ngrpo.report.figures import Chart, charts
 from ngrpo.report.records import EvaluationRecord, IterationRecord, StoredRollout
@@ -145,7 +146,10 @@ def _figure(chart: Chart) -> dict[str, Any]:
 
 def _summary(run_dir: Path) -> dict[str, Any]:
     path = run_dir / "summary.json"
-    found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {}
+    found = read_json(path, "the summary") if path.exists() else {}
+    numbers = [found.get(name, 0) for name in ("wall_s", "tokens_generated")] if isinstance(found, dict) else [None]
+    if not all(type(value) in (int, float) for value in numbers) or not isinstance(found.get("methods", {}), dict):
+        raise SettingError(f"{path} is no summary of a run; take it out, and the page is made without it.")
     return found
 
 

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
+from ngrpo.errors import SettingError
 from ngrpo.files import remove
+from ngrpo.input_files import check_file, read_text
 from ngrpo.report.records import EvaluationRecord, IterationRecord, MixedToken, ProblemRate, StoredRollout
 
 FOLDER = "record"
@@ -80,27 +83,51 @@ class RunStore:
             _file(folder, surplus(stored)).unlink()
 
     def iterations(self) -> list[IterationRecord]:
-        """Returns all iterations in order."""
-        found = {line["iteration"]: line for line in self._lines(_ITERATIONS)}
-        return [
-            IterationRecord(number, found[number]["metrics"], [ProblemRate(**p) for p in found[number]["problems"]])
-            for number in sorted(found)
-        ]
+        """Returns all iterations in order.
+
+        Raises:
+            SettingError: the record is damaged.
+        """
+        with self._damage(_ITERATIONS):
+            found = {_number(line): line for line in self._lines(_ITERATIONS)}
+            return [
+                IterationRecord(
+                    number, _numbers(found[number]["metrics"]), [ProblemRate(**p) for p in found[number]["problems"]]
+                )
+                for number in sorted(found)
+            ]
 
     def evaluations(self) -> list[EvaluationRecord]:
-        """Returns all evaluations in order."""
-        found = {line["iteration"]: line for line in self._lines(_EVALUATIONS)}
-        return [EvaluationRecord(**found[number]) for number in sorted(found)]
+        """Returns all evaluations in order.
+
+        Raises:
+            SettingError: the record is damaged.
+        """
+        with self._damage(_EVALUATIONS):
+            found = {_number(line): line for line in self._lines(_EVALUATIONS)}
+            made = [EvaluationRecord(**found[number]) for number in sorted(found)]
+            for one in made:
+                _numbers(one.metrics)
+                [_numbers(dict(enumerate(rates))) for rates in one.rates.values()]
+            return made
 
     def rollout_iterations(self) -> list[int]:
         """Returns the iterations of which rollouts are stored, in order."""
-        return sorted(int(path.stem) for path in (self.folder / _ROLLOUTS).glob("*.parquet"))
+        names = (path.stem for path in (self.folder / _ROLLOUTS).glob("*.parquet"))
+        return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
     def rollouts(self, iteration: int) -> list[StoredRollout]:
-        """Returns the stored rollouts of an iteration."""
-        # Not read_table: it takes the folder's name for a partition.
-        rows = parquet.ParquetFile(_file(self.folder / _ROLLOUTS, iteration)).read().to_pylist()
-        return [StoredRollout(**{**row, "mixed": [MixedToken(**m) for m in row["mixed"]]}) for row in rows]
+        """Returns the stored rollouts of an iteration.
+
+        Raises:
+            SettingError: their file is damaged.
+        """
+        path = _file(self.folder / _ROLLOUTS, iteration)
+        check_file(path, "the record's file")
+        with self._damage(f"{_ROLLOUTS}/{path.name}"):
+            # Not read_table: it takes the folder's name for a partition.
+            rows = parquet.ParquetFile(path).read().to_pylist()
+            return [StoredRollout(**{**row, "mixed": [MixedToken(**m) for m in row["mixed"]]}) for row in rows]
 
     def go_on_from(self, earlier: Path, done: int) -> None:
         """Takes over what a run recorded of its first ``done`` iterations, and forgets what came after.
@@ -136,13 +163,41 @@ class RunStore:
 
     def _lines(self, name: str) -> Iterator[dict[str, Any]]:
         path = self.folder / name
-        if not path.is_file():
+        if not path.exists():
             return
-        for line in path.read_text(encoding="utf-8").splitlines():
+        for line in read_text(path, "the record's file").splitlines():
             try:
                 yield json.loads(line)
             except ValueError:
                 continue  # torn by a kill
+
+    @contextmanager
+    def _damage(self, name: str) -> Iterator[None]:
+        """Around the making of records out of what a file holds."""
+        try:
+            yield
+        except (KeyError, TypeError, AttributeError, RecursionError, pa.ArrowException, OSError) as error:
+            raise _damaged(self.folder / name, error) from error
+        except ValueError as error:
+            raise error if isinstance(error, SettingError) else _damaged(self.folder / name, error) from error
+
+
+def _number(line: Any) -> int:
+    if type(line["iteration"]) is not int:
+        raise TypeError(f"iteration {line['iteration']}")
+    return int(line["iteration"])
+
+
+def _numbers(values: Any) -> Any:
+    for name, value in values.items():
+        if type(value) not in (int, float):
+            raise TypeError(f"{name}={value}")
+    return values
+
+
+def _damaged(path: Path, error: Exception) -> SettingError:
+    reason = f"{type(error).__name__}: {str(error)[:100]}"
+    return SettingError(f"{path} is no part of a run's record ({reason}); give another run's folder, or take it out.")
 
 
 def surplus(iterations: list[int]) -> int:

@@ -188,6 +188,12 @@ def study_of(config: DictConfig) -> StudyConfig:
             )
     if not study.tune.rates:
         raise SettingError("tune.rates=[] leaves no learning rate; give one or more.")
+    for rate in study.tune.rates:
+        if not 0 <= rate < float("inf"):
+            raise SettingError(f"tune.rates has {rate}, which is no learning rate; give finite numbers from 0 on.")
+    for name, iterations in (("iterations", study.iterations), ("tune.iterations", study.tune.iterations)):
+        if iterations < 1:
+            raise SettingError(f"{name}={iterations} trains nothing; choose 1 or more.")
     return study
 
 

@@ -6,7 +6,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ngrpo.errors import SettingError
 from ngrpo.files import write_text
+from ngrpo.input_files import read_json
 
 RESULT = "result.json"
 
@@ -179,17 +181,42 @@ def effects_of(plain: Mapping[str, Any]) -> dict[str, Effect | None]:
 
 
 def load(path: Path) -> Results:
-    """Reads a study's results."""
-    plain = json.loads(path.read_text())
-    return Results(
-        study=plain["study"],
-        base=None if plain["base"] is None else Sampled(**plain["base"]),
-        tuned={arm: tuned_of(one) for arm, one in plain["tuned"].items()},
-        runs=[run_of(one) for one in plain["runs"]],
-        speeds=speeds_of(plain["speeds"]),
-        effects=effects_of(plain["effects"]),
-        levels=plain["levels"],
-    )
+    """Reads a study's results.
+
+    Raises:
+        SettingError: the file holds none.
+    """
+    plain = read_json(path, "the file of results")
+    try:
+        results = Results(
+            study=plain["study"],
+            base=None if plain["base"] is None else Sampled(**plain["base"]),
+            tuned={arm: tuned_of(one) for arm, one in plain["tuned"].items()},
+            runs=[run_of(one) for one in plain["runs"]],
+            speeds=speeds_of(plain["speeds"]),
+            effects=effects_of(plain["effects"]),
+            levels=plain["levels"],
+        )
+        _check(results)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        reason = f"{type(error).__name__}: {str(error)[:100]}"
+        raise SettingError(f"{path} holds no results of a study ({reason}); give a results.json.") from error
+    return results
+
+
+def _check(results: Results) -> None:
+    """Compares the names of what a study consists of, which tables and figures go by.
+
+    Raises:
+        KeyError, TypeError: something is missing, or of another kind.
+    """
+    study = results.study
+    for name in ("name", "iterations", "reference", "arms"):
+        _ = study[name]
+    int(study["test"]["samples"])
+    int(study["test"]["problems"])
+    for run in results.runs:
+        _ = study["arms"][run.arm]
 
 
 def save(results: Results, path: Path) -> None:
@@ -207,5 +234,7 @@ def write(path: Path, content: Any) -> None:
 
 def read(path: Path) -> dict[str, Any]:
     """Reads JSON values by name; none if there is no file."""
-    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    found = read_json(path, "the study's file") if path.exists() else {}
+    if not isinstance(found, dict):
+        raise SettingError(f"{path} holds no values by name; take it out, and the study makes it again.")
     return found

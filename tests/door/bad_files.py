@@ -63,15 +63,16 @@ def write_models(tiny: Path) -> None:
     Path("half_config/config.json").write_text('{"model_type": "qwen2", "hid')
     without_end = copy("without_end", eos_token_id=None)
     (without_end / "generation_config.json").unlink(missing_ok=True)
-    _change_tokenizer(without_end, eos_token=None)
-    _change_tokenizer(copy("without_template"), chat_template=None)
-    _change_tokenizer(copy("broken_template"), chat_template="{% for m in messages %}{{ m.content }")
-    _change_tokenizer(
+    change_tokenizer(without_end, eos_token=None)
+    change_tokenizer(copy("without_template"), chat_template=None)
+    change_tokenizer(copy("broken_template"), chat_template="{% for m in messages %}{{ m.content }")
+    change_tokenizer(
         copy("no_system_role"), chat_template="{{ raise_exception('no system role') if messages[0].role == 'system' }}x"
     )
 
 
-def _change_tokenizer(folder: Path, **settings: Any) -> None:
+def change_tokenizer(folder: Path, **settings: Any) -> None:
+    """Saves a tokenizer again with other settings."""
     tokenizer = AutoTokenizer.from_pretrained(folder)
     for name, value in settings.items():
         setattr(tokenizer, name, value)

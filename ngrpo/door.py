@@ -76,6 +76,8 @@ def _sentence(error: BaseException) -> str | None:
         return composition_sentence(error)
     if isinstance(error, OSError) and error.errno in _FULL:
         return full_sentence(error)
+    if isinstance(error, RecursionError) and not from_author(error):
+        return "a file or a setting is nested too deeply; write it flatter."
     if isinstance(error, BrokenPipeError):
         return "not all could be printed, since nobody reads it any more."
     if isinstance(error, OSError) and error.filename is not None and not from_author(error):

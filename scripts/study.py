@@ -11,6 +11,7 @@ validation problems), ``run`` (trains and evaluates every arm and seed), ``effec
 """
 
 import argparse
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -91,7 +92,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="--study quick: a few minutes on two CPU cores")
     parser.add_argument("--out", type=Path, help="folder of the runs (default: outputs/study/NAME)")
     parser.add_argument("--jobs", type=whole(1, 1024), default=1, help="runs at a time, spread over the visible GPUs")
-    parser.add_argument("--limit-seconds", type=real(0), help="end by then; the same command goes on later")
+    parser.add_argument("--limit-seconds", type=real(-math.inf), help="end by then; the same command goes on later")
     parser.add_argument("--to", type=Path, help="folder of table, figure and results.json (default: --out)")
     parser.add_argument("--results", type=Path, help="report of these results, without the runs")
     return parser.parse_intermixed_args()

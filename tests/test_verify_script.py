@@ -66,4 +66,4 @@ def test_broken_lines_are_named(tmp_path: Path, content: str, message: str) -> N
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:
-    assert "is no file" in verify(tmp_path / "none.jsonl").stderr
+    assert "cannot be read (No such file or directory)" in verify(tmp_path / "none.jsonl").stderr

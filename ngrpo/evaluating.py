@@ -101,6 +101,7 @@ def _worker(config: DictConfig, source: ModelSource, evaluator: Evaluator) -> Ro
     if config.problems_at_once < 1:
         raise SettingError(f"problems_at_once={config.problems_at_once} evaluates nothing; choose 1 or more.")
     rollout = RolloutSettings(max_new_tokens=config.rollout.max_new_tokens)
+    source.check_files()
     check_context(source.config(), config.data.max_prompt_tokens, rollout.max_new_tokens)
     engine = build(config.rollout.engine, model=source, exploration=evaluator.exploration)
     engine.check_load(evaluator.exploration, config.problems_at_once * evaluator.samples, rollout.max_new_tokens)

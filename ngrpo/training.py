@@ -166,6 +166,7 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
     check_ranks(algorithm, ranks)
     check_engine(engine, processes)
     check_mixtures(exploration, source.config())
+    source.check_files()
     check_context(source.config(), config.data.max_prompt_tokens, rollout.max_new_tokens)
     tokenizer = source.tokenizer()
     check_tokens(source, tokenizer, source.config())

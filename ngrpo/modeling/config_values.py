@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from transformers import PretrainedConfig
+from transformers.activations import ACT2FN
 
 from ngrpo.errors import SettingError
 
@@ -33,6 +34,9 @@ def check_values(config: PretrainedConfig) -> None:
         value = getattr(config, name, None)
         if value is not None and not _positive(value, kind):
             raise _bad(config, name, value, "a positive number")
+    act = getattr(config, "hidden_act", None)
+    if act is not None and act not in ACT2FN:
+        raise _bad(config, "hidden_act", act, "an activation function that transformers knows")
     heads, shared = config.num_attention_heads, config.num_key_value_heads
     if heads % shared:
         raise _bad(config, "num_key_value_heads", shared, f"a divisor of num_attention_heads={heads}")

@@ -62,7 +62,7 @@ def check_supported(config: PretrainedConfig) -> None:
             f"model.path={path} is quantised ({method or 'method not named'}), and quantised weights cannot be "
             "trained; give the model that it was made from."
         )
-    if kind not in SUPPORTED and not brings_code(config):
+    if getattr(config, "is_encoder_decoder", False) or (kind not in SUPPORTED and not brings_code(config)):
         raise SettingError(
             f"model.path={path} is of type {kind or 'unknown'}{_reason(config)}, which is not supported; choose a "
             f"model of type {_KNOWN}."

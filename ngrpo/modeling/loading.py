@@ -17,6 +17,7 @@ from transformers import (
 from ngrpo.demo import MODEL_PATH
 from ngrpo.errors import SettingError
 from ngrpo.modeling.attention import IMPLEMENTATION
+from ngrpo.modeling.folder import check_loaded, check_place, check_weight_files, only_errors, reading, reason
 from ngrpo.modeling.kinds import check_supported
 from ngrpo.modeling.layers import CHECKPOINTING
 from ngrpo.modeling.lora import LoraSettings
@@ -63,15 +64,21 @@ class ModelSource:
         """Loads the model in eval mode (reinforcement learning uses no dropout).
 
         Raises:
-            SettingError: the path holds no causal LM, or one that is not supported.
+            SettingError: the path holds no causal LM, one that is not supported, or one that is damaged.
         """
         self.config()
-        return AutoModelForCausalLM.from_pretrained(
-            self.location,
-            dtype=DTYPES[self.dtype],
-            attn_implementation=IMPLEMENTATION,
-            trust_remote_code=self.trust_remote_code,
-        ).eval()
+        check_weight_files(self.path, Path(self.location))
+        with reading(self.path, "weights", "copy the model again"), only_errors():
+            model, found = AutoModelForCausalLM.from_pretrained(
+                self.location,
+                dtype=DTYPES[self.dtype],
+                attn_implementation=IMPLEMENTATION,
+                trust_remote_code=self.trust_remote_code,
+                output_loading_info=True,
+            )
+        check_loaded(self.path, model, found)
+        loaded: PreTrainedModel = model.eval()
+        return loaded
 
     def config(self) -> PretrainedConfig:
         """Reads the configuration only, so that a wrong path fails before anything expensive starts.
@@ -79,18 +86,20 @@ class ModelSource:
         Raises:
             SettingError: the path holds no causal LM, or one that is not supported.
         """
+        folder = Path(self.location)
+        check_place(self.path, folder)
         try:
             config = AutoConfig.from_pretrained(self.location, trust_remote_code=self.trust_remote_code)
-        except (OSError, ValueError) as error:
+        except Exception as error:
             if "trust_remote_code" in str(error):
                 raise SettingError(
                     f"model.path={self.path} brings code of its own; if you trust it, set model.trust_remote_code=true."
                 ) from error
             raise SettingError(
-                f"model.path={self.path} holds no model that transformers can load ({_first_line(error)}); "
+                f"model.path={self.path} holds no model that transformers can load ({reason(error)}); "
                 "give a folder with config.json or a hub name."
             ) from error
-        if (Path(self.location) / "adapter_config.json").exists():
+        if (folder / "adapter_config.json").exists():
             raise SettingError(
                 f"model.path={self.path} holds an adapter, without which the policy would not be the KL's reference; "
                 "merge it into its base model first."
@@ -98,37 +107,67 @@ class ModelSource:
         check_supported(config)
         return config
 
+    def check_files(self) -> None:
+        """Finds what is missing or cut off in a local folder without reading the weights.
+
+        Raises:
+            SettingError: a file is missing or damaged.
+        """
+        self.config()
+        check_weight_files(self.path, Path(self.location))
+
     def tokenizer(self) -> Any:
         """Loads the tokenizer.
 
         Raises:
-            SettingError: there is none.
+            SettingError: there is none, or it is damaged.
         """
         try:
             tokenizer = AutoTokenizer.from_pretrained(self.location, trust_remote_code=self.trust_remote_code)
-        except (OSError, ValueError) as error:
-            raise self._no_tokenizer(_first_line(error)) from error
-        # For some architectures transformers makes one up that has special tokens only.
-        if len(tokenizer) == len(tokenizer.get_added_vocab()):
+            # For some architectures transformers makes one up that has special tokens only.
+            made_up = len(tokenizer) == len(tokenizer.get_added_vocab())
+            tokenizer.decode(tokenizer.encode("a"))
+            if not isinstance(tokenizer.chat_template, str | dict | None):
+                raise ValueError("its chat_template is no text")  # noqa: TRY301
+        except Exception as error:
+            raise self._no_tokenizer(reason(error)) from error
+        if made_up:
             raise self._no_tokenizer("there is no vocabulary")
         return tokenizer
 
-    def _no_tokenizer(self, reason: str) -> SettingError:
-        return SettingError(f"model.path={self.path} holds no tokenizer ({reason}); save one beside the model.")
+    def _no_tokenizer(self, why: str) -> SettingError:
+        return SettingError(f"model.path={self.path} holds no tokenizer ({why}); save one beside the model.")
 
     def stop_ids(self, tokenizer: Any) -> tuple[int, ...]:
-        """Returns the ids that end a response: those of the generation config and the tokenizer's EOS."""
-        try:
-            listed = GenerationConfig.from_pretrained(self.location).eos_token_id
-        except OSError:
-            listed = None
-        ids = {tokenizer.eos_token_id, *(listed if isinstance(listed, list) else [listed])} - {None}
+        """Returns the ids that end a response: the tokenizer's EOS and those of the generation config.
+
+        Where there is no generation config, transformers makes one from the model's.
+
+        Raises:
+            SettingError: there is none, or one that is no token.
+        """
+        config = self.config()
+        listed = self._generation_config(config).eos_token_id
+        found = [tokenizer.eos_token_id, *(listed if isinstance(listed, list) else [listed])]
+        ids = [token for token in found if token is not None]
         if not ids:
             raise SettingError(
                 f"model.path={self.path} names no end-of-sequence token; set eos_token in its tokenizer."
             )
-        return tuple(sorted(ids))
+        for token in ids:
+            if type(token) is not int or not 0 <= token < config.vocab_size:
+                raise SettingError(
+                    f"model.path={self.path} names the end-of-sequence token {token!r}, which is none of its "
+                    f"{config.vocab_size}; correct eos_token_id in its generation_config.json or config.json."
+                )
+        return tuple(sorted(set(ids)))
 
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0]
+    def _generation_config(self, config: PretrainedConfig) -> GenerationConfig:
+        name = "generation_config.json"
+        with reading(self.path, name, "restore it or remove it"):
+            try:
+                return GenerationConfig.from_pretrained(self.location)
+            except OSError as error:
+                if "JSON" in str(error):
+                    raise
+                return GenerationConfig.from_model_config(config)

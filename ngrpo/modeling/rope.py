@@ -4,6 +4,7 @@ Where they depend on the longest sequence of a pass, a token's log-prob would de
 keys already cached would have been turned by other frequencies than those that follow.
 """
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,9 +21,15 @@ def check_rope(config: PretrainedConfig) -> None:
     """Refuses rotary embeddings that change with the length of a sequence.
 
     Raises:
-        SettingError: the kind is another than those above.
+        SettingError: the kind is another than those above, or the base is no positive number.
     """
     for rope in _parameters(config):
+        theta = rope.get("rope_theta", 1.0)
+        if type(theta) not in (int, float) or not 0 < theta < math.inf:
+            raise SettingError(
+                f"model.path={config._name_or_path} has rope_theta={theta!r} in its config.json, where a positive "
+                "number must stand; restore the file."
+            )
         kind = rope.get("rope_type", rope.get("type", "default"))
         if kind not in (*_FIXED, _SWITCHED):
             raise SettingError(

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from made_models import tiny_config
 from transformers import GenerationConfig, LlamaConfig, PretrainedConfig, Qwen2Config
 
 from ngrpo.errors import SettingError
@@ -64,16 +65,35 @@ def test_models_come_in_eval_mode_and_in_their_dtype(tiny_model_path: Path):
 def test_stop_ids_are_those_of_generation_config_and_tokenizer(
     tmp_path: Path, tiny_source: ModelSource, listed: list[int] | int | None, expected: tuple[int, ...]
 ):
+    tiny_config("llama", eos_token_id=40).save_pretrained(tmp_path)
     GenerationConfig(eos_token_id=listed).save_pretrained(tmp_path)
     assert ModelSource(path=str(tmp_path)).stop_ids(tiny_source.tokenizer()) == expected
 
 
-def test_without_a_generation_config_the_tokenizer_decides(tmp_path: Path, tiny_source: ModelSource):
+@pytest.mark.parametrize(("listed", "expected"), [([40, 41], (3, 40, 41)), (40, (3, 40)), (None, (3,))])
+def test_without_a_generation_config_the_models_own_decides(
+    tmp_path: Path, tiny_source: ModelSource, listed: list[int] | int | None, expected: tuple[int, ...]
+):
+    tiny_config("llama", eos_token_id=listed).save_pretrained(tmp_path)
     source = ModelSource(path=str(tmp_path))
-    assert source.stop_ids(tiny_source.tokenizer()) == (3,)
+    assert source.stop_ids(tiny_source.tokenizer()) == expected
+    own = GenerationConfig.from_model_config(source.config()).eos_token_id
+    assert own == listed
+
+
+def test_a_model_without_an_end_is_refused(tmp_path: Path):
+    tiny_config("llama", eos_token_id=None).save_pretrained(tmp_path)
     with pytest.raises(SettingError) as caught:
-        source.stop_ids(NoEndToken())
+        ModelSource(path=str(tmp_path)).stop_ids(NoEndToken())
     assert_one_sentence(caught.value, f"model.path={tmp_path} names no end-of-sequence token")
+
+
+@pytest.mark.parametrize("listed", [64, -1, [3, 1000]])
+def test_an_end_that_is_no_token_is_refused(tmp_path: Path, tiny_source: ModelSource, listed: int | list[int]):
+    tiny_config("llama", eos_token_id=listed).save_pretrained(tmp_path)
+    with pytest.raises(SettingError) as caught:
+        ModelSource(path=str(tmp_path)).stop_ids(tiny_source.tokenizer())
+    assert_one_sentence(caught.value, f"model.path={tmp_path} names the end-of-sequence token")
 
 
 def test_demo_is_the_embedded_folder():

@@ -51,7 +51,12 @@ def resumed_from(folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return train(tmp_path_factory.mktemp("two"), 2, "algo=gspo")
+    compared = "+callbacks.model_check._target_=callbacks.model_check.ModelCheck"
+    return train(tmp_path_factory.mktemp("two"), 2, "algo=gspo", compared)
+
+
+def test_sharded_models_compute_the_models_own_logits(two: Path):
+    assert "trainer and engine compute the model's own logits" in (two / "train.log").read_text()
 
 
 def test_rollouts_and_evaluation_are_those_of_one_process(two: Path, tmp_path: Path):

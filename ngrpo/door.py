@@ -88,7 +88,9 @@ def _sentence(error: BaseException) -> str | None:
     if isinstance(error, EngineFailure):
         return f"the rollout engine failed ({error}); go on with ckpt=latest."
     if any(words in str(error) for words in _LOST):
-        return "the connection to another process of this run broke; that process has said why."
+        from ngrpo.rank_watch import cause
+
+        return cause() or "the connection to another process of this run broke; that process has said why."
     if out_of_memory(error):
         return (
             "out of memory; lower trainer.microbatch_tokens, or rollout.engine.max_batch_size if it was generating, and"

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from threading import Thread, current_thread, main_thread
 
 _PARENT = "NGRPO_PARENT_PID"
@@ -34,6 +35,8 @@ def ending_children() -> Iterator[None]:
 def end_with_parent(grace_s: float = 0.0) -> bool:
     """Watches, from now on, over the process that started this one, if it was in `ending_children`.
 
+    If that one is no more, having been killed while this one was starting, this one ends at once.
+
     Args:
         grace_s: what is left to this process to end in order, in seconds.
 
@@ -41,7 +44,10 @@ def end_with_parent(grace_s: float = 0.0) -> bool:
         Whether it was.
     """
     parent = os.getppid()
-    watched = os.environ.get(_PARENT) == str(parent)
+    named = os.environ.get(_PARENT)
+    if named is not None and named != str(parent) and not _lives(int(named)):
+        os.kill(os.getpid(), signal.SIGKILL)  # killed while this one was starting
+    watched = named == str(parent)
     if watched:
         Thread(target=_end_after, args=(parent, grace_s), name="ngrpo-parent-watch", daemon=True).start()
     return watched
@@ -65,6 +71,14 @@ def leave_group() -> None:
         os.setpgid(0, 0)
     if current_thread() is main_thread():
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
+def _lives(pid: int) -> bool:
+    """Says whether a process is there, and not merely waiting to be taken note of."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def _end_after(parent: int, grace_s: float) -> None:

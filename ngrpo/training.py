@@ -50,6 +50,7 @@ from ngrpo.input_checks import (
 from ngrpo.lock import check_own_folders, lock
 from ngrpo.module import PolicyOptimization, UpdateSettings
 from ngrpo.parent_watch import end_with_parent, ending_children
+from ngrpo.rank_watch import watching_ranks
 from ngrpo.report.store import FOLDER as RECORD
 from ngrpo.resuming import check_resumable, identity
 from ngrpo.rewards.own import RewardApart, TermApart, build_reward
@@ -128,7 +129,7 @@ def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: 
     log.info("run folder %s", run_dir)
     state = None if checkpoint is None else checkpoint / STATE
     try:
-        with ending_children():
+        with ending_children(), watching_ranks(run_dir):
             trainer.fit(module, datamodule=datamodule, ckpt_path=state, weights_only=True)
     finally:
         worker.close()

@@ -87,3 +87,12 @@ def test_a_process_leaves_its_group(tmp_path: Path) -> None:
     code = "import os, ngrpo.parent_watch as watch; watch.leave_group(); print(os.getpgrp() == os.getpid())"
     said = subprocess.run([sys.executable, "-c", code], cwd=HERE.parent, capture_output=True, text=True, check=True)
     assert said.stdout == "True\n"
+
+
+def test_a_child_that_starts_after_its_parent_was_killed_ends_at_once() -> None:
+    with subprocess.Popen(["true"]) as parent:
+        parent.wait()
+    code = "import ngrpo.parent_watch as watch; watch.end_with_parent(60.0); print('started')"
+    environment = os.environ | {"NGRPO_PARENT_PID": str(parent.pid)}
+    child = subprocess.run([sys.executable, "-c", code], cwd=HERE.parent, env=environment, capture_output=True)
+    assert (child.returncode, child.stdout) == (-signal.SIGKILL, b"")

@@ -58,6 +58,31 @@ def test_a_second_process_that_waits_does_not_outlive_a_first_that_is_killed(tmp
     assert status == 0, said
 
 
+def test_a_second_process_does_not_outlive_a_first_that_is_killed_while_it_starts(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = start(run, *TWO)
+    wait_until(lambda: len(tree(process.pid)) > 1, process, run)  # no watch is on: it imports
+    processes = tree(process.pid)
+    process.kill()
+    process.wait()
+    assert_over(processes, seconds=90)
+
+
+def test_a_second_process_that_is_killed_is_named_by_the_first(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    process = start(run, *TWO)
+    wait_until(lambda: f"iteration 2/{ITERATIONS}" in logged(run), process, run)
+    processes = tree(process.pid)
+    (second,) = (pid for pid in processes[1:] if "scripts/train.py" in Path(f"/proc/{pid}/cmdline").read_text())
+    os.kill(second, signal.SIGKILL)
+    status, said = ended(process, run)
+    assert status == 1
+    killed = "error: the training process of rank 1 was killed by SIGKILL, as the kernel does when memory runs out; "
+    assert killed in said
+    assert said.splitlines()[-1].endswith(f": go on with ckpt={run}.")
+    assert_both_over(processes)
+
+
 def test_a_full_disk_stops_both_and_leaves_what_was_saved(small_disk: Path, tmp_path: Path) -> None:
     run = small_disk / "run"
     run.mkdir()

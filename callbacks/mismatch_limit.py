@@ -12,6 +12,7 @@ from ngrpo.checkpoints import remains
 from ngrpo.data.types import PromptBatch
 from ngrpo.distributed import from_first
 from ngrpo.errors import RunError, SettingError
+from ngrpo.modeling.loading import DTYPES
 from ngrpo.module import PolicyOptimization
 from ngrpo.rollout.worker import RolloutWorker
 
@@ -99,7 +100,7 @@ class MismatchLimit(Callback):
         engine = self.worker.engine
         tf32 = torch.cuda.is_available() and torch.get_float32_matmul_precision() != "highest"
         single = not (module.settings.mixed or tf32 or engine.tf32)
-        single = single and engine.dtype == module.policy.lm.dtype == torch.float32
+        single = single and engine.dtype == DTYPES[module.source.dtype] == torch.float32
         scale = 1.0 if module.exploration.scores_tokens else max(1.0, module.policy.lm.config.hidden_size / 2 / _LARGE)
         warn, stop = (limit * scale for limit in (FLOAT32 if single else HALF))
         return self.warn or warn, self.stop or stop

@@ -13,7 +13,7 @@ from ngrpo.errors import RunError, SettingError
 from ngrpo.exploration.own_code import StrategyError, from_strategy
 from ngrpo.model_check.comparison import Finding, Numbers, OwnModel, compare, requests, sampling
 from ngrpo.model_check.known import has_passed, key, remember
-from ngrpo.modeling.loading import ModelSource
+from ngrpo.modeling.loading import DTYPES, ModelSource
 from ngrpo.modeling.precision import COMPUTED_IN
 from ngrpo.module import PolicyOptimization
 from ngrpo.rollout.types import Request, Rollout
@@ -99,7 +99,8 @@ def compared(
 ) -> list[Finding]:
     """Compares rollouts of the engine with the model's own logits (a collective when sharded)."""
     policy = module.policy
-    dtype = COMPUTED_IN if module.settings.mixed else policy.lm.dtype
+    # Not the model's own: adapters are float32 in every model.
+    dtype = COMPUTED_IN if module.settings.mixed else DTYPES[module.source.dtype]
     own = OwnModel(
         policy, module.exploration, worker.settings.temperature, lambda: module.passes.precision(policy), Numbers(dtype)
     )

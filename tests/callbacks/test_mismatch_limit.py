@@ -14,10 +14,11 @@ from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.token import TokenSampling
 
 
-def module(dtype: torch.dtype = torch.float32, mixed: bool = False, exploration: Exploration | None = None) -> Any:
-    lm = SimpleNamespace(dtype=dtype, config=SimpleNamespace(hidden_size=1000))
+def module(dtype: str = "float32", mixed: bool = False, exploration: Exploration | None = None) -> Any:
+    lm = SimpleNamespace(config=SimpleNamespace(hidden_size=1000))
     return SimpleNamespace(
         settings=SimpleNamespace(mixed=mixed),
+        source=SimpleNamespace(dtype=dtype),
         policy=SimpleNamespace(lm=lm),
         exploration=exploration or TokenSampling(),
     )
@@ -37,8 +38,8 @@ NUMBERS = [
     (limit(torch.bfloat16), module(), 0.03, 0.3, 2.3),
     (limit(tf32=True), module(), 0.03, 0.3, 2.3),
     (limit(), module(mixed=True), 0.03, 0.3, 2.3),
-    (limit(torch.bfloat16), module(torch.bfloat16), 0.03, 0.3, 2.3),
-    (limit(torch.float16), module(torch.bfloat16), 0.03, 0.3, 2.3),
+    (limit(torch.bfloat16), module("bfloat16"), 0.03, 0.3, 2.3),
+    (limit(torch.float16), module("bfloat16"), 0.03, 0.3, 2.3),
     (limit(), module(exploration=GaussianSoftTokens()), 0.04, 0.5, 6.0),
 ]
 

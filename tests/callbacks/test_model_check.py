@@ -95,6 +95,26 @@ def test_a_fault_that_is_not_compared_ends_the_run_in_its_first_iteration(
         run(tmp_path / "run", OFF)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("model/lora=adapter", "model.dtype=bfloat16", "trainer.optimizer.lr=1e-3"),
+        ("algo=ppo", "algo.optimizer_steps=2", "trainer.precision=bf16-mixed"),
+        ("exploration=gaussian", "algo=rloo", "model.checkpointing=full"),
+        ("exploration=hrpo", "rollout.temperature=0.5"),
+    ],
+    ids=" ".join,
+)
+def test_whatever_is_trained_passes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, cache_dir: Path, settings: tuple[str, ...]
+):
+    run(tmp_path / "run", ON, *settings)
+    assert (
+        "trainer and engine compute the model's own logits"
+        in (tmp_path / "run" / "train.log").read_text() + caplog.text
+    )
+
+
 def test_what_passed_once_is_not_compared_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cache_dir: Path):
     calls = []
     compared = model_check.compared

@@ -7,6 +7,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
+from ngrpo.environment import stored
 from ngrpo.errors import SettingError
 from ngrpo.input_files import read_text
 
@@ -18,12 +19,13 @@ def keep(config: DictConfig, run_dir: Path) -> None:
     """Writes ``config.yaml``, and beside it Hydra's own settings and the overrides if Hydra has composed them.
 
     Args:
-        config: what the run uses; resolved, so that it is read without this program's resolvers.
+        config: what the run uses, checked. It is written resolved, so that it is read without this program's resolvers,
+            but for what came from the environment.
         run_dir: the run's folder, which this process holds.
     """
     folder = run_dir / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    OmegaConf.save(config, folder / "config.yaml", resolve=True)
+    OmegaConf.save(OmegaConf.create(stored(config)), folder / "config.yaml")
     if HydraConfig.initialized():
         OmegaConf.save(HydraConfig.get().overrides.task, folder / "overrides.yaml")
         OmegaConf.save(HydraConfig.instance().cfg, folder / "hydra.yaml")

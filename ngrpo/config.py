@@ -12,6 +12,7 @@ from hydra.utils import get_object, instantiate
 from omegaconf import MISSING, DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from ngrpo import environment
 from ngrpo.annotations import fits, name
 from ngrpo.composition import composition_sentence
 from ngrpo.errors import SettingError
@@ -193,7 +194,8 @@ class EvaluateConfig:
 
 
 def register() -> None:
-    """Makes the schemas known to Hydra, and the resolver that gives a default by the model."""
+    """Makes the schemas known to Hydra, and the resolvers: a default by the model, and the environment's."""
+    environment.register()
     store = ConfigStore.instance()
     store.store(group="schema", name="train", node=Config, package="_global_")
     store.store(group="schema", name="evaluate", node=EvaluateConfig, package="_global_")
@@ -210,6 +212,7 @@ def checked(config: DictConfig, schema: type = Config) -> DictConfig:
         SettingError: a key is unknown, a value is missing, or a target is not allowed.
     """
     try:
+        environment.note(config)
         resolved = OmegaConf.to_container(config, resolve=True)
         _check_no_interpolation(resolved, "")
         merged = OmegaConf.merge(OmegaConf.structured(schema), resolved)

@@ -14,6 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ngrpo.author_code import from_author
 from ngrpo.composition import composition_sentence, from_composing
+from ngrpo.environment import concealed
 from ngrpo.errors import RunError, SettingError, StopNow, Stopped
 from ngrpo.streams import open_all, tell_log
 
@@ -66,6 +67,7 @@ def sentence(error: BaseException) -> str | None:
     said = _sentence(error)
     if said is None:
         return None
+    said = concealed(said)
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in said)
 
 

@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from rich import get_console
 
 from ngrpo.checks import check_context
 from ngrpo.composed import keep
 from ngrpo.config import EvaluateConfig, build, checked
 from ngrpo.data.types import Prompt
+from ngrpo.environment import fingerprinted, stored
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.answers import answers_of
 from ngrpo.evaluation.collect import collect, missing
@@ -91,7 +92,7 @@ def _evaluate(config: DictConfig, out: Path) -> dict[str, Report]:
                 line.prefix = f"{name}: {total - len(prompts) + done}/{total} problems  "
     worker.reward.close()
     reports = {name: report(answers_of(task.store.table()), ks) for name, task in tasks.items()}
-    _write(reports, {name: task.left_out for name, task in tasks.items()}, config.model.path, out)
+    _write(reports, {name: task.left_out for name, task in tasks.items()}, stored(config)["model"]["path"], out)
     get_console().print(report_table(reports))
     get_console().print(f"answers and figures in {out}", soft_wrap=True)
     return reports
@@ -147,7 +148,7 @@ def _settings(config: DictConfig, source: ModelSource, evaluator: Evaluator, wor
         "evaluator.exploration": repr(evaluator.exploration),
         "rollout.max_new_tokens": config.rollout.max_new_tokens,
         "rollout.engine": type(worker.engine).__name__,
-        "reward": OmegaConf.to_container(config.reward),
+        "reward": fingerprinted(config)["reward"],
     }
 
 

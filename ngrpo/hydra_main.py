@@ -25,6 +25,7 @@ from omegaconf import DictConfig, OmegaConf
 from ngrpo.door import guarded
 from ngrpo.errors import SettingError
 from ngrpo.permissions import grant
+from ngrpo.targets import check_found
 
 _LOGGING = Path(__file__).parents[1] / "conf" / "hydra" / "job_logging" / "ngrpo.yaml"
 _REFERENCE = "ngrpo_reference"
@@ -45,6 +46,7 @@ def run(main: Callable[[], Any]) -> None:
 
 
 def _run(main: Callable[[], Any]) -> None:
+    check_found()
     arguments = _arguments()
     if arguments.experimental_rerun is not None:
         raise SettingError(

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from ngrpo.earlier_settings import differences, flat
+from ngrpo.environment import concealed, fingerprinted
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.identity import weights_digest
 from ngrpo.modeling.loading import ModelSource
@@ -61,9 +62,9 @@ def identity(config: DictConfig, source: ModelSource, tokenizer: Any, data: str,
         data: names the training problems, see `ngrpo.data.sources.base.ProblemSource`.
         processes: number of ranks.
     """
-    kept = {name: value for name, value in flat(OmegaConf.to_container(config)) if compared(name)}
+    kept = {name: value for name, value in flat(fingerprinted(config)) if compared(name)}
     return kept | {
-        "data.path": data,
+        "data.path": concealed(data),
         "model.path": weights_digest(source),
         "tokenizer": _tokenizer_identity(tokenizer),
         "processes": str(processes),

@@ -59,6 +59,19 @@ def check_allowed(config: Any, further: Sequence[str], path: str = "") -> None:
             _check_own(key, target)
 
 
+def check_found() -> None:
+    """Refuses to go on where Python finds other callbacks than this program's, whatever a configuration names.
+
+    Raises:
+        SettingError: with the place.
+    """
+    if (other := _elsewhere("callbacks")) is not None:
+        raise SettingError(
+            f"callbacks is a package of this program, and Python finds {other} under that name; rename that, or take "
+            "its folder off PYTHONPATH."
+        )
+
+
 def below(name: str, packages: Sequence[str]) -> bool:
     """Says whether a dotted name is one of some others, or lies below one."""
     return any(name == package or name.startswith(f"{package}.") for package in packages)

@@ -10,7 +10,7 @@ import torch
 from lightning import Callback, Trainer, seed_everything
 from lightning.pytorch.strategies import ModelParallelStrategy
 from lightning.pytorch.utilities import rank_zero_only
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from callbacks.export import FOLDER as MODEL
 from callbacks.fresh_metrics import FreshMetrics
@@ -34,6 +34,7 @@ from ngrpo.composed import FOLDER as SETTINGS
 from ngrpo.composed import keep
 from ngrpo.config import TrainerConfig, build, checked
 from ngrpo.duration import seconds
+from ngrpo.environment import stored
 from ngrpo.errors import SettingError
 from ngrpo.files import remove
 from ngrpo.guard import StepGuard
@@ -109,9 +110,8 @@ def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: 
     check_schedule(update.learning_rate)
     optimizer = build(config.trainer.optimizer)
     check_optimizer(optimizer, "trainer.optimizer", config.trainer.optimizer)
-    settings = OmegaConf.to_container(config)
-    assert isinstance(settings, dict)
-    guard = StepGuard(config.trainer.max_bad_steps, run_dir, {str(name): value for name, value in settings.items()})
+    settings = stored(config)
+    guard = StepGuard(config.trainer.max_bad_steps, run_dir, settings)
     module = PolicyOptimization(source, algorithm, worker.exploration, optimizer, update, parts["critic"], guard)
     parts |= {"iterations": config.trainer.iterations, "run_dir": run_dir, "methods": methods, "seed": config.seed}
     parts |= {"outputs": outputs, "settings": settings}

@@ -34,7 +34,6 @@ def main() -> None:
     """Makes the study."""
     arguments = parsed()
     quieten()
-    arguments.out.mkdir(parents=True, exist_ok=True)
     settings = PilotSettings(
         tuple(arguments.scale), arguments.k, arguments.neighborhood, arguments.samples, arguments.metric
     )
@@ -43,6 +42,7 @@ def main() -> None:
     anchors = vocabulary.tokens(words)
     ways = pilot(vocabulary, anchors, settings)
     found = numbers(vocabulary, anchors, ways, settings)
+    arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "pilot.json").write_text(json.dumps({"model": arguments.model, **found}, indent=2) + "\n")
     pilot_figure(vocabulary, anchors, ways).savefig(arguments.out / "pilot.png", dpi=100)
     get_console().print(table_of(found, arguments.model, settings))
@@ -59,11 +59,11 @@ def parsed() -> argparse.Namespace:
     parser.add_argument(
         "--scale", type=real(0), nargs="+", default=defaults.scales, help="of the noise, over the RMS of the table"
     )
-    parser.add_argument("--k", type=whole(1, 1000), default=defaults.k, help="tokens of a mixture, the anchor included")
+    parser.add_argument("--k", type=whole(0, 1000), default=defaults.k, help="tokens of a mixture, the anchor included")
     parser.add_argument(
-        "--neighborhood", type=whole(1, 100_000), default=defaults.neighborhood, help="tokens that count as near"
+        "--neighborhood", type=whole(0, 100_000), default=defaults.neighborhood, help="tokens that count as near"
     )
-    parser.add_argument("--samples", type=whole(1, 1_000_000), default=defaults.samples, help="vectors a token")
+    parser.add_argument("--samples", type=whole(0, 1_000_000), default=defaults.samples, help="vectors a token")
     parser.add_argument("--metric", choices=SIMILARITIES, default=defaults.metric)
     return parser.parse_args()
 

@@ -58,7 +58,7 @@ def fingerprinted(config: DictConfig) -> dict[str, Any]:
 
 
 def _with(config: DictConfig, texts: Mapping[str, str]) -> dict[str, Any]:
-    made: Any = OmegaConf.to_container(config)
+    made: Any = OmegaConf.to_container(config, resolve=True)
     for name, text in texts.items():
         *path, last = name.split(".")
         node = made

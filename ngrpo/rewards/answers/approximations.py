@@ -33,7 +33,7 @@ def read_approximation(text: str, read: Read) -> Answer | None:
         raise SeveralValues
     exact, rounded = sides
     near = read(rounded)
-    if near is None or not any(isinstance(reading, Quantity) for reading in near.readings):
+    if near is None or not any(isinstance(r, Quantity) and not r.value.free_symbols for r in near.readings):
         raise SeveralValues
     if not exact or is_name(exact):
         return replace(near, name=near.name or bare(exact)) if exact else near

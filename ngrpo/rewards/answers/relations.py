@@ -17,6 +17,7 @@ from ngrpo.rewards.answers.reading import Answer, Read, SeveralValues, equal
 from ngrpo.rewards.answers.regions import Region, region_of
 from ngrpo.rewards.answers.scan import split
 from ngrpo.rewards.answers.unit_names import plain
+from ngrpo.rewards.answers.units import split_unit
 from ngrpo.rewards.answers.values import free_symbol, proportional
 from ngrpo.rewards.answers.words import Letter, Words, read_letter
 
@@ -86,7 +87,18 @@ def _refuse_unequal(sides: list[str], read: Read) -> None:
     """Refuse a chain with a side that cannot be read, or with two that speak of the same symbols and differ."""
     answers = [read(side) for side in sides if not is_name(side)]
     known = [answer for answer in answers if answer is not None and answer.readings]
-    if any(_TWO_STATEMENTS.fullmatch(side) for side in sides) or (len(sides) > 2 and len(known) < len(answers)):
+    chain = len(sides) > 2
+    worded = any(r"\text" in split_unit(side)[0] for side in sides[1:-1] if not is_name(side))
+    letters = read_letter(sides[-1]) and any(read_letter(side) for side in sides[:-1])
+    if (
+        letters
+        or any(_TWO_STATEMENTS.fullmatch(side) for side in sides)
+        or chain
+        and (worded or len(known) < len(answers))
+    ):
+        raise SeveralValues
+    name = expression(sides[0])
+    if chain and any(name in _symbols(answer) for answer in known):  # "x = 7 - x = 11"
         raise SeveralValues
     for first, second in combinations(known, 2):
         if _symbols(first) == _symbols(second) and not equal(first, second):

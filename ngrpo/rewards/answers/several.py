@@ -38,7 +38,8 @@ def _is_region(item: Answer) -> bool:
 
 def _pieces(listed: Unordered, regions: list[Set], either: bool) -> Answer:
     apart = either or all(first.is_disjoint(second) for first, second in combinations(regions, 2))
-    return Answer("", (listed, Region(Union(*regions))) if apart else (listed,))
+    union = Union(*regions)
+    return Answer("", (listed, Region(union)) if apart and union not in regions else (listed,))
 
 
 def _conditions(listed: Unordered, regions: list[Set], names: list[str | None], either: bool) -> Answer:

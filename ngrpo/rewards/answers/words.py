@@ -10,7 +10,8 @@ _IN_TEXT = re.compile(r"\\text ?\{ ?\(?([A-Za-z])[).:]? ?\}")
 _CHOICE = re.compile(r"(?:\\text ?\{ ?\(?([A-J])[).:]? ?\} ?(?=\S)|\(([A-J])\) (?=\S)|([A-J])[).:] (?=\S))(.+)")
 _LISTED = re.compile(r"(?:\\text ?\{ ?)?(?:and|or)\b")
 _ANOTHER = re.compile(
-    r"(?<![A-Za-z\d_^}'])(?:\((?:\\text ?\{ ?)?[A-J](?: ?\})?\)|\\text ?\{ ?\(?[A-J][).:]? ?\}|[A-J][).:](?![\d.]))"
+    r"(?<![A-Za-z\d_^}'])(?:\((?:\\text ?\{ ?)?[A-J](?: ?\})?\)|[A-J][).:](?![\d.]))"
+    r"|(?<![_^])\\text ?\{ ?\(?[A-J][).:]? ?\}|\b(?:or|nor|not)\b[^A-Za-z]*(?:\\text ?\{ ?)?\(?[A-J]\b(?!')"
 )
 _LETTERS = re.compile(r"^(?:[A-J](?:[ ,;/|]+|$)){2,}|^[A-J] (?:or|and) [A-J]$")
 _OPTION = re.compile(r"^(\\text ?\{ ?)?(?:option|choice) ", re.IGNORECASE)

@@ -40,3 +40,12 @@ def whole_folder(path: Path) -> Iterator[Path]:
         path.rename(replaced)
     aside.rename(path)
     remove(replaced)
+
+
+def usual_mode(path: Path) -> None:
+    """Gives a file the permissions that a new one has, and so all files in a folder: safetensors makes them private."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    for file in path.rglob("*") if path.is_dir() else [path]:
+        if file.is_file() and not file.is_symlink():
+            file.chmod(0o666 & ~mask)

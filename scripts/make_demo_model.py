@@ -105,6 +105,7 @@ def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Pat
     )
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+    usual_mode(folder)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM
 
 from ngrpo.checkpoints import STATE
 from ngrpo.errors import SettingError
+from ngrpo.files import usual_mode
 from ngrpo.modeling.attention import IMPLEMENTATION
 from ngrpo.modeling.learned import save_learned
 from ngrpo.modeling.loading import DTYPES, ModelSource
@@ -74,6 +75,7 @@ def export(source: ModelSource, tokenizer: Any, weights: Weights, folder: Path) 
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     save_learned(weights.learned, folder)
+    usual_mode(folder)
 
 
 def checkpoint_weights(folder: Path, lora: LoraSettings | None = None) -> Weights:

@@ -1,6 +1,7 @@
 """The neighbour table against the worked examples and a search in pure Python; its cache."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -207,6 +208,15 @@ def test_cache_keeps_the_newest_tables(embedding: Tensor, cache_dir: Path, monke
         neighbor_table(embedding, k, "cosine", none_excluded(60))
     assert len(list(cache_dir.rglob("*.safetensors"))) == 2
     assert not list(cache_dir.rglob("*.tmp"))
+
+
+def test_a_cached_table_may_be_read_by_whom_the_umask_lets(embedding: Tensor, cache_dir: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        neighbor_table(embedding, 2, "cosine", none_excluded(60))
+    finally:
+        os.umask(before)
+    assert [file.stat().st_mode & 0o777 for file in cache_dir.rglob("*.safetensors")] == [0o644]
 
 
 def test_the_table_just_written_stays_however_old_its_clock_makes_it(

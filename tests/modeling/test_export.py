@@ -1,5 +1,6 @@
 """What is exported is what stock transformers loads."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,18 @@ def test_round_trip(kind: str, tmp_path: Path, request: pytest.FixtureRequest):
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
     assert tokenizer(TEXT).input_ids == source.tokenizer()(TEXT).input_ids
     assert tokenizer.chat_template == source.tokenizer().chat_template
+
+
+def test_all_files_have_the_mode_that_new_ones_have(tiny_source: ModelSource, tmp_path: Path):
+    weights = dict(named_weights(ScoringModel(tiny_source.load()), None))
+    before = os.umask(0o027)
+    try:
+        export(tiny_source, tiny_source.tokenizer(), Weights(weights, {"learned": torch.ones(2)}), tmp_path)
+    finally:
+        os.umask(before)
+    files = list(tmp_path.iterdir())
+    assert len(files) >= 5
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o640}
 
 
 def test_bfloat16_is_kept(tiny_model_path: Path, tmp_path: Path):

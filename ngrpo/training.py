@@ -52,6 +52,7 @@ from ngrpo.lock import check_own_folders, lock
 from ngrpo.module import PolicyOptimization, UpdateSettings
 from ngrpo.parent_watch import end_with_parent, ending_children
 from ngrpo.rank_watch import watching_ranks
+from ngrpo.rendezvous import Connected, on_loopback
 from ngrpo.report.store import FOLDER as RECORD
 from ngrpo.resuming import check_resumable, identity
 from ngrpo.rewards.own import RewardApart, TermApart, build_reward
@@ -119,7 +120,7 @@ def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: 
     if checkpoint is not None:
         check_resumable(checkpoint, opened(checkpoint).run, parts["identity"])
     callbacks = [build(node, **parts) for node in config.callbacks.values() if node is not None]
-    callbacks = [FreshMetrics(), *callbacks]
+    callbacks = [FreshMetrics(), Connected(), *callbacks]
     logger = build(config.logger, save_dir=str(run_dir), iterations_done=iteration_of(checkpoint) if checkpoint else 0)
     trainer = make_trainer(config.trainer, process_count(config.trainer), callbacks, logger)
     if rank_zero_only.rank == 0:
@@ -129,7 +130,7 @@ def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: 
     log.info("run folder %s", run_dir)
     state = None if checkpoint is None else checkpoint / STATE
     try:
-        with ending_children(), watching_ranks(run_dir):
+        with ending_children(), watching_ranks(run_dir), on_loopback(trainer):
             trainer.fit(module, datamodule=datamodule, ckpt_path=state, weights_only=True)
     finally:
         worker.close()

@@ -28,6 +28,7 @@ from ngrpo.demo.recipe import SIZES, Recipe
 from ngrpo.demo.tokenizer import train_tokenizer
 from ngrpo.door import guarded
 from ngrpo.errors import SettingError
+from ngrpo.files import usual_mode
 
 VOCABULARY = 576
 

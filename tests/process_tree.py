@@ -4,6 +4,7 @@ import os
 import re
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,3 +65,14 @@ def shared_memory(pid: int) -> set[str]:
     except OSError:
         return set()
     return set(re.findall(r"/dev/shm/(\S+)", maps))
+
+
+def listening(pids: Iterable[int]) -> set[str]:
+    """The addresses on which processes listen, as the kernel writes them: hexadecimal, in its byte order."""
+    inodes = set()
+    for pid in pids:
+        for descriptor in (_PROC / str(pid) / "fd").iterdir():
+            with suppress(OSError):
+                inodes.update(re.findall(r"socket:\[(\d+)\]", os.readlink(descriptor)))
+    rows = [line.split() for name in ("tcp", "tcp6") for line in (_PROC / "net" / name).read_text().splitlines()[1:]]
+    return {row[1].partition(":")[0] for row in rows if row[3] == "0A" and row[9] in inodes}

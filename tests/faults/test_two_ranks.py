@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from faulty_run import ITERATIONS, assert_told, ended, finish, logged, start, wait_until
-from process_tree import assert_over, tree
+from process_tree import assert_over, listening, tree
 
 from ngrpo.checkpoints import complete, opened
 
@@ -73,6 +73,7 @@ def test_a_second_process_that_is_killed_is_named_by_the_first(tmp_path: Path) -
     process = start(run, *TWO)
     wait_until(lambda: f"iteration 2/{ITERATIONS}" in logged(run), process, run)
     processes = tree(process.pid)
+    assert listening(processes) == {"0100007F"}  # 127.0.0.1, and no other interface
     (second,) = (pid for pid in processes[1:] if "scripts/train.py" in Path(f"/proc/{pid}/cmdline").read_text())
     os.kill(second, signal.SIGKILL)
     status, said = ended(process, run)

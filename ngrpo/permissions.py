@@ -68,6 +68,33 @@ def grant(config: DictConfig, overrides: Sequence[str], folder: Path | None = No
     config.allow_targets = [*permitted, *_targets(settings), *modules_of(folder)]
 
 
+def check_listed(place: str, overrides: Iterable[str], settings: Typed) -> None:
+    """Refuses overrides that a file lists for another script's command line, where they would count as typed.
+
+    Args:
+        place: where they are listed, for messages.
+        overrides: the list.
+        settings: typed for the script that reads the file; what is among their values was typed.
+
+    Raises:
+        SettingError: one permits something, or is an option.
+    """
+    typed_values = {str(value) for values in settings.values() for value in values}
+    for text in overrides:
+        if text in typed_values:
+            continue
+        leaves = [(name, value) for name, values in typed_settings([text]).items() for value in values]
+        permits = any(
+            _lists_targets(name) or name.endswith("_target_") or name.startswith("hydra") or _permits(name, value)
+            for name, value in leaves
+        )
+        if permits or text.startswith("-"):
+            raise SettingError(
+                f"{place} has {text}, a permission that a file gives itself; take it out there, or type it on the "
+                "command line of the script that it is for."
+            )
+
+
 def modules_of(folder: Path | None) -> list[str]:
     """Puts a folder on the Python path, and returns the modules that Python finds in that very folder.
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from functools import cache
@@ -19,6 +20,7 @@ from ngrpo.checkpoints import publish
 from ngrpo.config import register
 from ngrpo.errors import SettingError
 from ngrpo.permissions import grant, modules_of, typed
+from ngrpo.study.definition import load_study
 
 PAYLOAD = """
 from pathlib import Path
@@ -283,3 +285,30 @@ def test_modules_are_those_that_python_finds_in_the_folder(tmp_path: Path, monke
 
 def test_overrides_that_cannot_be_parsed_type_nothing() -> None:
     assert typed(["{", "a=[", "x._target_=mine.Own"]) == ["mine.Own"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "train: ['allow_targets=[payload]']",
+        "train: [logger._target_=payload.Own]",
+        "train: ['+callbacks.x={_target_: payload.run}']",
+        "train: [--config-dir, modules]",
+        "train: [hydra.job.chdir=true]",
+        "evaluate: [model.trust_remote_code=true]",
+        "arms: {token_grpo: {overrides: [logger._target_=payload.Own]}}",
+        "make_model: [modules/payload.py]",
+        'make_model: [-c, \'open("marker", "w")\']',
+    ],
+)
+def test_a_study_permits_itself_nothing(text: str, tmp_path: Path) -> None:
+    conf = Path(shutil.copytree(ROOT / "conf", tmp_path / "conf"))
+    (conf / "study" / "strange.yaml").write_text(f"# @package _global_\ndefaults: [quick, _self_]\n{text}\n")
+    with pytest.raises(SettingError, match="a permission that a file gives itself|the one script that makes models"):
+        load_study(conf, "strange", [])
+
+
+def test_the_shipped_studies_need_no_permission() -> None:
+    for name in ("demo", "quick", "smollm2"):
+        load_study(ROOT / "conf", name, [])
+    load_study(ROOT / "conf", "quick", ["train=['model.trust_remote_code=true']"])

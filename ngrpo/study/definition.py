@@ -9,6 +9,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 from ngrpo.errors import SettingError
+from ngrpo.permissions import Typed, check_listed, typed_settings
 from ngrpo.study.paths import normaliser
 
 
@@ -149,6 +150,9 @@ class StudyConfig:
     keep_files: bool = True
 
 
+_MAKES_MODEL = "scripts/make_demo_model.py"
+
+
 def register_study() -> None:
     """Makes the schema known to Hydra."""
     ConfigStore.instance().store(group="schema", name="study", node=StudyConfig, package="_global_")
@@ -167,7 +171,19 @@ def load_study(conf: Path, name: str, overrides: list[str]) -> StudyConfig:
     """
     register_study()
     with initialize_config_dir(version_base="1.3", config_dir=str(conf)):
-        return study_of(compose("study", overrides=[f"study={name}", *overrides]))
+        study = study_of(compose("study", overrides=[f"study={name}", *overrides]))
+    _check_permissions(study, typed_settings(overrides))
+    return study
+
+
+def _check_permissions(study: StudyConfig, typed: Typed) -> None:
+    """What a study lists becomes command lines, on which it must not permit itself anything."""
+    lists = {"train": study.train, "evaluate": study.evaluate}
+    lists |= {f"arms.{name}.overrides": arm.overrides for name, arm in study.arms.items()}
+    for place, overrides in lists.items():
+        check_listed(place, overrides, typed)
+    if study.make_model and study.make_model[0] != _MAKES_MODEL and "make_model.0" not in typed:
+        raise SettingError(f"make_model={study.make_model[0]} is not {_MAKES_MODEL}, the one script that makes models.")
 
 
 def study_of(config: DictConfig) -> StudyConfig:

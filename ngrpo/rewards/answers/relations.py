@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 
-from sympy import Basic, Complement, FiniteSet, Intersection, S, Set, Symbol, solve_univariate_inequality
+from sympy import Add, Basic, Complement, FiniteSet, Intersection, S, Set, Symbol, solve_univariate_inequality
 
 from ngrpo.rewards.answers.approximations import APPROXIMATELY, read_approximation
 from ngrpo.rewards.answers.assignments import with_components
@@ -74,7 +74,9 @@ def _equation(sides: list[str], read: Read) -> Answer | None:
         first, last = last, first
     left, right = expression(first), expression(last)
     equations = () if left is None or right is None else (Equation(left - right),)
-    valued = is_name(first) or len(sides) > 2 or _is_constant(left) and _is_constant(right)
+    condition = right == 0 and isinstance(left, Add)  # a + b = 0 is no name with a value
+    named = is_name(first) and not condition
+    valued = named or len(sides) > 2 or (_is_constant(left) and _is_constant(right))
     assigned = _named(first, read(last)) if valued else None
     if valued:
         _refuse_unequal(sides, read)

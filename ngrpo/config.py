@@ -16,6 +16,7 @@ from ngrpo import environment
 from ngrpo.annotations import fits, name
 from ngrpo.composition import composition_sentence
 from ngrpo.errors import SettingError
+from ngrpo.ranges import check_sizes
 from ngrpo.targets import check_allowed
 
 _HYDRA_KEYS = {"_target_", "_partial_", "_args_", "_recursive_", "_convert_"}
@@ -223,6 +224,7 @@ def checked(config: DictConfig, schema: type = Config) -> DictConfig:
     _check_nodes(merged)
     check_allowed(merged, merged.allow_targets)
     _check_targets(merged, "")
+    check_sizes(merged)
     return merged
 
 

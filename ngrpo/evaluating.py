@@ -25,11 +25,12 @@ from ngrpo.evaluation.report import Report, average, report
 from ngrpo.evaluation.store import AnswerStore
 from ngrpo.evaluation.tables import report_table
 from ngrpo.files import write_text
-from ngrpo.input_checks import check_template, check_tokens
+from ngrpo.input_checks import check_end_token, check_template, check_tokens
 from ngrpo.live import live_line
 from ngrpo.lock import lock
 from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.ranges import check_finite
 from ngrpo.rewards.own import RewardOrStop, build_reward
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 from ngrpo.torch_settings import set_torch
@@ -103,11 +104,13 @@ def _worker(config: DictConfig, source: ModelSource, evaluator: Evaluator) -> Ro
         raise SettingError(f"problems_at_once={config.problems_at_once} evaluates nothing; choose 1 or more.")
     rollout = RolloutSettings(max_new_tokens=config.rollout.max_new_tokens)
     source.check_files()
+    check_finite(config)
     check_context(source.config(), config.data.max_prompt_tokens, rollout.max_new_tokens)
     engine = build(config.rollout.engine, model=source, exploration=evaluator.exploration)
     engine.check_load(evaluator.exploration, config.problems_at_once * evaluator.samples, rollout.max_new_tokens)
     tokenizer = source.tokenizer()
     check_tokens(source, tokenizer, source.config())
+    check_end_token(evaluator.exploration, tokenizer)
     check_template(source, tokenizer, config.data.plain_prompts)
     return RolloutWorker(
         engine=engine,

@@ -1,5 +1,6 @@
 """Faults of settings that show only against the tokenizer, the model or the machine; found before a model is loaded."""
 
+import os
 from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
 from functools import partial
@@ -14,9 +15,13 @@ from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.config import TrainerConfig
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
+from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.loading import ModelSource
 
 _SEEDS = 2**32
+_FEW = 8
+"""Processes that may share cores, to try what several do."""
+
 _ACCELERATORS = ("auto", "cpu", "gpu")
 
 
@@ -41,6 +46,12 @@ def check_hardware(config: TrainerConfig) -> None:
         if type(value) is not int or value < 1:
             raise SettingError(f"trainer.{name}={value} is no number of processes; choose 1 or more.")
     on_gpu = config.accelerator == "gpu" or (config.accelerator == "auto" and torch.cuda.is_available())
+    cores = os.cpu_count() or 1
+    if not on_gpu and config.devices != "auto" and config.devices > max(cores, _FEW):
+        raise SettingError(
+            f"trainer.devices={config.devices} is more than the {cores} cores of this machine, and each process needs"
+            " one; lower it."
+        )
     if on_gpu and config.devices != "auto" and config.devices > torch.cuda.device_count():
         raise SettingError(
             f"trainer.devices={config.devices} is more than the {torch.cuda.device_count()} GPUs of this machine; lower"
@@ -94,11 +105,24 @@ def check_mixtures(exploration: Exploration, config: PretrainedConfig) -> None:
         raise SettingError(
             f"exploration.{name}={width} is more than the {config.vocab_size} tokens of the model; lower it."
         )
+    if exploration.refresh_every < 0:
+        raise SettingError(f"exploration.refresh_every={exploration.refresh_every} is negative; 0 means never.")
     unknown = [number for number in getattr(exploration, "excluded_ids", ()) if not 0 <= number < config.vocab_size]
     if unknown:
         raise SettingError(
             f"exploration.excluded_ids={unknown} are no ids of the model's {config.vocab_size} tokens; take them out."
         )
+
+
+def check_end_token(exploration: Exploration, tokenizer: Any) -> None:
+    """A token that a user names must exist; one that a strategy names by default is for the models that have it."""
+    named, default = exploration.end_token, getattr(type(exploration), "end_token", None)
+    if named is None or named == default or Vocabulary.of(tokenizer).end_ids(named):
+        return
+    raise SettingError(
+        f"exploration.end_token={named!r} is none of the tokens that were added to the tokenizer's vocabulary, so that"
+        " nothing would ever end the reasoning; name one of them, or set exploration.end_token=null."
+    )
 
 
 def check_template(source: ModelSource, tokenizer: Any, plain: bool) -> None:

@@ -40,6 +40,7 @@ from ngrpo.files import remove
 from ngrpo.guard import StepGuard
 from ngrpo.input_checks import (
     check_clip,
+    check_end_token,
     check_hardware,
     check_mixtures,
     check_optimizer,
@@ -51,6 +52,7 @@ from ngrpo.input_checks import (
 from ngrpo.lock import check_own_folders, lock
 from ngrpo.module import PolicyOptimization, UpdateSettings
 from ngrpo.parent_watch import end_with_parent, ending_children
+from ngrpo.ranges import check_finite
 from ngrpo.rank_watch import watching_ranks
 from ngrpo.rendezvous import Connected, on_loopback
 from ngrpo.report.store import FOLDER as RECORD
@@ -111,6 +113,7 @@ def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: 
     check_schedule(update.learning_rate)
     optimizer = build(config.trainer.optimizer)
     check_optimizer(optimizer, "trainer.optimizer", config.trainer.optimizer)
+    check_finite(config)
     settings = stored(config)
     guard = StepGuard(config.trainer.max_bad_steps, run_dir, settings)
     module = PolicyOptimization(source, algorithm, worker.exploration, optimizer, update, parts["critic"], guard)
@@ -172,6 +175,7 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
     check_context(source.config(), config.data.max_prompt_tokens, rollout.max_new_tokens)
     tokenizer = source.tokenizer()
     check_tokens(source, tokenizer, source.config())
+    check_end_token(exploration, tokenizer)
     check_template(source, tokenizer, config.data.get("plain_prompts", False))
     batch = algorithm.prompts_per_batch
     engine.check_load(exploration, batch // ranks * rollout.group_size, rollout.max_new_tokens)

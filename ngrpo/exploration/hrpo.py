@@ -56,6 +56,11 @@ class HybridReasoning(Exploration):
                 f"exploration.r_min={self.r_min} and exploration.r_max={self.r_max} are not in (0, 1) in this order; "
                 "the code has 0.99 and 0.999."
             )
+        for name in ("gate_lr", "lambda_lr"):
+            if not 0.0 <= getattr(self, name) < math.inf:
+                raise SettingError(
+                    f"exploration.{name}={getattr(self, name)} is no learning rate; choose 0 (nothing learned) or more."
+                )
 
     def initial_parameters(self, dim: int) -> dict[str, Tensor]:
         """Linear maps as PyTorch initialises them, and Lambda."""

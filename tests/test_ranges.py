@@ -1,4 +1,4 @@
-"""Every number of the shipped configuration with values that cannot be meant: accepted with sense or refused by name."""
+"""Every number of the shipped configuration with values that cannot be meant: accepted with sense, refused by name."""
 
 import math
 from collections.abc import Iterator

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from ngrpo.errors import SettingError
+
 Split = Literal["train", "validation", "held_out"]
 
 _PATH = re.compile(r"demo(?::(?P<least>\d+)-(?P<most>\d+))?(?:@(?P<split>\w+))?")
@@ -65,10 +67,12 @@ def harder(least: int, most: int) -> Level:
     """Returns the family with larger numbers and so many calculations.
 
     Raises:
-        ValueError: there are no such problems.
+        SettingError: there are no such problems.
     """
     if not 1 <= least <= most <= 9:
-        raise ValueError(f"problems of {least} to {most} calculations cannot be made; choose 1 <= least <= most <= 9")
+        raise SettingError(
+            f"demo:{least}-{most}: such problems cannot be made; choose 1 <= least <= most <= 9 calculations."
+        )
     return Level(least, most, start=(5, 60), containers=(2, 9), content=(2, 12), change=40, validates=True)
 
 
@@ -80,7 +84,7 @@ def read_path(path: object, default: Split) -> tuple[Level, Split] | None:
         default: the split where it names none.
 
     Raises:
-        ValueError: the family has no such problems, or no such split.
+        SettingError: the family has no such problems, or no such split.
     """
     found = _PATH.fullmatch(path) if isinstance(path, str) else None
     if found is None:
@@ -90,4 +94,4 @@ def read_path(path: object, default: Split) -> tuple[Level, Split] | None:
     for split in level.splits():
         if split == named:
             return level, split
-    raise ValueError(f"{level.name} has the splits {', '.join(level.splits())}; choose one of them")
+    raise SettingError(f"{path}: {level.name} has the splits {', '.join(level.splits())}; choose one of them.")

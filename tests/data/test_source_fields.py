@@ -43,6 +43,8 @@ def test_row_says_why_there_is_no_problem() -> None:
     assert fields.row(0, {"a": "2"}) == LeftOut("missing_question")
     assert fields.row(0, {"q": ["1 + 1?"], "a": "2"}) == LeftOut("question_not_text")
     assert fields.row(0, {"q": "1 + 1?", "a": ["2", "3"]}) == LeftOut("answer_not_scalar")
+    assert fields.row(0, {"q": "half a pair \ud800", "a": "2"}) == LeftOut("question_not_text")
+    assert fields.row(0, {"q": "1 + 1?", "a": "\udfff"}) == LeftOut("answer_not_scalar")
 
 
 @pytest.mark.parametrize(

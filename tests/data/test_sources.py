@@ -1,4 +1,5 @@
 import json
+import os
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -210,3 +211,33 @@ def test_file_refuses_a_field_no_row_has(tmp_path: Path) -> None:
     write_json(tmp_path / "rows.json", [{"question": "q", "answer": "1"}])
     with pytest.raises(SettingError, match=r"data\.question_field='problem'.*rows\.json"):
         FileSource([tmp_path / "rows.json"])
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_line(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    write_jsonl(file, RECORDS)
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    assert list(FileSource([file]).rows()) == ROWS
+
+
+def test_what_is_no_ordinary_file_is_not_waited_for(tmp_path: Path) -> None:
+    pipe = tmp_path / "rows.json"
+    os.mkfifo(pipe)
+    with pytest.raises(SettingError, match="is no ordinary file; give a file"):
+        FileSource([pipe])
+    with pytest.raises(SettingError, match="is no ordinary file; give a file"):
+        FileSource([Path("/dev/zero")])
+
+
+def test_deep_nesting_and_damaged_parquet_are_refused(tmp_path: Path) -> None:
+    deep = tmp_path / "deep.json"
+    deep.write_text("[" * 100_000 + "]" * 100_000)
+    with pytest.raises(SettingError, match="cannot be read"):
+        FileSource([deep])
+    table = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"problem": ["1"] * 50, "answer": ["1"] * 50}), table)
+    content = table.read_bytes()
+    for damaged in (content[:40] + bytes(byte ^ 0x55 for byte in content[40:90]) + content[90:], content[:99]):
+        table.write_bytes(damaged)
+        with pytest.raises(SettingError, match="cannot be read"):
+            FileSource([table])

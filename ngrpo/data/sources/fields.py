@@ -66,6 +66,8 @@ class Fields:
             return LeftOut("question_not_text")
         if not question or not question.strip():
             return LeftOut("missing_question")
+        if not _is_text(question):
+            return LeftOut("question_not_text")
         answer = self._answer(record)
         if isinstance(answer, LeftOut):
             return answer
@@ -76,7 +78,7 @@ class Fields:
 
     def _answer(self, record: Mapping[str, Any]) -> str | LeftOut:
         raw = record.get(self.answer)
-        if _is_compound(raw):
+        if _is_compound(raw) or (isinstance(raw, str) and not _is_text(raw)):
             return LeftOut("answer_not_scalar")
         answer = normalise_answer(raw)
         solution = record.get(self.solution) if self.solution else None
@@ -110,3 +112,12 @@ class Fields:
     def _way_out(self, setting: str, prefix: str) -> str:
         found = f" ({prefix}.solution_field={self.solution!r} names none either)" if self.solution else ""
         return f", or {prefix}.solution_field to one with boxed answers{found}" if setting == "answer_field" else ""
+
+
+def _is_text(value: str) -> bool:
+    """Whether it can be written as UTF-8: JSON can hold half of a surrogate pair, which is no character."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

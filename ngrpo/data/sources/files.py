@@ -1,5 +1,6 @@
 """Problems in JSON, JSONL and parquet files."""
 
+import codecs
 import glob
 import hashlib
 import json
@@ -12,6 +13,7 @@ from typing import Any
 from ngrpo.data.sources.base import BOXED_INSTRUCTION, Row
 from ngrpo.data.sources.fields import Fields
 from ngrpo.errors import SettingError
+from ngrpo.input_files import check_file
 
 
 def _read_json(content: bytes) -> Any:
@@ -53,8 +55,10 @@ def _records(file: Path, content: bytes, setting: str) -> list[dict[str, Any]]:
         raise SettingError(f"{setting}={str(file)!r} has an unknown suffix; convert it to one of {', '.join(READERS)}.")
     try:
         records = READERS[file.suffix](content)
-    except ValueError as error:
-        raise SettingError(f"{setting}={str(file)!r} cannot be read ({error}); mend or replace the file.") from error
+    # The last of them are Arrow's of damaged parquet.
+    except (ValueError, RecursionError, OSError, NotImplementedError, KeyError, TypeError) as error:
+        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
+        raise SettingError(f"{setting}={str(file)!r} cannot be read ({reason}); mend or replace the file.") from error
     if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
         raise SettingError(f"{setting}={str(file)!r} must hold a list of objects, one a problem; convert it.")
     return records
@@ -83,9 +87,10 @@ class FileSource:
         digest = hashlib.sha256()
         records: list[dict[str, Any]] = []
         for file in files:
+            check_file(file, f"{setting}: the file")
             content = file.read_bytes()
             digest.update(content)
-            records += _records(file, content, setting)
+            records += _records(file, content.removeprefix(codecs.BOM_UTF8), setting)
         # Names without directories: the same files may be resumed from another place.
         names = ",".join(file.name for file in files)
         if not records:

@@ -63,7 +63,7 @@ class Logger:
 def trainer(strategy: Strategy | None = None, callbacks: list[Any] | None = None, **more: Any) -> Any:
     return SimpleNamespace(
         strategy=strategy or Strategy(), callbacks=callbacks or [], loggers=[Logger()], global_rank=0, world_size=1,
-        is_global_zero=True, should_stop=False, ckpt_path=None, **({"callback_metrics": {}} | more),
+        is_global_zero=True, should_stop=False, **({"callback_metrics": {}, "ckpt_path": None} | more),
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ _UNKNOWN_OPTION = re.compile(r"Could not find '([^']+)/([^'/]+)'\s+Available opt
 _UNKNOWN_FILE = re.compile(r"Could not (?:load|find) '([^']+)/([^'/]+)'")
 _WRONG_TYPE = re.compile(r"Error merging override (\S+=.*)")
 _SYNTAX = re.compile(r"Error parsing override '(.*?)'", re.S)
-_HOMES = ("/hydra/", "/omegaconf/", "/antlr4/")
+_HOMES = ("/hydra/", "/omegaconf/", "/antlr4/", "/site-packages/yaml/")
 
 
 def from_composing(error: BaseException) -> bool:

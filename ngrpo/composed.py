@@ -31,6 +31,11 @@ def keep(config: DictConfig, run_dir: Path) -> None:
         OmegaConf.save(HydraConfig.instance().cfg, folder / "hydra.yaml")
 
 
+def holds(run_dir: Path) -> bool:
+    """Says whether there is something that `keep` wrote."""
+    return (run_dir / FOLDER / "config.yaml").is_file()
+
+
 def kept(run_dir: Path) -> DictConfig:
     """Reads what `keep` wrote; what it permits itself is for the caller to leave alone.
 

@@ -144,11 +144,15 @@ class PromptConfig:
     Attributes:
         max_prompt_tokens: longer prompts are left out.
         system_prompt: system message; null for none.
+        template_args: variables of the chat template; see `ngrpo.data.chat_template.ChatFormat`.
+        template_date: the day, as 2026-01-31, for templates that ask for the date; null for that of the first call.
         plain_prompts: the bare question is a prompt where the tokenizer has no chat template.
     """
 
     max_prompt_tokens: int = MISSING
     system_prompt: str | None = None
+    template_args: dict[str, Any] = field(default_factory=dict)
+    template_date: str | None = None
     plain_prompts: bool = False
 
 

@@ -18,6 +18,8 @@ from typing import Any
 
 BEFORE: Mapping[str, object] = {
     "reward.require_evaluated": False,
+    "data.template_args": {},
+    "data.template_date": None,
 }
 """Values before there was a setting, by its name; ``*`` stands for a name that users choose (``reward_terms.*.cap``).
 

@@ -11,8 +11,9 @@ from omegaconf import DictConfig
 from rich import get_console
 
 from ngrpo.checks import check_context
-from ngrpo.composed import keep
+from ngrpo.composed import holds, keep, kept
 from ngrpo.config import EvaluateConfig, build, checked
+from ngrpo.data.chat_template import chat_format, fix_date
 from ngrpo.data.types import Prompt
 from ngrpo.environment import fingerprinted, stored
 from ngrpo.errors import SettingError
@@ -130,10 +131,12 @@ def _tasks(
     """Reads the benchmarks and opens their stores."""
     if not config.benchmark:
         raise SettingError("benchmark=[] evaluates nothing; choose some, such as benchmark=[aime24,math500].")
+    earlier = kept(out).get("data", {}).get("template_date") if holds(out) else None
+    fix_date(config.data, worker.tokenizer, earlier)
     made_with = _settings(config, source, evaluator, worker)
     tasks = {}
     for name, node in config.benchmark.items():
-        asked = build(node).ask(name, worker.tokenizer, config.data.max_prompt_tokens, config.data.system_prompt)
+        asked = build(node).ask(name, worker.tokenizer, config.data.max_prompt_tokens, chat_format(config.data))
         tasks[name] = Task(asked.prompts, AnswerStore(out / name), asked.left_out)
     for task in tasks.values():
         task.store.open({**made_with, "benchmark.problems": prompts_digest(task.prompts)})

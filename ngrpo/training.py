@@ -33,6 +33,7 @@ from ngrpo.checks import (
 from ngrpo.composed import FOLDER as SETTINGS
 from ngrpo.composed import keep
 from ngrpo.config import TrainerConfig, build, checked
+from ngrpo.data.chat_template import chat_format, fix_date
 from ngrpo.duration import seconds
 from ngrpo.environment import stored
 from ngrpo.errors import SettingError
@@ -97,7 +98,7 @@ def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: 
     check_seed(config.seed)
     check_hardware(config.trainer)
     seed_everything(config.seed, verbose=False)
-    parts = _build_parts(config)
+    parts = _build_parts(config, checkpoint)
     source, algorithm, datamodule, worker = (parts[name] for name in ("source", "algorithm", "datamodule", "worker"))
     update = UpdateSettings(
         worker.settings.temperature,
@@ -139,7 +140,7 @@ def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: 
         worker.close()
 
 
-def _build_parts(config: DictConfig) -> dict[str, Any]:
+def _build_parts(config: DictConfig, checkpoint: Path | None) -> dict[str, Any]:
     """Builds what a run consists of, checks that it fits together, and returns it by parameter name."""
     source, algorithm, exploration = (build(node) for node in (config.model, config.algo, config.exploration))
     limit_s = config.custom_reward_timeout_s
@@ -177,12 +178,11 @@ def _build_parts(config: DictConfig) -> dict[str, Any]:
     check_tokens(source, tokenizer, source.config())
     check_end_token(exploration, tokenizer)
     check_template(source, tokenizer, config.data.get("plain_prompts", False))
+    fix_date(config.data, tokenizer, None if checkpoint is None else opened(checkpoint).run.get("data.template_date"))
     batch = algorithm.prompts_per_batch
     engine.check_load(exploration, batch // ranks * rollout.group_size, rollout.max_new_tokens)
     benchmarks = {
-        str(name): build(node)
-        .ask(name, tokenizer, config.data.max_prompt_tokens, config.data.get("system_prompt"))
-        .prompts
+        str(name): build(node).ask(name, tokenizer, config.data.max_prompt_tokens, chat_format(config.data)).prompts
         for name, node in config.benchmark.items()
     }
     datamodule = build(

@@ -91,6 +91,8 @@ def counts_table(found: "Inspection") -> Table:
     table.add_row("usable", str(found.usable), end_section=True)
     for reason, count in found.left_out.items():
         table.add_row(f"left out: {reason}", str(count))
+    if found.control_text:
+        table.add_row("with text of control tokens", str(found.control_text))
     table.add_section()
     table.add_row("duplicates", str(len(found.duplicates)))
     table.add_row("also in the evaluation data", str(len(found.overlap)))

@@ -11,6 +11,7 @@ from lightning.pytorch.utilities import rank_zero_warn
 from transformers import PreTrainedTokenizerBase
 
 from ngrpo.data.chat import PromptBuilder
+from ngrpo.data.chat_template import ChatFormat
 from ngrpo.data.curriculum import Curriculum, EveryProblem
 from ngrpo.data.cursor import MAX_BARREN_ROWS
 from ngrpo.data.loader import PromptStream
@@ -18,7 +19,7 @@ from ngrpo.data.prepared import PreparedSource
 from ngrpo.data.reasons import no_usable_row
 from ngrpo.data.settings import SourceSettings, training_sources
 from ngrpo.data.sources import ProblemSource, open_source
-from ngrpo.data.text import fingerprint
+from ngrpo.data.text import check_text, fingerprint
 from ngrpo.data.types import LeftOut, Problem, Prompt
 from ngrpo.demo.levels import read_path
 from ngrpo.distributed import ranks
@@ -50,6 +51,8 @@ class PromptDataModule(LightningDataModule):
         instruction: appended to every question; None takes the source's own, ``""`` appends nothing.
         system_prompt: system message; None for none.
         benchmarks: prompts of the benchmarks that the run is evaluated on, by name; part of the evaluation data.
+        template_args: variables of the chat template, such as ``enable_thinking``; see `ChatFormat`.
+        template_date: the day, as 2026-01-31, for templates that ask for the date; None for today.
         plain_prompts: the bare question is a prompt where the tokenizer has no chat template; else such a tokenizer is
             refused (`ngrpo.input_checks.check_template`).
 
@@ -79,6 +82,8 @@ class PromptDataModule(LightningDataModule):
         curriculum: Curriculum | None = None,
         instruction: str | None = None,
         system_prompt: str | None = None,
+        template_args: Mapping[str, Any] | None = None,
+        template_date: str | None = None,
         benchmarks: Mapping[str, Sequence[Prompt]] | None = None,
         plain_prompts: bool = False,
     ) -> None:
@@ -91,7 +96,9 @@ class PromptDataModule(LightningDataModule):
         self.seed = seed
         self.max_prompt_tokens = max_prompt_tokens
         self.instruction = instruction
-        self.system_prompt = system_prompt
+        self.chat = ChatFormat(system_prompt, template_args or {}, template_date)
+        check_text("data.instruction", instruction)
+        check_text("data.system_prompt", system_prompt)
         self.curriculum = curriculum or EveryProblem()
         self._drop_duplicates = drop_duplicates
         self._stream: PromptStream | None = None
@@ -134,7 +141,13 @@ class PromptDataModule(LightningDataModule):
         screen = settings.screen(
             frozenset() if source.endless else evaluated, self._drop_duplicates and not source.endless
         )
-        return PreparedSource(source, self._builder(source), screen, seen, setting)
+        prepared = PreparedSource(source, self._builder(source), screen, seen, setting)
+        if prepared.control_text:
+            rank_zero_warn(
+                f"{setting}={settings.path}: {prepared.control_text} questions hold the text of control tokens; it is"
+                " encoded as text"
+            )
+        return prepared
 
     @property
     def identity(self) -> str:
@@ -166,7 +179,7 @@ class PromptDataModule(LightningDataModule):
 
     def _builder(self, source: ProblemSource) -> PromptBuilder:
         instruction = source.instruction if self.instruction is None else self.instruction
-        return PromptBuilder(self.tokenizer, self.max_prompt_tokens, instruction, self.system_prompt)
+        return PromptBuilder(self.tokenizer, self.max_prompt_tokens, instruction, self.chat)
 
     def _first_prompts(self, source: ProblemSource, limit: int) -> list[Prompt]:
         build = self._builder(source)

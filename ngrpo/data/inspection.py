@@ -46,6 +46,7 @@ class Inspection:
         rows: rows looked at.
         usable: those that training takes with the settings as they are.
         left_out: the others, by reason.
+        control_text: usable ones whose question holds the text of control tokens, which is encoded as text.
         prompt_tokens: quantiles of the usable prompts' lengths, by name ("50%"); empty without any.
         difficulties: problems by declared difficulty, in order; "none" for those that declare none.
         duplicates: every row of a problem but the first, whether left out or kept.
@@ -56,6 +57,7 @@ class Inspection:
     rows: int
     usable: int
     left_out: dict[str, int]
+    control_text: int
     prompt_tokens: dict[str, int]
     difficulties: dict[str, int]
     duplicates: list[Double]
@@ -93,6 +95,7 @@ def _inspect(
         rows=len(pairs),
         usable=len(lengths),
         left_out=dict(Counter(item.reason for _, item in pairs if not isinstance(item, Prompt)).most_common()),
+        control_text=source.control_text,
         prompt_tokens=quantiles(lengths),
         difficulties=histogram([problem.difficulty for problem in problems]),
         duplicates=_doubles(problems, met, where),

@@ -22,6 +22,7 @@ class PreparedSource:
         source: where the problems come from.
         rows_in_memory: their number; 0 for a stream.
         survey: rows left out by reason, counted over all rows; None for a stream.
+        control_text: prompts made so far whose question holds the text of control tokens.
 
     Args:
         source: see there.
@@ -49,6 +50,7 @@ class PreparedSource:
         self._elsewhere = set() if seen is None else seen
         self._known: dict[int, array[int] | LeftOut] = {}
         self.rows_in_memory = 0
+        self.control_text = 0
         self.survey = self._go_through() if source.in_memory else None
 
     @property
@@ -87,7 +89,9 @@ class PreparedSource:
         return left_out
 
     def _item(self, row: Row) -> Prompt | LeftOut:
-        return row if isinstance(row, LeftOut) else self._build(row)
+        item = row if isinstance(row, LeftOut) else self._build(row)
+        self.control_text += isinstance(item, Prompt) and item.control_text
+        return item
 
     def _recall(self, row: Row) -> Prompt | LeftOut:
         if isinstance(row, LeftOut):

@@ -9,6 +9,8 @@ from ngrpo.errors import SettingError
 _REMEDIES: dict[Reason | str, str] = {
     "missing_question": "point question_field at a filled field",
     "question_not_text": "point question_field at a field of text",
+    "invalid_characters": "write the data as UTF-8, without halves of surrogate pairs",
+    "control_tokens": "take the text of the tokenizer's control tokens out of the questions",
     "missing_answer": "point answer_field, or solution_field, at a filled field",
     "answer_not_scalar": "point answer_field at a field of text or numbers",
     "no_box_in_solution": "point answer_field at a filled field",

@@ -1,8 +1,10 @@
-"""When two questions are the same problem: their text without what only changes how it is set."""
+"""Texts of problems: which can be encoded, and when two are the same but for how they are set."""
 
 import hashlib
 import re
 import unicodedata
+
+from ngrpo.errors import SettingError
 
 # Commands that set spaces and sizes, and the marks around mathematics.
 _DRESSING = re.compile(r"\\(?:left|right|displaystyle|quad|qquad)(?![a-z])|\\[!,;: ()\[\]]|\$|~")
@@ -22,6 +24,25 @@ def normalised(question: str) -> str:
     text = unicodedata.normalize("NFKC", question).casefold()
     text = _FRACTION.sub(r"\\frac", _DRESSING.sub(" ", text))
     return _LOOSE_SPACE.sub("", _SPACE.sub(" ", text)).strip().rstrip(".?")
+
+
+def is_text(text: str) -> bool:
+    """Whether a text can be encoded; half of a surrogate pair cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_text(setting: str, text: str | None) -> None:
+    """Refuses a setting that cannot be encoded.
+
+    Raises:
+        SettingError: it holds half of a surrogate pair.
+    """
+    if text is not None and not is_text(text):
+        raise SettingError(f"{setting}={text!r} holds half of a surrogate pair, which is no character; take it out.")
 
 
 def fingerprint(question: str) -> int:

@@ -7,6 +7,8 @@ from typing import Any, Literal
 Reason = Literal[
     "missing_question",
     "question_not_text",
+    "invalid_characters",
+    "control_tokens",
     "missing_answer",
     "answer_not_scalar",
     "no_box_in_solution",
@@ -45,11 +47,13 @@ class Prompt:
         problem: where the prompt comes from.
         ids: token ids, the generation prompt included; shape [P].
         epoch: the pass over the source that it was drawn in, from 0.
+        control_text: whether the question holds the text of a control token, which is then encoded as text.
     """
 
     problem: Problem
     ids: tuple[int, ...]
     epoch: int = 0
+    control_text: bool = False
 
 
 @dataclass(frozen=True)

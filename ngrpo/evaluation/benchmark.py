@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from ngrpo.data.chat import PromptBuilder
+from ngrpo.data.chat_template import ChatFormat
 from ngrpo.data.sources import Fields, open_source
 from ngrpo.data.types import LeftOut, Prompt
 from ngrpo.errors import SettingError
@@ -61,14 +62,14 @@ class Benchmark:
                 f"benchmark: wrong_fields={list(self.wrong_fields)} makes more than {len(LETTERS)} options; name fewer."
             )
 
-    def ask(self, name: str, tokenizer: Any, max_prompt_tokens: int, system_prompt: str | None) -> Asked:
+    def ask(self, name: str, tokenizer: Any, max_prompt_tokens: int, chat: ChatFormat) -> Asked:
         """Makes the prompts; rows that cannot be used are counted, in a warning too.
 
         Args:
             name: the benchmark's, for messages.
             tokenizer: the model's.
             max_prompt_tokens: longer prompts are left out.
-            system_prompt: system message; None for none.
+            chat: system message and the chat template's variables.
 
         Raises:
             SettingError: the source cannot be opened, or has no usable row.
@@ -78,7 +79,7 @@ class Benchmark:
         if source.endless and self.problems is None:
             raise SettingError(f"benchmark.{name}.problems=null of the demo never ends; choose a number.")
         instruction = source.instruction if self.instruction is None else self.instruction
-        build = PromptBuilder(tokenizer, max_prompt_tokens, instruction, system_prompt)
+        build = PromptBuilder(tokenizer, max_prompt_tokens, instruction, chat)
         rows = islice(source.rows(), self.problems or _ENDLESS)
         items = [row if isinstance(row, LeftOut) else build(row) for row in rows]
         left_out = Counter(item.reason for item in items if isinstance(item, LeftOut))

@@ -7,6 +7,7 @@ from typing import Any
 
 from ngrpo.data.sources import Fields
 from ngrpo.data.sources.base import Row
+from ngrpo.data.text import is_text
 from ngrpo.data.types import LeftOut, Problem
 
 LETTERS = "ABCDEFGHIJ"
@@ -33,6 +34,8 @@ class MultipleChoice(Fields):
         options = [plain.answer, *(str(record.get(name) or "").strip() for name in self.wrong)]
         if not all(options):
             return LeftOut("missing_answer")
+        if not all(map(is_text, options)):
+            return LeftOut("invalid_characters")
         order = list(range(len(options)))
         Random(f"{key}/{plain.question}").shuffle(order)
         lines = [f"{letter}) {options[place]}" for letter, place in zip(LETTERS, order, strict=False)]

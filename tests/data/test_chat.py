@@ -2,6 +2,7 @@ import pytest
 from tiny_tokenizer import CHAT_TEMPLATE, tiny_tokenizer
 
 from ngrpo.data.chat import PromptBuilder
+from ngrpo.data.chat_template import ChatFormat
 from ngrpo.data.types import LeftOut, Problem, Prompt
 from ngrpo.errors import SettingError
 
@@ -21,12 +22,12 @@ def test_template_has_one_bos_and_the_generation_prompt() -> None:
 
 
 def test_instruction_and_system_prompt() -> None:
-    prompt = PromptBuilder(tiny_tokenizer(), 100, instruction="please box", system_prompt="be brief")(PROBLEM)
+    prompt = PromptBuilder(tiny_tokenizer(), 100, instruction="please box", chat=ChatFormat("be brief"))(PROBLEM)
     assert text(prompt) == "<bos> <system> be brief <end> <user> what is 2 please box <end> <assistant>"
 
 
 def test_without_a_template_the_plain_question_keeps_its_bos_but_no_eos() -> None:
-    prompt = PromptBuilder(tiny_tokenizer(None), 100, "please box", "be brief")(PROBLEM)
+    prompt = PromptBuilder(tiny_tokenizer(None), 100, "please box", ChatFormat("be brief"))(PROBLEM)
     assert text(prompt) == "<bos> be brief what is 2 please box"
 
 
@@ -42,4 +43,4 @@ def test_long_prompts_are_left_out_not_cut(template: str | None) -> None:
 def test_a_template_that_refuses_the_system_prompt_is_named() -> None:
     refusing = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
     with pytest.raises(SettingError, match=r"data\.system_prompt='be brief'.*no system role.*unset"):
-        PromptBuilder(tiny_tokenizer(refusing + CHAT_TEMPLATE), 100, system_prompt="be brief")(PROBLEM)
+        PromptBuilder(tiny_tokenizer(refusing + CHAT_TEMPLATE), 100, chat=ChatFormat("be brief"))

@@ -67,7 +67,9 @@ def write_models(tiny: Path) -> None:
     change_tokenizer(copy("without_template"), chat_template=None)
     change_tokenizer(copy("broken_template"), chat_template="{% for m in messages %}{{ m.content }")
     change_tokenizer(
-        copy("no_system_role"), chat_template="{{ raise_exception('no system role') if messages[0].role == 'system' }}x"
+        copy("no_system_role"),
+        chat_template="{{ raise_exception('no system role') if messages[0].role == 'system' }}"
+        "{{ messages[-1].content }}",
     )
 
 

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from ngrpo.data.chat_template import ChatFormat
 from ngrpo.data.types import LeftOut
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.benchmark import Benchmark
@@ -57,20 +58,23 @@ def test_a_row_without_an_option_is_left_out(field: str) -> None:
 def test_a_local_file_of_the_same_fields(tokenizer, tmp_path: Path) -> None:
     path = write(tmp_path / "gpqa.json", [record(i) for i in range(3)])
     benchmark = Benchmark(path, "Question", "Correct Answer", WRONG, instruction="Letter please.")
-    prompts = benchmark.ask("gpqa_diamond", tokenizer, 4096, None).prompts
+    prompts = benchmark.ask("gpqa_diamond", tokenizer, 4096, ChatFormat()).prompts
     assert [prompt.problem for prompt in prompts] == [CHOICE.row(i, record(i)) for i in range(3)]
     assert all(prompt.ids for prompt in prompts)
 
 
 def test_problems_limits_the_rows(tokenizer, tmp_path: Path) -> None:
     path = write(tmp_path / "a.json", [{"problem": str(i), "answer": i} for i in range(5)])
-    assert [p.problem.key for p in Benchmark(path).ask("a", tokenizer, 4096, None).prompts] == [0, 1, 2, 3, 4]
-    assert [p.problem.key for p in Benchmark(path, problems=2).ask("a", tokenizer, 4096, None).prompts] == [0, 1]
+    assert [p.problem.key for p in Benchmark(path).ask("a", tokenizer, 4096, ChatFormat()).prompts] == [0, 1, 2, 3, 4]
+    assert [p.problem.key for p in Benchmark(path, problems=2).ask("a", tokenizer, 4096, ChatFormat()).prompts] == [
+        0,
+        1,
+    ]
 
 
 def test_rows_left_out_are_counted(tokenizer, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = write(tmp_path / "a.json", [{"problem": "p", "answer": 1}, {"problem": "q", "answer": None}])
-    asked = Benchmark(path).ask("aime24", tokenizer, 4096, None)
+    asked = Benchmark(path).ask("aime24", tokenizer, 4096, ChatFormat())
     assert (len(asked.prompts), asked.left_out) == (1, {"missing_answer": 1})
     assert "benchmark.aime24.path" in caplog.text
     assert "{'missing_answer': 1}" in caplog.text
@@ -79,12 +83,12 @@ def test_rows_left_out_are_counted(tokenizer, tmp_path: Path, caplog: pytest.Log
 def test_what_cannot_work_is_refused(tokenizer, tmp_path: Path) -> None:
     empty = write(tmp_path / "a.json", [{"problem": "p", "answer": None}])
     with pytest.raises(SettingError, match=r"benchmark\.a\.path=.* has no usable row"):
-        Benchmark(empty).ask("a", tokenizer, 4096, None)
+        Benchmark(empty).ask("a", tokenizer, 4096, ChatFormat())
     with pytest.raises(SettingError, match=r"benchmark\.a\.problems=null of the demo never ends"):
-        Benchmark("demo").ask("a", tokenizer, 4096, None)
+        Benchmark("demo").ask("a", tokenizer, 4096, ChatFormat())
     with pytest.raises(SettingError, match="problems=0"):
         Benchmark("demo", problems=0)
     with pytest.raises(SettingError, match="more than 10 options"):
         Benchmark("x", wrong_fields=["w"] * 10)
     with pytest.raises(SettingError, match=r"benchmark\.a\.path='nowhere.json'"):
-        Benchmark("nowhere.json").ask("a", tokenizer, 4096, None)
+        Benchmark("nowhere.json").ask("a", tokenizer, 4096, ChatFormat())

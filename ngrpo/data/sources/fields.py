@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ngrpo.data.sources.base import Row
+from ngrpo.data.text import is_text
 from ngrpo.data.types import LeftOut, Problem
 from ngrpo.errors import SettingError
 from ngrpo.rewards.boxed import last_boxed
@@ -66,11 +67,13 @@ class Fields:
             return LeftOut("question_not_text")
         if not question or not question.strip():
             return LeftOut("missing_question")
-        if not _is_text(question):
-            return LeftOut("question_not_text")
+        if not is_text(question):
+            return LeftOut("invalid_characters")
         answer = self._answer(record)
         if isinstance(answer, LeftOut):
             return answer
+        if not is_text(answer):
+            return LeftOut("invalid_characters")
         difficulty = read_difficulty(record.get(self.difficulty))
         if difficulty is None and self.difficulty_required:
             return LeftOut("missing_difficulty")
@@ -78,7 +81,7 @@ class Fields:
 
     def _answer(self, record: Mapping[str, Any]) -> str | LeftOut:
         raw = record.get(self.answer)
-        if _is_compound(raw) or (isinstance(raw, str) and not _is_text(raw)):
+        if _is_compound(raw):
             return LeftOut("answer_not_scalar")
         answer = normalise_answer(raw)
         solution = record.get(self.solution) if self.solution else None
@@ -112,12 +115,3 @@ class Fields:
     def _way_out(self, setting: str, prefix: str) -> str:
         found = f" ({prefix}.solution_field={self.solution!r} names none either)" if self.solution else ""
         return f", or {prefix}.solution_field to one with boxed answers{found}" if setting == "answer_field" else ""
-
-
-def _is_text(value: str) -> bool:
-    """Whether it can be written as UTF-8: JSON can hold half of a surrogate pair, which is no character."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -16,6 +16,7 @@ from transformers import (
 
 from ngrpo.demo import MODEL_PATH
 from ngrpo.errors import SettingError
+from ngrpo.hub import offline_if_unreachable
 from ngrpo.modeling.attention import IMPLEMENTATION
 from ngrpo.modeling.folder import check_loaded, check_place, check_weight_files, only_errors, reading, reason
 from ngrpo.modeling.kinds import check_supported
@@ -58,7 +59,11 @@ class ModelSource:
     @property
     def location(self) -> str:
         """The folder or hub name that transformers is given."""
-        return str(MODEL_PATH) if self.path == "demo" else self.path
+        if self.path == "demo":
+            return str(MODEL_PATH)
+        if not Path(self.path).exists():  # a hub name
+            offline_if_unreachable()
+        return self.path
 
     def load(self) -> PreTrainedModel:
         """Loads the model in eval mode (reinforcement learning uses no dropout).

@@ -12,30 +12,36 @@ from ngrpo.data.types import LeftOut, Problem
 from ngrpo.errors import SettingError
 from ngrpo.rewards.boxed import last_boxed
 
-_WHOLE_NUMBER = re.compile(r"([+-]?\d+)\.0+")
+_WHOLE_NUMBER = re.compile(r"\+?(-?)0*(\d+)\.0+")
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
 
 
 def normalise_answer(raw: object) -> str | None:
     """Return a reference answer as text: ``142.0`` and ``"142.0"`` become ``"142"``, other text is stripped.
 
-    None stands for no answer: None, blank text, not-a-number, or what is no scalar (a list, a mapping).
+    None stands for no answer: None, blank text, a number that is not finite, or what is no scalar (a list, a mapping).
     """
     if raw is None or _is_compound(raw):
         return None
+    if isinstance(raw, float) and not math.isfinite(raw):
+        return None
     text = str(raw).strip()
     if whole := _WHOLE_NUMBER.fullmatch(text):
-        return str(int(whole[1]))
+        return whole[1] + whole[2] if whole[2] != "0" else "0"
     return text if text and text.lower() != "nan" else None
 
 
 def read_difficulty(raw: object) -> float | None:
     """Return a declared difficulty as a number: ``4.5`` and ``"4.5"``, and ``"Level 4"`` as 4; None where none is."""
     if isinstance(raw, str) and (number := _NUMBER.search(raw)):
-        return float(number[0])
-    if isinstance(raw, bool) or not isinstance(raw, int | float) or math.isnan(raw):
+        raw = float(number[0])
+    if isinstance(raw, bool) or not isinstance(raw, int | float):
         return None
-    return float(raw)
+    try:
+        value = float(raw)
+    except OverflowError:
+        return None
+    return value if math.isfinite(value) else None
 
 
 def _is_compound(raw: object) -> bool:

@@ -1,6 +1,5 @@
 """Problems in JSON, JSONL and parquet files."""
 
-import codecs
 import glob
 import hashlib
 import json
@@ -16,14 +15,20 @@ from ngrpo.errors import SettingError
 from ngrpo.input_files import check_file
 
 
+def _decoded(content: bytes) -> str:
+    """Returns the text of a JSON file, which may be UTF-8, UTF-16 or UTF-32, with or without a byte-order mark."""
+    return content.decode(json.detect_encoding(content)).removeprefix("\ufeff")
+
+
 def _read_json(content: bytes) -> Any:
-    return json.loads(content)
+    return json.loads(_decoded(content))
 
 
 def _read_jsonl(content: bytes) -> Any:
-    lines = [line for line in content.splitlines() if line.strip()]
+    # Not splitlines, which also splits at characters that JSON permits in texts.
+    lines = [line for line in _decoded(content).replace("\r\n", "\n").split("\n") if line.strip()]
     # As one array, a line each, so that an error message counts lines.
-    return json.loads(b"[" + b",\n".join(lines) + b"]")
+    return json.loads("[" + ",\n".join(lines) + "]")
 
 
 def _read_parquet(content: bytes) -> Any:
@@ -55,13 +60,27 @@ def _records(file: Path, content: bytes, setting: str) -> list[dict[str, Any]]:
         raise SettingError(f"{setting}={str(file)!r} has an unknown suffix; convert it to one of {', '.join(READERS)}.")
     try:
         records = READERS[file.suffix](content)
-    # The last of them are Arrow's of damaged parquet.
-    except (ValueError, RecursionError, OSError, NotImplementedError, KeyError, TypeError) as error:
-        reason = str(error).splitlines()[0][:200] if str(error) else type(error).__name__
-        raise SettingError(f"{setting}={str(file)!r} cannot be read ({reason}); mend or replace the file.") from error
+    except RecursionError as error:
+        raise SettingError(f"{setting}={str(file)!r} is nested too deeply; give a list of objects.") from error
+    except Exception as error:  # of a damaged file Arrow raises what it happens to stumble on
+        raise SettingError(
+            f"{setting}={str(file)!r} cannot be read ({_first_line(error)}); fix or replace the file."
+        ) from error
     if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
         raise SettingError(f"{setting}={str(file)!r} must hold a list of objects, one a problem; convert it.")
     return records
+
+
+def _content(file: Path, setting: str) -> bytes:
+    check_file(file, f"{setting}: the file")
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise SettingError(f"{setting}={str(file)!r} cannot be read ({error.strerror}); make it readable.") from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 class FileSource:
@@ -87,10 +106,9 @@ class FileSource:
         digest = hashlib.sha256()
         records: list[dict[str, Any]] = []
         for file in files:
-            check_file(file, f"{setting}: the file")
-            content = file.read_bytes()
+            content = _content(file, setting)
             digest.update(content)
-            records += _records(file, content.removeprefix(codecs.BOM_UTF8), setting)
+            records += _records(file, content, setting)
         # Names without directories: the same files may be resumed from another place.
         names = ",".join(file.name for file in files)
         if not records:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from ngrpo.data.sources.base import BOXED_INSTRUCTION, Row
 from ngrpo.data.sources.fields import Fields
 from ngrpo.errors import SettingError
+from ngrpo.hub import offline_if_unreachable
 
 # Rows that are in memory at a time for shuffling: a quarter of the DeepScaleR training set, some megabytes.
 SHUFFLE_BUFFER = 10_000
@@ -55,6 +56,7 @@ class HubSource:
         fields: Fields | None = None,
         setting: str = "data.path",
     ) -> None:
+        offline_if_unreachable()
         import datasets
 
         shown = f"{name}:{configuration}@{split}" if configuration else f"{name}@{split}"
@@ -63,10 +65,11 @@ class HubSource:
         try:
             self._records = datasets.load_dataset(name, configuration, split=split, streaming=True)
             first: dict[str, Any] = next(iter(self._records), {})
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RuntimeError, LookupError) as error:
             raise SettingError(
-                f"{setting}={shown!r} cannot be opened on the Hugging Face hub ({error}); check name, configuration and"
-                " split ('org/name:configuration@split'), the network and the access token, or give a local file."
+                f"{setting}={shown!r} cannot be opened on the Hugging Face hub ({_first_line(error)}); check name,"
+                " configuration and split ('org/name:configuration@split'), the network and the access token, or give a"
+                " local file."
             ) from error
         self._fields.check(first.keys(), f"{setting}={shown!r}", setting.rpartition(".")[0])
 
@@ -79,3 +82,7 @@ class HubSource:
         """Yield the rows through the epoch's shuffle buffer."""
         shuffled = shuffle_buffered(self.rows(), Random(f"{seed}/{epoch}"), SHUFFLE_BUFFER)
         return islice(shuffled, start, None)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

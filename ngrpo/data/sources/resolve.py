@@ -38,8 +38,12 @@ def open_source(
     """
     if source := _demo(path, split, setting):
         return source
-    found = [find_files(part) for part in ([path] if isinstance(path, str) else path)]
-    if found and all(found):
+    parts = [path] if isinstance(path, str) else path
+    try:
+        found = [find_files(part) for part in parts if part.strip()]
+    except (OSError, ValueError, RuntimeError) as error:  # too long, a null byte, the home of an unknown user
+        raise SettingError(f"{setting}={path!r} is no path ({error}); give that of a file.") from error
+    if found and all(found) and len(found) == len(parts):
         return FileSource([file for files in found for file in files], fields, setting)
     if hub := _hub_name(path):
         return HubSource(hub["name"], hub["configuration"], hub["split"] or _HUB_SPLIT[split], fields, setting)

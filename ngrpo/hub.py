@@ -5,8 +5,7 @@ import os
 import sys
 from functools import cache
 
-from huggingface_hub import constants
-from huggingface_hub.utils import get_session
+from huggingface_hub import constants, get_session
 
 log = logging.getLogger(__name__)
 

@@ -135,10 +135,8 @@ def test_bad_rows_are_left_out_with_a_reason(tmp_path: Path) -> None:
         {"problem": 5, "answer": 1}, {"problem": true, "answer": 1}, {"problem": "  ", "answer": 1}, {"answer": 1},
         {"problem": "a"}, {"problem": "a", "answer": ""}, {"problem": "a", "answer": true}]"""
     (tmp_path / "rows.json").write_text(rows)
-    found = [
-        row.reason if isinstance(row, LeftOut) else row.question
-        for row in open_source(str(tmp_path / "rows.json")).rows()
-    ]
+    source = open_source(str(tmp_path / "rows.json"))
+    found = [row.reason if isinstance(row, LeftOut) else row.question for row in source.rows()]
     assert found == [
         *["invalid_characters"] * 2,
         "whole 😀",

@@ -27,7 +27,6 @@ from ngrpo.errors import SettingError
         ("  ", None),
         ("nan", None),
         ("00142.000", "142"),
-        ("-0.0", "0"),
         ("+7.0", "7"),
         ("9" * 5000 + ".0", "9" * 5000),
         (float("inf"), None),
@@ -48,8 +47,8 @@ def test_row_says_why_there_is_no_problem() -> None:
     assert fields.row(0, {"a": "2"}) == LeftOut("missing_question")
     assert fields.row(0, {"q": ["1 + 1?"], "a": "2"}) == LeftOut("question_not_text")
     assert fields.row(0, {"q": "1 + 1?", "a": ["2", "3"]}) == LeftOut("answer_not_scalar")
-    assert fields.row(0, {"q": "half a pair \ud800", "a": "2"}) == LeftOut("question_not_text")
-    assert fields.row(0, {"q": "1 + 1?", "a": "\udfff"}) == LeftOut("answer_not_scalar")
+    assert fields.row(0, {"q": "half a pair \ud800", "a": "2"}) == LeftOut("invalid_characters")
+    assert fields.row(0, {"q": "1 + 1?", "a": "\udfff"}) == LeftOut("invalid_characters")
 
 
 @pytest.mark.parametrize(

@@ -191,7 +191,7 @@ def test_open_source_refuses_what_is_not_there(path: str | list[str]) -> None:
     ("name", "content", "message"),
     [
         ("rows.csv", "problem,answer\n", "unknown suffix; convert it to one of .json, .jsonl, .parquet"),
-        ("rows.json", "[{]", "cannot be read .*mend"),
+        ("rows.json", "[{]", "cannot be read .*fix"),
         ("rows.jsonl", '{"problem": "p", "answer": "1"}\n{"problem": }\n', "cannot be read .*line 2"),
         ("rows.parquet", "PAR", "cannot be read"),
         ("rows.json", '{"problem": "p", "answer": "1"}', "must hold a list of objects"),
@@ -232,7 +232,7 @@ def test_what_is_no_ordinary_file_is_not_waited_for(tmp_path: Path) -> None:
 def test_deep_nesting_and_damaged_parquet_are_refused(tmp_path: Path) -> None:
     deep = tmp_path / "deep.json"
     deep.write_text("[" * 100_000 + "]" * 100_000)
-    with pytest.raises(SettingError, match="cannot be read"):
+    with pytest.raises(SettingError, match="is nested too deeply"):
         FileSource([deep])
     table = tmp_path / "rows.parquet"
     pq.write_table(pa.table({"problem": ["1"] * 50, "answer": ["1"] * 50}), table)

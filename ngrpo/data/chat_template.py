@@ -32,8 +32,14 @@ _CLOCK = "strftime_now"
 
 _ASKED = re.compile(rf"""{_CLOCK}\s*\(\s*(?:"(?P<double>[^"\\\\]*)"|'(?P<single>[^'\\\\]*)')\s*\)""")
 
-_QUESTIONS = ("zyzzyva seventeen", "quokka forty")
+_QUESTIONS = ("zyzzyva seventeen", "quokka " * 500 + "forty")  # the second shows what is cut off
 _SYSTEM = "narwhal ninety"
+
+_REPEATS = 20
+"""Calls that must agree; of two texts drawn with equal chances, one in a million templates passes."""
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]{6,}")
+"""What an object without a text of its own shows: the place in memory, another one in each process."""
 
 Fault = tuple[Literal["template", "system"], str]
 """Whose fault it is, and what is wrong, as a clause."""
@@ -211,24 +217,36 @@ def _names(template: str) -> frozenset[str]:
     return frozenset(name.name for name in found if name.ctx == "load")
 
 
-def _called(template: str) -> frozenset[str]:
-    tree = _tree(template)
-    calls: Iterator[nodes.Call] = iter(()) if tree is None else tree.find_all(nodes.Call)
-    return frozenset(call.node.name for call in calls if isinstance(call.node, nodes.Name))
+def _date_escapes(template: str) -> bool:
+    """Whether the clock is used in another way than by a call with a written format, or a question whether it is."""
+    tree = _tree(_ASKED.sub("''", template))
+    if tree is None:
+        return False
+    asked_for = {id(test.node) for test in tree.find_all(nodes.Test)}
+    asked_for |= {id(branch.test) for branch in tree.find_all(nodes.If)}
+    asked_for |= {id(branch.test) for branch in tree.find_all(nodes.CondExpr)}
+    used = (name for name in tree.find_all(nodes.Name) if name.name == _CLOCK and name.ctx == "load")
+    return any(id(name) not in asked_for for name in used)
 
 
 def _draws_lots(template: str) -> bool:
     tree = _tree(template)
     filters = () if tree is None else tree.find_all(nodes.Filter)
-    return any(used.name == "random" for used in filters) or "lipsum" in _names(template)
+    return any(map(_is_random, filters)) or "lipsum" in _names(template)
+
+
+def _is_random(used: nodes.Filter) -> bool:
+    """Whether a filter draws lots, or applies one by name that does."""
+    named = (one.value for one in used.args if isinstance(one, nodes.Const))
+    return used.name == "random" or (used.name == "map" and "random" in named)
 
 
 def _tried(tokenizer: PreTrainedTokenizerBase, template: str, chat: ChatFormat) -> Fault | None:
     """Returns what is wrong with a template; made in a process of its own, which can be ended."""
     if _draws_lots(template):
         return "template", "draws lots, and so gives another text at each call"
-    if _CLOCK in _called(_ASKED.sub("''", template)):
-        return "template", f"calls {_CLOCK} with a format that is not written there, so that its date cannot be fixed"
+    if _date_escapes(template):
+        return "template", f"uses {_CLOCK} without a format written beside it, so that its date cannot be fixed"
     ours, theirs = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(target=_try, args=(theirs, tokenizer, chat))
     with warnings.catch_warnings():
@@ -262,14 +280,16 @@ def _fault(tokenizer: PreTrainedTokenizerBase, chat: ChatFormat) -> Fault | None
     alone = ChatFormat(None, chat.template_args, chat.template_date)
     try:
         shown = [_rendered(tokenizer, question, alone) for question in _QUESTIONS]
-        again = _rendered(tokenizer, _QUESTIONS[0], alone)
+        again = {_rendered(tokenizer, _QUESTIONS[0], alone) for _ in range(_REPEATS)}
     except MemoryError:
         raise
     except Exception as error:
         return "template", f"cannot be applied ({_first_line(error)})"
     if not all(question in text.lower() for question, text in zip(_QUESTIONS, shown, strict=True)):
         return "template", "never shows the question"
-    if again != shown[0]:
+    if _ADDRESS.search(shown[0]):
+        return "template", "shows an address in memory, and so gives another text in each process"
+    if again != {shown[0]}:
         return "template", "gives another text at each call"
     return _system_fault(tokenizer, chat) if chat.system_prompt else None
 

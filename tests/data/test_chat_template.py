@@ -32,6 +32,13 @@ BAD = {
     "{{ messages[0].content }}{{ [1, 2, 3] | random }}": "another text at each call",
     "{{ messages[0].content }}{{ lipsum() }}": "another text at each call",
     "{% set f = '%d' %}{{ strftime_now(f) }}" + CHAT_TEMPLATE: "its date cannot be fixed",
+    "{% set f = strftime_now %}{{ f('%H:%M:%S') }}" + CHAT_TEMPLATE: "its date cannot be fixed",
+    "{% macro m(f) %}{{ f('%Y') }}{% endmacro %}{{ m(strftime_now) }}" + CHAT_TEMPLATE: "its date cannot be fixed",
+    "{{ strftime_now(format='%Y') }}" + CHAT_TEMPLATE: "its date cannot be fixed",
+    "{{ [range(9)]|map('random')|first }}" + CHAT_TEMPLATE: "another text at each call",
+    "{% set f = 'random' %}{{ [[1, 2]]|map(f)|first }}" + CHAT_TEMPLATE: "another text at each call",
+    "{{ raise_exception }}" + CHAT_TEMPLATE: "an address in memory",
+    "{{ messages[-1].content[:200] }}": "never shows the question",
     LOOP + CHAT_TEMPLATE: "does not end within",
     "{{ 'x' * 10 ** 11 }}" + CHAT_TEMPLATE: "GiB|cannot be applied",
 }
@@ -106,6 +113,20 @@ def test_the_date_is_fixed_once(template: str, written: str | None, earlier: str
     data = OmegaConf.create({"template_date": written})
     fix_date(data, tiny_tokenizer(template), earlier)
     assert data.template_date == expected
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% if strftime_now is defined %}{{ strftime_now('%Y') }}{% endif %}",
+        '{% if strftime_now %}{{ strftime_now( "%Y" ) }}{% endif %}',
+        "{% set d = strftime_now('%Y') if strftime_now is defined else 'x' %}{{ d }}",
+    ],
+)
+def test_a_template_may_ask_whether_there_is_a_date(template: str) -> None:
+    tokenizer, chat = tiny_tokenizer(template + CHAT_TEMPLATE), ChatFormat(template_date="2019-03-04")
+    check_chat_template(tokenizer, chat)
+    assert render(tokenizer, "what", chat).startswith("2019")
 
 
 def test_several_templates_need_a_default() -> None:

@@ -91,6 +91,8 @@ def _rename(model: dict[str, Any], texts: dict[int, str], names: dict[int, str])
         for number, text in texts.items():
             vocabulary.pop(text, None)
             vocabulary[names[number]] = number
+        if model.get("merges"):
+            model["merges"] = _without(model["merges"], frozenset(texts.values()))
     else:
         for number in texts:
             if number < len(vocabulary):
@@ -98,3 +100,9 @@ def _rename(model: dict[str, Any], texts: dict[int, str], names: dict[int, str])
     unknown = next((number for number, text in texts.items() if text == model.get("unk_token")), None)
     if unknown is not None:
         model["unk_token"] = names[unknown]
+
+
+def _without(merges: list[Any], texts: frozenset[str]) -> list[Any]:
+    """Returns the merges, each a pair or two pieces with a space between, that neither make nor take such a text."""
+    pairs = (tuple(merge.split(" ", 1) if isinstance(merge, str) else merge) for merge in merges)
+    return [merge for merge, pair in zip(merges, pairs, strict=True) if texts.isdisjoint((*pair, "".join(pair)))]

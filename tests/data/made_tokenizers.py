@@ -39,6 +39,18 @@ def metaspace() -> PreTrainedTokenizerFast:
     return _finished(backend, bos_token="<s>", unk_token="<unk>")
 
 
+def merging() -> PreTrainedTokenizerFast:
+    """As converted from SentencePiece at times: BPE whose merges make the marks of text, too."""
+    backend = Tokenizer(models.BPE(unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.Split(" ", "isolated")
+    backend.decoder = decoders.Fuse()
+    marks = " ".join([*MARKS, "<think>", "</think>"])
+    alphabet = sorted(set("\n".join([marks, CHAT_TEMPLATE, *_TEXT, "It is 4. and 3?abcdefghijklmnopqrstuvwxyz"])))
+    trainer = trainers.BpeTrainer(vocab_size=600, special_tokens=["<unk>"], initial_alphabet=alphabet)
+    backend.train_from_iterator([marks] * 20, trainer)
+    return _finished(backend, unk_token="<unk>")
+
+
 def unigram() -> PreTrainedTokenizerFast:
     """As of T5 and XLM: pieces with scores, whose list holds the marks too."""
     backend = Tokenizer(models.Unigram())

@@ -41,6 +41,7 @@ from ngrpo.passes import Passes
 from ngrpo.placement import Placement
 from ngrpo.rollout.experience import Experience
 from ngrpo.rollout.types import Rollout
+from ngrpo.rounding import ChangedShare, warn_of_rounding
 from ngrpo.samples import Constants, Sample, Update, assigned, by_key, loss_inputs, scored_batch, shares
 from ngrpo.schedule import ConfiguredRates, unchanged
 from ngrpo.step_metrics import StepMetrics, average
@@ -200,9 +201,11 @@ class PolicyOptimization(LightningModule):
         return made, [schedule]
 
     def on_train_start(self) -> None:
-        """Lets this run's learning rates win over those of the checkpoint that it goes on from."""
+        """Lets this run's learning rates win over those of the checkpoint that it goes on from; warns of small ones."""
         made = self.optimizers(use_pl_optimizer=False)
-        self._rates.put_back(made if isinstance(made, list) else [made], [self.lr_schedulers()])
+        optimizers = made if isinstance(made, list) else [made]
+        self._rates.put_back(optimizers, [self.lr_schedulers()])
+        warn_of_rounding(optimizers[0], self.source.dtype)
 
     def on_fit_start(self) -> None:
         """Moves the reference, which Lightning does not know of."""
@@ -375,9 +378,11 @@ class PolicyOptimization(LightningModule):
         if self.settings.offload_optimizer:
             move_state(self._optimizers(), self.device)
         finite = self.guard.admits(samples, {name: metrics[name] for name in _MUST_BE_FINITE}, spoiled)
+        watch = ChangedShare(p for p in self.policy.parameters() if p.requires_grad)
         if finite and metrics["policy/sequences"] > 0:  # all left out: momentum alone would move the policy
             optimizer.step()
             self.lr_schedulers().step()
+        metrics["policy/changed_share"] = watch.after(self._reduce)
         if not finite:
             metrics["policy/sequences"] = torch.tensor(0.0)  # nothing was learned, and NaN must stay out of averages
         optimizer.zero_grad()

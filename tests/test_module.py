@@ -350,3 +350,17 @@ def test_dropped_groups_are_not_counted(case: Case):
     for zero_signal, counted in (("keep", 16), ("drop", 8)):
         _, (logged,) = fit(replace(case, rewards=rewards), replace(GRPO, zero_signal=zero_signal), lr=0.0)
         assert logged["policy/sequences"] == counted
+
+
+def test_the_share_of_changed_parameters_is_logged(case: Case):
+    """Of those that a gradient reaches, all move in float32; a small step on bfloat16 weights moves next to none."""
+    shares = {}
+    for dtype, lr in (("float32", 0.05), ("float32", 0.0), ("bfloat16", 1e-6)):
+        module, logged = fit(case, GRPO, lr, dtype=dtype)
+        shares[dtype, lr] = logged[0]["policy/changed_share"]
+        gradient = module.steps[0][2].values()
+        reached = sum(int((g != 0).sum()) for g in gradient) / sum(g.numel() for g in gradient)
+        if lr == 0.05:
+            assert shares[dtype, lr] == pytest.approx(reached, abs=0.05)
+    assert shares["float32", 0.0] == 0.0
+    assert shares["bfloat16", 1e-6] < 0.01

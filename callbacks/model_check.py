@@ -1,6 +1,7 @@
 """The comparison of trainer and engine with the model's own logits, before the first iteration."""
 
 import logging
+import math
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -119,6 +120,8 @@ def _unable(path: str, error: Exception) -> str:
 
 def _excess(finding: Finding) -> float:
     deviation = finding.deviation
+    if deviation.without_mixtures:
+        return math.inf
     return max(deviation.mean / deviation.mean_limit, deviation.max / deviation.max_limit)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +10,7 @@ from torch.distributed.fsdp import FSDPModule
 
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.random import request_key
-from ngrpo.model_check.limits import LEAST, OF_DENSITIES, Deviation, deviation, rounding
+from ngrpo.model_check.limits import LEAST, OF_DENSITIES, Deviation, deviation, nearer_without, rounding
 from ngrpo.model_check.own_scores import computing_in, own_scores
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.rollout.types import Request, Rollout, Sampling
@@ -61,6 +61,8 @@ class Finding:
         return (
             f"{d.mean:.2g} nats on average and {d.max:.2g} at most over {d.tokens} tokens of {self.kind} rollouts, "
             f"where rounding to {dtype} allows {d.mean_limit:.2g} and {d.max_limit:.2g}"
+            + ", and is nearer to its logits without the mixtures"
+            * d.without_mixtures
         )
 
 
@@ -117,6 +119,16 @@ class OwnModel:
         with computing_in(self.policy, engine.dtype):
             return self._twice(rollouts, engine)
 
+    def without_mixtures(self, rollouts: Sequence[Rollout]) -> Tensor | None:
+        """Scores the rollouts as if nothing had been mixed; None for one that mixes nothing, or scores otherwise.
+
+        In the trainer's numbers; only the difference to its own scores counts.
+        """
+        if not self.exploration.mixes or not self.exploration.scores_tokens:
+            return None
+        with self.precision():
+            return self._scores([rollout.plain() for rollout in rollouts], together=False)
+
     def _twice(self, rollouts: Sequence[Rollout], numbers: Numbers) -> tuple[Tensor, Tensor]:
         own = self._scores(rollouts, together=False)
         with _in_tf32() if numbers.tf32 else nullcontext(), _rounded_anew(self.policy, numbers.dtype):
@@ -140,17 +152,19 @@ def compare(
     """
     scores = own.like_trainer(rollouts)
     densities = not own.exploration.scores_tokens
-    found = _findings("trainer", scores, trainer, explored, own.numbers, densities)
+    without = own.without_mixtures(rollouts)
+    found = _findings("trainer", scores, without, trainer, explored, own.numbers, densities)
     if isinstance(own.policy, FSDPModule):  # it computes in no other dtype than the trainer's
         engine = max(engine, own.numbers, key=lambda numbers: torch.finfo(numbers.dtype).eps)
     if engine != own.numbers:
         scores = own.like_engine(rollouts, engine)
-    return found + _findings("engine", scores, [r.log_probs for r in rollouts], explored, engine, densities)
+    return found + _findings("engine", scores, without, [r.log_probs for r in rollouts], explored, engine, densities)
 
 
 def _findings(
     path: str,
     scores: tuple[Tensor, Tensor],
+    without: Tensor | None,
     made: Sequence[Tensor],
     explored: Sequence[bool],
     numbers: Numbers,
@@ -164,7 +178,11 @@ def _findings(
             continue
         noise = rounding(own[chosen], again[chosen])
         least = OF_DENSITIES if densities and kind == "explored" else LEAST
-        found.append(Finding(path, kind, numbers, deviation(own[chosen], torch.cat(list(made))[chosen], noise, least)))
+        here = torch.cat(list(made))[chosen]
+        deviates = deviation(own[chosen], here, noise, least)
+        if without is not None and kind == "explored":
+            deviates = replace(deviates, without_mixtures=nearer_without(own[chosen], without[chosen], here))
+        found.append(Finding(path, kind, numbers, deviates))
     return found
 
 

@@ -15,6 +15,9 @@ OF_DENSITIES = 2e-3
 FACTOR = 3.0
 """Most of a path's difference over the model's own difference between two batchings of the same rows."""
 
+_CERTAIN = 4.0
+"""Standard errors by which scores must be nearer to those without mixtures before these count as left out."""
+
 _LARGE = 10.0
 """Scores beyond it (densities are about -d/2) are compared relative to their size."""
 
@@ -42,6 +45,7 @@ class Deviation:
         mean_limit: most of the mean.
         max_limit: most of the largest.
         tokens: that were compared.
+        without_mixtures: whether the scores are those of the model when its mixtures are left out, rather than its own.
     """
 
     mean: float
@@ -49,11 +53,12 @@ class Deviation:
     mean_limit: float
     max_limit: float
     tokens: int
+    without_mixtures: bool = False
 
     @property
     def excessive(self) -> bool:
         """Whether it is more than rounding; NaN is."""
-        return not (self.mean <= self.mean_limit and self.max <= self.max_limit)
+        return self.without_mixtures or not (self.mean <= self.mean_limit and self.max <= self.max_limit)
 
 
 def rounding(own: Tensor, again: Tensor) -> Rounding:
@@ -72,6 +77,19 @@ def deviation(own: Tensor, path: Tensor, noise: Rounding, least: float = LEAST) 
         max(least, FACTOR * noise.max),
         len(difference),
     )
+
+
+def nearer_without(own: Tensor, without: Tensor, path: Tensor) -> bool:
+    """Says whether a path's scores of N tokens are certainly nearer to those without mixtures; float32 [N] each.
+
+    In bfloat16 what mixtures change can be less than what rounding allows; yet if they are left out, the squares of the
+    path's differences are smaller to the scores without them, on average over the tokens.
+    """
+    gained = ((path - without).square() - (path - own).square())[own != without].double()
+    if len(gained) < 2:
+        return False
+    error = gained.std() / len(gained) ** 0.5
+    return bool(gained.mean() < -_CERTAIN * error)
 
 
 def differences(own: Tensor, other: Tensor) -> Tensor:

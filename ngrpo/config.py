@@ -267,6 +267,9 @@ def _is_target(node: Any) -> bool:
     return isinstance(node, DictConfig) and isinstance(node.get("_target_"), str)
 
 
+_COLLECTING = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
 def build(node: DictConfig, **available: Any) -> Any:
     """Instantiates a `_target_` node; the only caller of Hydra's ``instantiate``.
 
@@ -279,7 +282,8 @@ def build(node: DictConfig, **available: Any) -> Any:
         SettingError: of the target's own making, or because it cannot be imported or lacks a setting.
     """
     parameters = _parameters(node, _target(node))
-    passed = {name: value for name, value in available.items() if name in parameters and name not in node}
+    named = {name for name, parameter in parameters.items() if parameter.kind not in _COLLECTING}
+    passed = {name: value for name, value in available.items() if name in named and name not in node}
     if not node.get("_partial_"):
         _check_complete(node, [p for p in parameters.values() if p.name not in passed])
     # Passed to the partial, not to Hydra, which would turn dataclass objects into dictionaries.

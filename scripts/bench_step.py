@@ -196,6 +196,7 @@ def run_ours(arguments: argparse.Namespace, result: Path, kept: Sequence[str]) -
         f"model.compile={str(arguments.compile).lower()}", "reward._target_=bench_step.AlternateReward",
         "allow_targets=[bench_step]",
         "~reward.timeout_s", "~reward.workers", "~reward.reasoning_end", "~reward.correct", "~reward.wrong",
+        "~reward.require_evaluated",
         *(f"callbacks.{name}=null" for name in UNUSED),
         "+callbacks.times._target_=bench_step.StepTimes", f"+callbacks.times.path={result}",
         f"+callbacks.times.warm_up={arguments.warm_up}", *(kept if on_gpu else ()), *arguments.overrides,

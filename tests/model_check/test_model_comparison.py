@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
-from kinds import CONFIGS, VOCABULARY, tiny
+from tiny_kinds import CONFIGS, VOCABULARY, tiny
 from torch import Tensor
 from torch.nn.functional import dropout
 

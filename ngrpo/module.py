@@ -28,6 +28,7 @@ from ngrpo.guard import StepGuard
 from ngrpo.memory_budget import MemoryBudget
 from ngrpo.modeling.cost import PassCost
 from ngrpo.modeling.critic import ValueModel
+from ngrpo.modeling.embedding_scale import check_embedding_scale
 from ngrpo.modeling.layers import prepare_layers
 from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.loading import ModelSource
@@ -166,6 +167,7 @@ class PolicyOptimization(LightningModule):
     def _load(self, kind: type[Model], checkpointing: str, frozen: bool = False) -> Model:
         learned = load_learned(self.source, self.exploration)
         model = kind(self.source.load(), learned).requires_grad_(not frozen)
+        check_embedding_scale(model.lm, self.exploration, self.source.path)
         if self.source.lora is not None and kind is ScoringModel and not frozen:
             add_adapter(model.lm, self.source.lora)
         model = model.to(self.device)

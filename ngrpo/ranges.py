@@ -39,7 +39,7 @@ LARGEST: dict[str, float] = {
 """By setting, with * for any characters. Above, the machine has no room, threads or years, or the number undoes what it
 is for: a ratio's lower bound of 1 - 2 bounds nothing."""
 
-_EMPTY = ("*version", "*prefix", "*suffix", "*system_prompt")
+_EMPTY = ("*version", "*prefix", "*suffix", "*system_prompt", "*instruction")
 """Texts that may be empty."""
 
 

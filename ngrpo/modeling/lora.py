@@ -50,7 +50,7 @@ def add_adapter(lm: PreTrainedModel, settings: LoraSettings) -> None:
     Adapters are float32 whatever the model's dtype, and the same on every rank.
 
     Raises:
-        SettingError: the model has no layer of a target's name.
+        SettingError: the model has no layer of a target's name, or it is the embedding or the head.
     """
     from peft import LoraConfig, inject_adapter_in_model
 
@@ -61,6 +61,7 @@ def add_adapter(lm: PreTrainedModel, settings: LoraSettings) -> None:
             f"model.lora.targets={targets} names {', '.join(missing)}, which the model does not have; remove what it "
             "has not."
         )
+    _check_body(lm, targets)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         inject_adapter_in_model(LoraConfig(r=settings.rank, lora_alpha=settings.alpha, target_modules=targets), lm)
@@ -69,6 +70,17 @@ def add_adapter(lm: PreTrainedModel, settings: LoraSettings) -> None:
         parameter.requires_grad_(adapter)
         if adapter:
             parameter.data = parameter.data.float()
+
+
+def _check_body(lm: PreTrainedModel, targets: Sequence[str]) -> None:
+    """The trainer multiplies with the weights of embedding and head themselves: their adapters would be lost."""
+    outside = [lm.get_input_embeddings(), lm.get_output_embeddings()]
+    for name, module in lm.named_modules():
+        if name.rpartition(".")[2] in targets and any(module is one for one in outside):
+            raise SettingError(
+                f"model.lora.targets={list(targets)} puts an adapter on {name}, which is not supported; name linear "
+                "layers of the decoder."
+            )
 
 
 @contextmanager

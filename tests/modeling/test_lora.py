@@ -108,6 +108,13 @@ def test_an_unknown_target_is_named(tiny_source: ModelSource):
         add_adapter(tiny_source.load(), LoraSettings(targets=["q_proj", "c_attn"]))
 
 
+@pytest.mark.parametrize("target", ["lm_head", "embed_tokens"])
+def test_an_adapter_of_the_head_or_embedding_is_refused(tiny_source: ModelSource, target: str):
+    pytest.importorskip("peft")
+    with pytest.raises(SettingError, match=rf"model\.lora\.targets=.*adapter on \S*{target}, which is not supported"):
+        add_adapter(tiny_source.load(), LoraSettings(rank=2, targets=["q_proj", target]))
+
+
 def test_a_folder_with_an_adapter_is_refused(tiny_source: ModelSource, tmp_path):
     tiny_source.config().save_pretrained(tmp_path)
     (tmp_path / "adapter_config.json").write_text("{}")

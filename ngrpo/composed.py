@@ -10,6 +10,7 @@ from yaml import YAMLError  # type: ignore[import-untyped]
 from ngrpo.environment import stored
 from ngrpo.errors import SettingError
 from ngrpo.input_files import read_text
+from ngrpo.yaml_size import check_text
 
 FOLDER = ".hydra"
 """Where Hydra would put them, before a script can tell that the folder is another process's: it is told not to."""
@@ -44,6 +45,7 @@ def kept(run_dir: Path) -> DictConfig:
     """
     path = run_dir / FOLDER / "config.yaml"
     text = read_text(path, "the run's settings")
+    check_text(text, path)
     try:
         config = OmegaConf.create(text)
     except (ValueError, RecursionError, YAMLError, OmegaConfBaseException) as error:

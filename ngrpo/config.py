@@ -17,7 +17,7 @@ from ngrpo.annotations import fits, name
 from ngrpo.composition import composition_sentence
 from ngrpo.errors import SettingError
 from ngrpo.ranges import check_sizes
-from ngrpo.targets import check_allowed
+from ngrpo.targets import below, check_allowed
 
 _HYDRA_KEYS = {"_target_", "_partial_", "_args_", "_recursive_", "_convert_"}
 
@@ -228,6 +228,7 @@ def checked(config: DictConfig, schema: type = Config) -> DictConfig:
     _check_nodes(merged)
     check_allowed(merged, merged.allow_targets)
     _check_targets(merged, "")
+    _check_homes(merged)
     check_sizes(merged)
     return merged
 
@@ -261,6 +262,32 @@ def _check_nodes(config: DictConfig) -> None:
         node = OmegaConf.select(config, place)
         if not _is_target(node):
             raise SettingError(f"{place}={node} builds nothing; choose a file of conf/{place.partition('.')[0]}.")
+
+
+_HOMES = {
+    "algo": ("ngrpo.algo.policy_loss",),
+    "algo.advantage": ("ngrpo.algo.advantage",),
+    "algo.ratio": ("ngrpo.algo.ratio",),
+    "algo.clip": ("ngrpo.algo.clip",),
+    "algo.aggregate": ("ngrpo.algo.aggregate",),
+    "algo.kl": ("ngrpo.algo.kl",),
+    "algo.credit": ("ngrpo.algo.credit", "ngrpo.algo.consistency"),
+    "algo.correction": ("ngrpo.algo.correction",),
+    "exploration": ("ngrpo.exploration",),
+    "evaluator.exploration": ("ngrpo.exploration",),
+    "trainer.schedule": ("ngrpo.schedule",),
+}
+"""Where the parts are that fit a setting: two functions of the same types may mean different things."""
+
+
+def _check_homes(config: DictConfig) -> None:
+    """A part of this program must be one of its setting's; a user's own is the user's affair."""
+    for place, homes in _HOMES.items():
+        target = OmegaConf.select(config, f"{place}._target_")
+        if isinstance(target, str) and below(target, ("ngrpo",)) and not below(target, homes):
+            raise SettingError(
+                f"{place}._target_={target} is made for another setting; choose a part of {' or '.join(homes)}."
+            )
 
 
 def _is_target(node: Any) -> bool:

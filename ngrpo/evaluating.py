@@ -25,8 +25,9 @@ from ngrpo.evaluation.ks import chosen_ks
 from ngrpo.evaluation.report import Report, average, report
 from ngrpo.evaluation.store import AnswerStore
 from ngrpo.evaluation.tables import report_table
+from ngrpo.exploration.base import Exploration
 from ngrpo.files import write_text
-from ngrpo.input_checks import check_end_token, check_template, check_tokens
+from ngrpo.input_checks import check_accelerator, check_end_token, check_seed, check_template, check_tokens
 from ngrpo.live import live_line
 from ngrpo.lock import lock
 from ngrpo.modeling.learned import load_learned
@@ -78,6 +79,8 @@ def evaluate(config: DictConfig, out: Path) -> dict[str, Report]:
 
 def _evaluate(config: DictConfig, out: Path) -> dict[str, Report]:
     set_torch(config.threads, config.matmul_precision)
+    check_seed(config.seed)
+    check_accelerator(config.accelerator, "accelerator", "accelerator=cpu")
     source, evaluator = build(config.model), build(config.evaluator)
     ks = chosen_ks(config.k, evaluator.samples)
     worker = _worker(config, source, evaluator)
@@ -104,6 +107,12 @@ def _worker(config: DictConfig, source: ModelSource, evaluator: Evaluator) -> Ro
     if config.problems_at_once < 1:
         raise SettingError(f"problems_at_once={config.problems_at_once} evaluates nothing; choose 1 or more.")
     rollout = RolloutSettings(max_new_tokens=config.rollout.max_new_tokens)
+    exploration: Any = evaluator.exploration
+    if not isinstance(exploration, Exploration):
+        made = type(exploration).__name__
+        raise SettingError(
+            f"evaluator.exploration makes a {made}; name a strategy, such as those of ngrpo.exploration."
+        )
     source.check_files()
     check_finite(config)
     check_context(source.config(), config.data.max_prompt_tokens, rollout.max_new_tokens)

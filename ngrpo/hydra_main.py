@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
 from hydra._internal.utils import get_args_parser
 from hydra.core.config_store import ConfigStore
@@ -26,13 +27,16 @@ from ngrpo.door import guarded
 from ngrpo.errors import SettingError
 from ngrpo.permissions import grant
 from ngrpo.targets import check_found
+from ngrpo.yaml_size import check_file
 
-_LOGGING = Path(__file__).parents[1] / "conf" / "hydra" / "job_logging" / "ngrpo.yaml"
+_CONF = Path(__file__).parents[1] / "conf"
+_LOGGING = _CONF / "hydra" / "job_logging" / "ngrpo.yaml"
 _REFERENCE = "ngrpo_reference"
 _OURS = [f"hydra/job_logging={_REFERENCE}"]
 _OWN_FILES = ("hydra/job_logging=ngrpo", "hydra/help=train", "hydra/help=evaluate")
 _HYDRAS = re.compile(r"[+~]*hydra[./]")
 _load, _search = ConfigLoaderImpl.load_configuration, ConfigLoaderImpl._process_config_searchpath
+_load_file = ConfigRepository.load_config
 _RUNS_CODE = (
     "callbacks", "launcher", "sweeper", "hydra_logging", "job_logging", "searchpath", "job.env_set", "job.env_copy",
     "job.chdir",
@@ -79,13 +83,22 @@ def _typed_only(overrides: list[str]) -> Iterator[None]:
         _check_search_path(config_name, parsed, repository, overrides)
         _search(self, config_name, parsed, repository)
 
+    def checked_file(self: ConfigRepository, config_path: str) -> Any:
+        for folder in [Path(source.path) for source in self.get_sources() if source.scheme() == "file"]:
+            path = folder / (config_path if config_path.endswith((".yaml", ".yml")) else f"{config_path}.yaml")
+            if path.is_file() and not path.resolve().is_relative_to(_CONF):
+                check_file(path)
+        return _load_file(self, config_path)
+
     setattr(ConfigLoaderImpl, "load_configuration", checked_load)  # noqa: B010
     setattr(ConfigLoaderImpl, "_process_config_searchpath", checked_search)  # noqa: B010
+    setattr(ConfigRepository, "load_config", checked_file)  # noqa: B010
     try:
         yield
     finally:
         setattr(ConfigLoaderImpl, "load_configuration", _load)  # noqa: B010
         setattr(ConfigLoaderImpl, "_process_config_searchpath", _search)  # noqa: B010
+        setattr(ConfigRepository, "load_config", _load_file)  # noqa: B010
 
 
 def _check_search_path(config_name: str | None, parsed: Any, repository: Any, overrides: list[str]) -> None:

@@ -31,14 +31,23 @@ def check_seed(seed: int) -> None:
         raise SettingError(f"seed={seed} is not in [0, {_SEEDS}); choose another.")
 
 
+def check_accelerator(name: str, setting: str, remedy: str) -> None:
+    """It must be known, and there.
+
+    Args:
+        name: of the accelerator.
+        setting: that gives it.
+        remedy: a setting that does without one.
+    """
+    if name not in _ACCELERATORS:
+        raise SettingError(f"{setting}={name} is not known; choose one of {', '.join(_ACCELERATORS)}.")
+    if name == "gpu" and not torch.cuda.is_available():
+        raise SettingError(f"{setting}=gpu finds no CUDA device here; set {remedy}, or mend the driver.")
+
+
 def check_hardware(config: TrainerConfig) -> None:
     """The processes must be a number, and have devices."""
-    if config.accelerator not in _ACCELERATORS:
-        raise SettingError(
-            f"trainer.accelerator={config.accelerator} is not known; choose one of {', '.join(_ACCELERATORS)}."
-        )
-    if config.accelerator == "gpu" and not torch.cuda.is_available():
-        raise SettingError("trainer.accelerator=gpu finds no CUDA device here; set trainer=cpu, or mend the driver.")
+    check_accelerator(config.accelerator, "trainer.accelerator", "trainer=cpu")
     for name in ("devices", "num_nodes"):
         value = getattr(config, name)
         if value == "auto" and name == "devices":

@@ -1,5 +1,6 @@
 """What is said about one source of training problems."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -51,6 +52,9 @@ class SourceSettings:
         if not self.weight > 0:
             raise SettingError(f"{where}.weight={self.weight} draws nothing; give a positive weight, or leave it out.")
         low, high = self.min_difficulty, self.max_difficulty
+        for name, bound in (("min_difficulty", low), ("max_difficulty", high)):
+            if bound is not None and math.isnan(bound):
+                raise SettingError(f"{where}.{name}={bound} is no number; set one, or null for no bound.")
         if low is not None and high is not None and low > high:
             raise SettingError(f"{where}.min_difficulty={low} is above max_difficulty={high}; lower it.")
 

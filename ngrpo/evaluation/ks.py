@@ -15,10 +15,12 @@ def chosen_ks(ks: Sequence[int] | None, n: int) -> tuple[int, ...]:
     """Returns the k of a report in ascending order, 1 always among them; None for the powers of two.
 
     Raises:
-        SettingError: a k for which n samples are too few.
+        SettingError: there is no k, or one for which n samples are too few.
     """
     if ks is None:
         return powers_of_two(n)
+    if not ks:
+        raise SettingError("k=[] reports nothing; name some, such as k=[1,16], or set k=null.")
     wrong = [k for k in ks if not 1 <= k <= n]
     if wrong:
         raise SettingError(f"k={wrong[0]} has no unbiased Pass@k from n={n} samples; choose 1 <= k <= n, or raise n.")

@@ -230,6 +230,8 @@ def test_difficulty_bounds_need_a_difficulty(tmp_path: Path) -> None:
         data(train, max_difficulty=2.0, difficulty_field="level")
     with pytest.raises(SettingError, match=r"data\.min_difficulty=3.0 is above max_difficulty=2.0"):
         data(train, min_difficulty=3.0, max_difficulty=2.0)
+    with pytest.raises(SettingError, match=r"data\.min_difficulty=nan is no number"):
+        data(train, min_difficulty=float("nan"))
     with pytest.raises(SettingError, match=r"\(missing_difficulty: 2\); point difficulty_field"):
         data(rows_file(tmp_path / "none.json", ["a", "b"], difficulty=None), curriculum=RisingDifficulty())
 

@@ -57,6 +57,8 @@ SETTINGS: dict[str, str | bytes] = {
     "yaml_broken": "a: [1, {b: }\n  c",
     "yaml_python": "!!python/object/apply:os.system ['touch marker']\n",
     "yaml_deep": "a: " + "{a: " * 900 + "1" + "}" * 900,
+    "yaml_bomb": "\n".join([f"a{i}: &a{i} [{', '.join([f'*a{i - 1}' if i else '1'] * 9)}]" for i in range(9)]),
+    "yaml_alias_of_itself": "a: &a [*a]\n",
     "yaml_cycle": "model: ${model}\n",
     "yaml_cycle_of_two": "model: ${seed}\nseed: ${model}\n",
     "yaml_null": "",

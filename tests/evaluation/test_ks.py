@@ -17,3 +17,8 @@ def test_chosen_ones_are_sorted_and_start_with_1() -> None:
 def test_a_k_beyond_n_is_refused(k: int) -> None:
     with pytest.raises(SettingError, match=rf"^k={k} has no unbiased Pass@k from n=16 samples; .*raise n\.$"):
         chosen_ks([1, k], 16)
+
+
+def test_a_report_of_nothing_is_refused() -> None:
+    with pytest.raises(SettingError, match=r"^k=\[\] reports nothing; .*or set k=null\.$"):
+        chosen_ks([], 16)

@@ -1,0 +1,40 @@
+"""Aliases that write out to millions of values, nesting, and what is none of either."""
+
+from pathlib import Path
+
+import pytest
+
+from ngrpo.errors import SettingError
+from ngrpo.yaml_size import MOST_NODES, check_file, check_text
+
+HERE = Path("x.yaml")
+
+
+def bomb(levels: int, width: int) -> str:
+    rows = [f"a0: &a0 [{', '.join(['1'] * width)}]"]
+    rows += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * width)}]" for i in range(1, levels)]
+    return "\n".join(rows)
+
+
+@pytest.mark.parametrize("text", ["", "a: 1", "a: &a {b: 1}\nc: *a\n", bomb(3, 9), "- 1", "a: [", "[1] " * 3])
+def test_what_is_small_or_has_errors_of_its_own_passes(text: str) -> None:
+    check_text(text, HERE)
+
+
+def test_aliases_are_counted_as_often_as_they_are_written_out() -> None:
+    check_text("a: [" + "1," * (MOST_NODES - 3) + "]", HERE)  # with the mapping, the key and the list: the most
+    for text in ("a: [" + "1," * (MOST_NODES - 2) + "]", bomb(9, 9), bomb(60, 9)):
+        with pytest.raises(SettingError, match=r"^x\.yaml holds more than 100000 values once its aliases are written"):
+            check_text(text, HERE)
+
+
+@pytest.mark.parametrize("text", ["a: " + "{a: " * 900 + "1" + "}" * 900, "a: &a [*a]"])
+def test_what_is_nested_too_deeply_is_said(text: str) -> None:
+    with pytest.raises(SettingError, match=r"^x\.yaml is nested too deeply, or within itself"):
+        check_text(text, HERE)
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    (tmp_path / "x.yaml").write_bytes(b"\x00\xff\xfe")
+    with pytest.raises(SettingError, match=r"x\.yaml"):
+        check_file(tmp_path / "x.yaml")

@@ -14,7 +14,7 @@ _SYMBOL = rf"(?:\\text ?\{{[^{{}}]*\}}|{_GREEK}|[A-Za-z]+)(?:{_INDEX})?'*"
 _VALUED = r"\\(?:lim|max|min|sup|inf|int|sum|prod|gcd|deg|det|dim)(?![A-Za-z]).*"  # may be equal to, not solved for
 _NAME = re.compile(
     r"(?:\\text ?\{[^{}]*\} ?)?(?:m ?)?(?:\\(?:angle|triangle|overline|vec|hat) ?)?"
-    rf"(?:{_SYMBOL}|\{{{_SYMBOL}\}}|\|{_SYMBOL}\|)"
+    rf"(?:{_SYMBOL}|\{{{_SYMBOL}\}}|\| ?{_SYMBOL} ?\|)"
     rf"(?: ?\([A-Za-z\d, ]*\))?|\( ?{_SYMBOL}(?: ?, ?{_SYMBOL})+ ?\)"
     rf"|[A-Za-z](?: ?(?:\+|\\cap|\\cup) ?[A-Za-z])+|\\frac\{{d[a-z]?\}}\{{d[a-z]\}}|{_VALUED}"
 )

@@ -16,6 +16,7 @@ from ngrpo.author_code import from_author
 from ngrpo.composition import composition_sentence, from_composing
 from ngrpo.environment import concealed
 from ngrpo.errors import RunError, SettingError, StopNow, Stopped
+from ngrpo.lock import FolderInUse
 from ngrpo.streams import open_all, tell_log
 
 _FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is used up", errno.EFBIG: "the file grew too large"}
@@ -56,7 +57,8 @@ def door() -> Iterator[None]:
         message = sentence(error)
         if message is None or _WANTED:
             raise
-        _leave(f"error: {message}", 1, agreed=isinstance(error, RunError) and error.everywhere)
+        agreed = isinstance(error, RunError) and error.everywhere
+        _leave(f"error: {message}", 1, agreed, logged=not isinstance(error, FolderInUse))
 
 
 def sentence(error: BaseException) -> str | None:
@@ -107,7 +109,7 @@ def full_sentence(error: OSError) -> str:
     return f"{_FULL.get(error.errno or 0, str(error))}{where}; free some space and go on with ckpt=latest."
 
 
-def _leave(message: str, status: int, agreed: bool) -> None:
+def _leave(message: str, status: int, agreed: bool, logged: bool = True) -> None:
     """Ends this process; a rank beside the first says nothing of what all ranks agree on.
 
     Its status must then be 0: the launcher takes another for a crash, and kills the first rank before it can speak.
@@ -115,7 +117,8 @@ def _leave(message: str, status: int, agreed: bool) -> None:
     from lightning.pytorch.utilities import rank_zero_only
 
     _flush_or_drop(sys.stdout)
-    tell_log(logging.ERROR if status == 1 else logging.INFO, message)
+    if logged:
+        tell_log(logging.ERROR if status == 1 else logging.INFO, message)
     first = rank_zero_only.rank == 0
     if first or not agreed:
         print(message, file=sys.stderr, flush=True)

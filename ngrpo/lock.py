@@ -11,6 +11,10 @@ _OWN = ("checkpoints", "record", "model", "bad_steps")
 """Folders of a run in which it replaces and removes what is outdated."""
 
 
+class FolderInUse(SettingError):
+    """A folder is another process's, whose files this one must leave alone, the log among them."""
+
+
 def lock(folder: Path, setting: str = "hydra.run.dir") -> IO[str]:
     """Takes the folder for this process until the file is closed or the process ends, killed or not.
 
@@ -22,7 +26,7 @@ def lock(folder: Path, setting: str = "hydra.run.dir") -> IO[str]:
         The open lock file; it must be kept.
 
     Raises:
-        SettingError: another process holds it.
+        FolderInUse: another process holds it.
     """
     folder.mkdir(parents=True, exist_ok=True)
     file = (folder / _FILE).open("a")
@@ -30,7 +34,7 @@ def lock(folder: Path, setting: str = "hydra.run.dir") -> IO[str]:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         file.close()
-        raise SettingError(
+        raise FolderInUse(
             f"{setting}={folder} is being written by another process; wait for it, or choose another folder."
         ) from error
     return file

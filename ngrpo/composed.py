@@ -8,7 +8,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]
 
 from ngrpo.environment import stored
-from ngrpo.errors import SettingError
+from ngrpo.errors import SettingError, first_line
 from ngrpo.input_files import read_text
 from ngrpo.yaml_size import check_text
 
@@ -49,11 +49,7 @@ def kept(run_dir: Path) -> DictConfig:
     try:
         config = OmegaConf.create(text)
     except (ValueError, RecursionError, YAMLError, OmegaConfBaseException) as error:
-        raise SettingError(f"{path} cannot be read ({_first_line(error)}); give the folder of a run.") from error
+        raise SettingError(f"{path} cannot be read ({first_line(error)}); give the folder of a run.") from error
     if not isinstance(config, DictConfig):
         raise SettingError(f"{path} holds no settings of a run; give the folder of one.")
     return config
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

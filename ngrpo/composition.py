@@ -7,6 +7,8 @@ from difflib import get_close_matches
 from omegaconf import DictConfig
 from omegaconf.errors import ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
 
+from ngrpo.errors import first_line
+
 _UNKNOWN_KEY = re.compile(r"Could not override '([^']+)'")
 _UNKNOWN_OPTION = re.compile(r"Could not find '([^']+)/([^'/]+)'\s+Available options in '[^']+':(.*?)Config", re.S)
 _UNKNOWN_FILE = re.compile(r"Could not (?:load|find) '([^']+)/([^'/]+)'")
@@ -27,7 +29,7 @@ def composition_sentence(error: BaseException) -> str:
     if found := _SYNTAX.search(text):
         return f"{found[1]!r} is no setting=value; write it like trainer.iterations=10, and quote what has spaces or =."
     if found := _WRONG_TYPE.search(text):
-        return f"{found[1].strip()} has a value of another type ({_first_line(cause)}); change it."
+        return f"{found[1].strip()} has a value of another type ({first_line(cause)}); change it."
     if found := _UNKNOWN_OPTION.search(text):
         group, option, options = found.groups()
         return f"{group}={option} is not known; choose one of {', '.join(options.split())}."
@@ -40,7 +42,7 @@ def composition_sentence(error: BaseException) -> str:
     if isinstance(error, ConfigKeyError):
         return f"{error.full_key} is no setting{_alternative(str(error.full_key), error)}."
     if isinstance(error, OmegaConfBaseException):
-        return f"{error.full_key or 'the configuration'}: {_first_line(error)}; change it."
+        return f"{error.full_key or 'the configuration'}: {first_line(error)}; change it."
     return "; ".join(line.strip().rstrip(".") for line in text.splitlines() if line.strip()) + "."
 
 
@@ -53,7 +55,3 @@ def _alternative(name: str, cause: BaseException) -> str:
         return f"; the nearest is {f'{place}.{near[0]}'.lstrip('.')}"
     known = [key for key in known if key not in ("hydra", "_target_", "_partial_")]
     return f"; {place or 'the configuration'} has {', '.join(known)}" if known else "; --cfg job shows what there is"
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().splitlines()[0].rstrip(".")

@@ -39,3 +39,8 @@ class StopNow(BaseException):
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
         self.status = status
+
+
+def first_line(error: BaseException) -> str:
+    """Returns what an error of somebody else's code says, without its full stop, as part of a sentence."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

@@ -13,7 +13,7 @@ from transformers import PretrainedConfig
 
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.config import TrainerConfig
-from ngrpo.errors import SettingError
+from ngrpo.errors import SettingError, first_line
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.loading import ModelSource
@@ -74,7 +74,7 @@ def check_optimizer(make: Callable[[Iterable[Any]], Optimizer], setting: str, no
         make([torch.nn.Parameter(torch.zeros(1))])
     except (ValueError, TypeError, AttributeError) as error:
         settings = ", ".join(f"{name!s}={value}" for name, value in node.items() if not str(name).startswith("_"))
-        raise SettingError(f"{setting} with {settings} cannot be built ({_first_line(error)}); change it.") from error
+        raise SettingError(f"{setting} with {settings} cannot be built ({first_line(error)}); change it.") from error
 
 
 def check_schedule(schedule: Callable[[int], float]) -> None:
@@ -151,7 +151,3 @@ def _width_setting(exploration: Exploration) -> str:
 
 def _keywords(function: Any) -> dict[str, Any]:
     return function.keywords if isinstance(function, partial) else {}
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0].rstrip(".")

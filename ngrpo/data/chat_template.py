@@ -21,7 +21,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from omegaconf import DictConfig
 from transformers import PreTrainedTokenizerBase
 
-from ngrpo.errors import SettingError
+from ngrpo.errors import SettingError, first_line
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +86,7 @@ def render(tokenizer: PreTrainedTokenizerBase, question: str, chat: ChatFormat) 
     try:
         return _rendered(tokenizer, question, chat)
     except Exception as error:  # a template may raise whatever an expression of Python can
-        raise _refused(tokenizer, chat, ("template", f"cannot be applied ({_first_line(error)})")) from error
+        raise _refused(tokenizer, chat, ("template", f"cannot be applied ({first_line(error)})")) from error
 
 
 def check_chat_template(tokenizer: PreTrainedTokenizerBase, chat: ChatFormat) -> None:
@@ -167,7 +167,7 @@ def _source(tokenizer: PreTrainedTokenizerBase) -> str | None:
     except ValueError as error:
         raise SettingError(
             f"model.path={tokenizer.name_or_path} has several chat templates and none is the default "
-            f"({_first_line(error)}); name one of them 'default'."
+            f"({first_line(error)}); name one of them 'default'."
         ) from error
 
 
@@ -284,7 +284,7 @@ def _fault(tokenizer: PreTrainedTokenizerBase, chat: ChatFormat) -> Fault | None
     except MemoryError:
         raise
     except Exception as error:
-        return "template", f"cannot be applied ({_first_line(error)})"
+        return "template", f"cannot be applied ({first_line(error)})"
     if not all(question in text.lower() for question, text in zip(_QUESTIONS, shown, strict=True)):
         return "template", "never shows the question"
     if _ADDRESS.search(shown[0]):
@@ -301,7 +301,7 @@ def _system_fault(tokenizer: PreTrainedTokenizerBase, chat: ChatFormat) -> Fault
     except MemoryError:
         raise
     except Exception as error:
-        return "system", _first_line(error)
+        return "system", first_line(error)
     return None if _SYSTEM in shown.lower() else ("system", "it never shows a system prompt")
 
 
@@ -315,7 +315,3 @@ def _refused(tokenizer: PreTrainedTokenizerBase, chat: ChatFormat, fault: Fault)
         f"model.path={tokenizer.name_or_path} has a chat template that {clause}; fix it, or save the tokenizer of"
         " another model beside it."
     )
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

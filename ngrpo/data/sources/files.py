@@ -11,7 +11,7 @@ from typing import Any
 
 from ngrpo.data.sources.base import BOXED_INSTRUCTION, Row
 from ngrpo.data.sources.fields import Fields
-from ngrpo.errors import SettingError
+from ngrpo.errors import SettingError, first_line
 from ngrpo.input_files import check_file
 
 
@@ -64,7 +64,7 @@ def _records(file: Path, content: bytes, setting: str) -> list[dict[str, Any]]:
         raise SettingError(f"{setting}={str(file)!r} is nested too deeply; give a list of objects.") from error
     except Exception as error:  # of a damaged file Arrow raises what it happens to stumble on
         raise SettingError(
-            f"{setting}={str(file)!r} cannot be read ({_first_line(error)}); fix or replace the file."
+            f"{setting}={str(file)!r} cannot be read ({first_line(error)}); fix or replace the file."
         ) from error
     if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
         raise SettingError(f"{setting}={str(file)!r} must hold a list of objects, one a problem; convert it.")
@@ -77,10 +77,6 @@ def _content(file: Path, setting: str) -> bytes:
         return file.read_bytes()
     except OSError as error:
         raise SettingError(f"{setting}={str(file)!r} cannot be read ({error.strerror}); make it readable.") from error
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 class FileSource:

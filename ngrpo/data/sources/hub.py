@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from ngrpo.data.sources.base import BOXED_INSTRUCTION, Row
 from ngrpo.data.sources.fields import Fields
-from ngrpo.errors import SettingError
+from ngrpo.errors import SettingError, first_line
 from ngrpo.hub import offline_if_unreachable
 
 # Rows that are in memory at a time for shuffling: a quarter of the DeepScaleR training set, some megabytes.
@@ -67,7 +67,7 @@ class HubSource:
             first: dict[str, Any] = next(iter(self._records), {})
         except (OSError, ValueError, RuntimeError, LookupError) as error:
             raise SettingError(
-                f"{setting}={shown!r} cannot be opened on the Hugging Face hub ({_first_line(error)}); check name,"
+                f"{setting}={shown!r} cannot be opened on the Hugging Face hub ({first_line(error)}); check name,"
                 " configuration and split ('org/name:configuration@split'), the network and the access token, or give a"
                 " local file."
             ) from error
@@ -82,7 +82,3 @@ class HubSource:
         """Yield the rows through the epoch's shuffle buffer."""
         shuffled = shuffle_buffered(self.rows(), Random(f"{seed}/{epoch}"), SHUFFLE_BUFFER)
         return islice(shuffled, start, None)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

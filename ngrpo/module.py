@@ -350,6 +350,11 @@ class PolicyOptimization(LightningModule):
             return tensor
         return self.trainer.strategy.reduce(tensor.clone(), ranks().data_group, reduce_op=op)
 
+    def _reduce_everywhere(self, value: Tensor | float, op: str) -> Tensor:
+        """Reduces over all processes, those of a tensor group too."""
+        tensor = torch.as_tensor(value, dtype=torch.float64, device=self.device)
+        return self.trainer.strategy.reduce(tensor.clone(), reduce_op=op)
+
     def _optimizer_steps(self, samples: Sequence[Sample], spoiled: bool) -> dict[str, Tensor]:
         """Makes one optimiser step of policy and critic on this rank's share of a minibatch; returns their metrics."""
         policy, *critic = self._optimizers()
@@ -384,7 +389,7 @@ class PolicyOptimization(LightningModule):
         if finite and metrics["policy/sequences"] > 0:  # all left out: momentum alone would move the policy
             optimizer.step()
             self.lr_schedulers().step()
-        metrics["policy/changed_share"] = watch.after(self._reduce)
+        metrics["policy/changed_share"] = watch.after(self._reduce_everywhere)
         if not finite:
             metrics["policy/sequences"] = torch.tensor(0.0)  # nothing was learned, and NaN must stay out of averages
         optimizer.zero_grad()

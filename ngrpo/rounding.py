@@ -4,10 +4,11 @@ A sample of each parameter stands for all of it: the numbers at a fixed stride, 
 """
 
 import logging
+import math
 from collections.abc import Iterable
 
 import torch
-from torch import Tensor
+from torch import Tensor, distributed
 from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
@@ -33,10 +34,14 @@ class ChangedShare:
 
     @torch.no_grad()
     def after(self, reduce: Reduce) -> Tensor:
-        """Returns the share of numbers that are not what they were, over all ranks (a collective); float64 scalar."""
+        """Returns the share of numbers that are not what they were, each counted once (a collective); float64 scalar.
+
+        Args:
+            reduce: over all processes, those of a tensor group too: each of them holds other columns.
+        """
         counted = torch.zeros(2, dtype=torch.float64)  # changed, all
         for parameter, before in self._before:
-            numbers = _local(parameter).numel()
+            numbers = _local(parameter).numel() / _copies(parameter)
             share = (_sample(parameter) != before).double().mean()
             counted = counted.to(share.device) + numbers * torch.stack((share, torch.ones_like(share)))
         changed, everything = reduce(counted, "sum").unbind()
@@ -74,6 +79,15 @@ def warn_of_rounding(optimizer: Optimizer, dtype: str) -> None:
 
 def _local(parameter: Tensor) -> Tensor:
     return parameter.to_local() if isinstance(parameter, DTensor) else parameter
+
+
+def _copies(parameter: Tensor) -> int:
+    """Returns on how many processes the same part of a parameter lies; under tensor parallelism norms lie on several."""
+    processes = distributed.get_world_size() if distributed.is_initialized() else 1
+    if not isinstance(parameter, DTensor):
+        return processes
+    sizes = zip(parameter.device_mesh.shape, parameter.placements, strict=True)
+    return processes // math.prod(size for size, placement in sizes if not placement.is_replicate())
 
 
 def _sample(parameter: Tensor) -> Tensor:

@@ -8,10 +8,10 @@ from pathlib import Path
 import torch
 from lightning import Trainer
 
-from ngrpo.checkpoints import FOLDER, complete
+from ngrpo.checkpoint.folders import FOLDER, complete
+from ngrpo.checkpoint.manifest import sequence_of
 from ngrpo.errors import SettingError
-from ngrpo.files import remove, write_text
-from ngrpo.manifest import sequence_of
+from ngrpo.utils.atomic_write import remove, write_text
 
 POINTER = "best.json"
 
@@ -25,7 +25,8 @@ class Best:
         monitor: the metric.
         mode: max | min.
         value: of the metric there.
-        sequence: of the checkpoint (`ngrpo.manifest.Manifest`); another of the same iteration may have taken its place.
+        sequence: of the checkpoint (`ngrpo.checkpoint.manifest.Manifest`); another of the same iteration may have taken
+            its place.
     """
 
     checkpoint: str

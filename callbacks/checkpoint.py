@@ -8,14 +8,14 @@ from typing import Any
 from lightning import Callback, LightningModule, Trainer
 from torch.distributed.checkpoint.api import CheckpointException
 
-from callbacks.best import Monitor
-from ngrpo.checkpoints import FOLDER, STATE, complete, discard, publish, remains, unfinished
-from ngrpo.data.types import PromptBatch
-from ngrpo.distributed import gathered_everywhere
+from ngrpo.callbacks.best import Monitor
+from ngrpo.checkpoint.folders import FOLDER, STATE, complete, discard, publish, remains, unfinished
+from ngrpo.checkpoint.saved_runs import note
+from ngrpo.distributed.collectives import gathered_everywhere
 from ngrpo.errors import RunError, SettingError
-from ngrpo.files import remove
 from ngrpo.modeling.sharding import local
-from ngrpo.saved_runs import note
+from ngrpo.types.problems import PromptBatch
+from ngrpo.utils.atomic_write import remove
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ class IterationCheckpoint(Callback):
 
     Args:
         run_dir: the run's folder; rank 0's is used on all ranks.
-        identity: what the checkpoints belong to, see `ngrpo.resuming.identity`.
+        identity: what the checkpoints belong to, see `ngrpo.checkpoint.compatibility.identity`.
         every: iterations between checkpoints; 0 saves none.
         keep: how many to keep.
         monitor: a logged metric; an iteration that beats its record is saved too and kept beside the last ones, and

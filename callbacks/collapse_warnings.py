@@ -8,7 +8,7 @@ from typing import Any
 
 from lightning import Callback, LightningModule, Trainer
 
-from ngrpo.data.types import PromptBatch
+from ngrpo.types.problems import PromptBatch
 
 log = logging.getLogger(__name__)
 

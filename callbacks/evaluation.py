@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from lightning import Callback, LightningDataModule, LightningModule, Trainer
 
-from ngrpo.data.types import Prompt, PromptBatch
-from ngrpo.distributed import ranks
+from ngrpo.distributed.collectives import ranks
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.evaluator import Evaluator
 from ngrpo.rollout.worker import RolloutWorker
+from ngrpo.types.problems import Prompt, PromptBatch
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Evaluation(Callback):
         self._done = 0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Evaluates the untrained policy; of a resumed run, logs what the checkpoint's reached (`ngrpo.loggers`)."""
+        """Evaluates the untrained policy; of a resumed run, logs what the checkpoint's reached."""
         if not self.results:
             self._evaluate(trainer)
         elif self.results[-1].iteration == self._done:

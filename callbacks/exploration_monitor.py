@@ -9,13 +9,13 @@ from lightning import Callback, Trainer
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, embedding
 
-from callbacks.over_ranks import log_extreme, log_means
-from ngrpo.data.types import PromptBatch
 from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.packing import pack
-from ngrpo.module import PolicyOptimization
-from ngrpo.rollout.experience import Experience
-from ngrpo.rollout.types import Rollout
+from ngrpo.training.metric_logging import log_extreme, log_means
+from ngrpo.training.module import PolicyOptimization
+from ngrpo.types.experience import Experience
+from ngrpo.types.problems import PromptBatch
+from ngrpo.types.rollouts import Rollout
 
 
 class ExplorationMonitor(Callback):

@@ -5,10 +5,10 @@ from typing import Any
 
 from lightning import Callback, Trainer
 
-from ngrpo.files import whole_folder
-from ngrpo.modeling.export import Weights, export
+from ngrpo.checkpoint.export import Weights, export
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.module import PolicyOptimization
+from ngrpo.training.module import PolicyOptimization
+from ngrpo.utils.atomic_write import whole_folder
 
 FOLDER = "model"
 

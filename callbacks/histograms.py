@@ -7,8 +7,8 @@ from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import TensorBoardLogger
 from torch import Tensor
 
-from ngrpo.data.types import PromptBatch
 from ngrpo.errors import SettingError
+from ngrpo.types.problems import PromptBatch
 
 
 class Histograms(Callback):

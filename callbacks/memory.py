@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from lightning import Callback, LightningModule, Trainer
 
-from callbacks.over_ranks import log_extreme
+from ngrpo.training.metric_logging import log_extreme
 
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 

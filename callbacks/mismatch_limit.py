@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from lightning import Callback, Trainer
 
-from ngrpo.checkpoints import remains
-from ngrpo.data.types import PromptBatch
-from ngrpo.distributed import from_first
+from ngrpo.checkpoint.folders import remains
+from ngrpo.distributed.collectives import from_first
 from ngrpo.errors import RunError, SettingError
 from ngrpo.modeling.loading import DTYPES
-from ngrpo.module import PolicyOptimization
 from ngrpo.rollout.worker import RolloutWorker
+from ngrpo.training.module import PolicyOptimization
+from ngrpo.types.problems import PromptBatch
 
 log = logging.getLogger(__name__)
 

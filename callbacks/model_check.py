@@ -9,16 +9,16 @@ from typing import Any
 import torch
 from lightning import Callback, Trainer
 
-from ngrpo.distributed import from_first, gathered_everywhere
+from ngrpo.distributed.collectives import from_first, gathered_everywhere
 from ngrpo.errors import RunError, SettingError
-from ngrpo.exploration.own_code import StrategyError, from_strategy
+from ngrpo.exploration.runtime.own_code import StrategyError, from_strategy
 from ngrpo.model_check.comparison import Finding, Numbers, OwnModel, compare, requests, sampling
 from ngrpo.model_check.known import has_passed, key, remember
 from ngrpo.modeling.loading import DTYPES, ModelSource
 from ngrpo.modeling.precision import COMPUTED_IN
-from ngrpo.module import PolicyOptimization
-from ngrpo.rollout.types import Request, Rollout
 from ngrpo.rollout.worker import RolloutWorker
+from ngrpo.training.module import PolicyOptimization
+from ngrpo.types.rollouts import Request, Rollout
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import TensorBoardLogger
 from matplotlib.figure import Figure
 
-from callbacks.evaluation import Evaluation, EvaluationResult
-from ngrpo.data.types import PromptBatch
+from ngrpo.callbacks.evaluation import Evaluation, EvaluationResult
 from ngrpo.report.curves import pass_curve
+from ngrpo.types.problems import PromptBatch
 
 _MOST_CURVES = 8
 """More cannot be told apart, and a long run's figures would take ever more time and memory."""

@@ -17,9 +17,9 @@ from rich.progress import (
 )
 from torch.optim import Optimizer
 
-from ngrpo.data.types import PromptBatch
-from ngrpo.live import LiveLine
+from ngrpo.report.status_line import LiveLine
 from ngrpo.rollout.worker import RolloutWorker
+from ngrpo.types.problems import PromptBatch
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from lightning import Callback, LightningModule, Trainer
 
-from ngrpo.data.types import PromptBatch
-from ngrpo.distributed import gathered_everywhere
+from ngrpo.distributed.collectives import gathered_everywhere
+from ngrpo.types.problems import PromptBatch
 
 
 class RandomState(Callback):

@@ -7,18 +7,18 @@ from typing import Any
 import torch
 from lightning import Callback, Trainer
 
-from callbacks.over_ranks import over_ranks
-from ngrpo.checkpoints import remains
-from ngrpo.data.types import PassRate, Prompt, PromptBatch
-from ngrpo.distributed import from_first, gathered, ranks
+from ngrpo.checkpoint.folders import remains
+from ngrpo.distributed.collectives import from_first, gathered, ranks
 from ngrpo.errors import RunError
-from ngrpo.module import PolicyOptimization
-from ngrpo.rewards.verdict import Verdict
-from ngrpo.rollout.ahead import NextBatch
-from ngrpo.rollout.experience import Experience
+from ngrpo.rollout.dynamic_sampling import DynamicSampling, Selection, own_share, select
+from ngrpo.rollout.prefetch import NextBatch
 from ngrpo.rollout.recovery import EngineFailure, recovered
-from ngrpo.rollout.selection import DynamicSampling, Selection, own_share, select
 from ngrpo.rollout.worker import RolloutWorker
+from ngrpo.training.metric_logging import over_ranks
+from ngrpo.training.module import PolicyOptimization
+from ngrpo.types.experience import Experience
+from ngrpo.types.problems import PassRate, Prompt, PromptBatch
+from ngrpo.types.scores import Verdict
 
 
 class RolloutCallback(Callback):

@@ -4,14 +4,14 @@ import torch
 from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from callbacks.over_ranks import log_extreme, log_means, over_ranks
 from ngrpo.algo.advantage import is_dead
-from ngrpo.data.types import PromptBatch
 from ngrpo.evaluation.estimators import pass_at_k
 from ngrpo.evaluation.ks import powers_of_two
-from ngrpo.rewards.terms import CORRECTNESS, LEFT_OUT
-from ngrpo.rewards.verdict import Verdict
-from ngrpo.rollout.experience import Experience
+from ngrpo.rewards.terms.base import CORRECTNESS, LEFT_OUT
+from ngrpo.training.metric_logging import log_extreme, log_means, over_ranks
+from ngrpo.types.experience import Experience
+from ngrpo.types.problems import PromptBatch
+from ngrpo.types.scores import Verdict
 
 
 class RolloutMetrics(Callback):

@@ -5,12 +5,12 @@ from typing import Any
 from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import TensorBoardLogger
 
-from ngrpo.data.types import PromptBatch
 from ngrpo.errors import SettingError
 from ngrpo.report.pieces import pieces
-from ngrpo.rollout.experience import Experience
-from ngrpo.rollout.types import Rollout
-from ngrpo.text import markdown_literal
+from ngrpo.types.experience import Experience
+from ngrpo.types.problems import PromptBatch
+from ngrpo.types.rollouts import Rollout
+from ngrpo.utils.sanitize import markdown_literal
 
 
 class RolloutReport(Callback):

@@ -7,15 +7,15 @@ from typing import Any
 import torch
 from lightning import Callback, LightningModule, Trainer
 
-from callbacks.evaluation import Evaluation, EvaluationResult, log_evaluation
-from ngrpo.checkpoints import iteration_of
-from ngrpo.data.types import PromptBatch
-from ngrpo.distributed import gathered
+from ngrpo.callbacks.evaluation import Evaluation, EvaluationResult, log_evaluation
+from ngrpo.checkpoint.folders import iteration_of
+from ngrpo.distributed.collectives import gathered
 from ngrpo.errors import SettingError
 from ngrpo.report.page import write_page
 from ngrpo.report.records import EvaluationRecord, IterationRecord
 from ngrpo.report.rollouts import Share, problem_rates, stored_rollouts
-from ngrpo.report.store import RunStore
+from ngrpo.report.run_store import RunStore
+from ngrpo.types.problems import PromptBatch
 
 
 class RunRecord(Callback):

@@ -3,16 +3,16 @@
 import torch
 from lightning import Callback, LightningModule, Trainer
 
-from callbacks.over_ranks import log_means
-from ngrpo.data.types import PromptBatch
-from ngrpo.study.paths import normaliser
+from ngrpo.evaluation.solution_paths import normaliser
+from ngrpo.training.metric_logging import log_means
+from ngrpo.types.problems import PromptBatch
 
 
 class SolutionPaths(Callback):
     """Logs ``train/distinct_paths``, the mean number of distinct ways in a group.
 
     Args:
-        path: calculations | text, what makes two ways the same; see `ngrpo.study.paths`.
+        path: calculations | text, what makes two ways the same; see `ngrpo.evaluation.solution_paths`.
     """
 
     def __init__(self, path: str) -> None:

@@ -10,10 +10,10 @@ import torch
 from lightning import Callback, LightningModule, Trainer
 from rich import get_console
 
-from callbacks.over_ranks import over_ranks
-from ngrpo.checkpoints import remains
-from ngrpo.data.types import PromptBatch
+from ngrpo.checkpoint.folders import remains
 from ngrpo.errors import StopNow, Stopped
+from ngrpo.training.metric_logging import over_ranks
+from ngrpo.types.problems import PromptBatch
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _TIME_IS_UP = 1

@@ -9,10 +9,10 @@ from lightning import Callback, LightningDataModule, LightningModule, Trainer
 from rich import get_console
 from rich.table import Table
 
-from callbacks.evaluation import Evaluation, EvaluationResult
-from callbacks.rollout import RolloutCallback
-from ngrpo.data.types import PromptBatch
-from ngrpo.provenance import git_commit, versions
+from ngrpo.callbacks.evaluation import Evaluation, EvaluationResult
+from ngrpo.callbacks.rollout import RolloutCallback
+from ngrpo.types.problems import PromptBatch
+from ngrpo.utils.provenance import git_commit, versions
 
 
 class Summary(Callback):

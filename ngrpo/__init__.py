@@ -3,4 +3,8 @@
 This module stays free of heavy imports: the answer-checking worker processes import it.
 """
 
+from ngrpo.compat import import_hook
+
 __version__ = "0.1.0"
+
+import_hook.install()

@@ -26,8 +26,8 @@ import torch
 from rich import get_console
 from rich.table import Table
 
-from ngrpo.arguments import whole
-from ngrpo.door import guarded
+from ngrpo.entrypoints.arguments import whole
+from ngrpo.entrypoints.error_handling import guarded
 
 
 def main() -> None:
@@ -125,14 +125,14 @@ def bare_modes(arguments: argparse.Namespace) -> tuple[dict[str, Callable[[], No
 
 def engine_modes(arguments: argparse.Namespace) -> tuple[dict[str, Callable[[], None]], Callable[[], dict[str, Any]]]:
     """Returns the modes of our engine, and what else is worth reporting."""
-    from ngrpo.exploration.bound import BoundExploration
     from ngrpo.exploration.neighbor import NeighborMixing
     from ngrpo.exploration.neighbor_table import build_neighbor_table
     from ngrpo.exploration.random import request_key
+    from ngrpo.exploration.runtime.bound import BoundExploration
     from ngrpo.exploration.token import TokenSampling
     from ngrpo.modeling.loading import ModelSource
-    from ngrpo.rollout.types import Request, Sampling
     from ngrpo.rollout.vllm.engine import VllmEngine
+    from ngrpo.types.rollouts import Request, Sampling
 
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     source = ModelSource(arguments.model, dtype="bfloat16" if device.type == "cuda" else "float32")

@@ -31,11 +31,10 @@ from lightning import Callback, LightningModule, Trainer
 from rich.console import Console
 from rich.table import Table
 
-from ngrpo.arguments import whole
-from ngrpo.door import guarded
-from ngrpo.rewards.math import Score
-from ngrpo.rewards.verdict import Verdict
+from ngrpo.entrypoints.arguments import whole
+from ngrpo.entrypoints.error_handling import guarded
 from ngrpo.rollout.worker import RolloutWorker
+from ngrpo.types.scores import Score, Verdict
 
 ROOT = Path(__file__).parents[1]
 PROMPTS, GROUP = 16, 8
@@ -156,7 +155,7 @@ def make_work(arguments: argparse.Namespace) -> None:
     from bench_update import SHAPES
     from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 
-    from ngrpo.demo import MODEL_PATH
+    from ngrpo.modeling.loading import MODEL_PATH
 
     folder = arguments.work / "model"
     tokenizer = AutoTokenizer.from_pretrained(MODEL_PATH)
@@ -203,8 +202,8 @@ def run_ours(arguments: argparse.Namespace, result: Path, kept: Sequence[str]) -
     ]  # fmt: skip
     from hydra import compose, initialize_config_dir
 
-    from ngrpo.config import register
-    from ngrpo.training import train
+    from ngrpo.config.schema import register
+    from ngrpo.entrypoints.train import train
 
     register()
     with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):

@@ -42,18 +42,18 @@ from ngrpo.algo import aggregate, kl, ratio
 from ngrpo.algo.advantage import group_standardised
 from ngrpo.algo.clip import clipped_surrogate
 from ngrpo.algo.policy_loss import Algorithm
-from ngrpo.arguments import real, whole
-from ngrpo.data.types import PromptBatch
-from ngrpo.door import guarded
+from ngrpo.entrypoints.arguments import real, whole
+from ngrpo.entrypoints.error_handling import guarded
 from ngrpo.exploration.neighbor import NeighborMixing
-from ngrpo.exploration.record import Record
 from ngrpo.modeling.attention import IMPLEMENTATION
 from ngrpo.modeling.cost import PassCost
 from ngrpo.modeling.layers import CHECKPOINTING
 from ngrpo.modeling.loading import DTYPES, ModelSource
 from ngrpo.modeling.policy import HEAD_ROWS
-from ngrpo.module import PolicyOptimization, UpdateSettings
-from ngrpo.rollout.types import Mixture, Rollout, StopReason
+from ngrpo.training.module import PolicyOptimization, UpdateSettings
+from ngrpo.types.problems import PromptBatch
+from ngrpo.types.records import Record
+from ngrpo.types.rollouts import Mixture, Rollout, StopReason
 
 SHAPES = {
     "1.5b": {"vocab_size": 151936, "hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28,

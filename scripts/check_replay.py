@@ -17,19 +17,20 @@ from hydra import compose, initialize_config_dir
 from rich import get_console
 from torch import Tensor
 
-from ngrpo.arguments import real, whole
-from ngrpo.config import build, register
-from ngrpo.door import guarded
+from ngrpo.config.instantiate import build
+from ngrpo.config.schema import register
+from ngrpo.entrypoints.arguments import real, whole
+from ngrpo.entrypoints.error_handling import guarded
 from ngrpo.exploration.base import Exploration
-from ngrpo.exploration.bound import bind
 from ngrpo.exploration.random import request_key
+from ngrpo.exploration.runtime.bound import bind
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.rollout.engine import RolloutEngine
-from ngrpo.rollout.torch_engine import TorchEngine
-from ngrpo.rollout.types import Request, Rollout, Sampling
+from ngrpo.rollout.torch_engine.engine import TorchEngine
+from ngrpo.types.rollouts import Request, Rollout, Sampling
 
 CONF = Path(__file__).resolve().parents[1] / "conf"
 

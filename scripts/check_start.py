@@ -24,7 +24,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, Qwen2Config
 
 from ngrpo.exploration.base import Exploration
-from ngrpo.exploration.bound import bind
+from ngrpo.exploration.runtime.bound import bind
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.model_check.comparison import Finding, Numbers, OwnModel, compare, requests, sampling
 from ngrpo.modeling.loading import ModelSource
@@ -32,8 +32,8 @@ from ngrpo.modeling.packing import PackedBatch, pack
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.modeling.precision import COMPUTED_IN, half_precision
 from ngrpo.rollout.engine import RolloutEngine
-from ngrpo.rollout.torch_engine import TorchEngine
-from ngrpo.rollout.types import Rollout
+from ngrpo.rollout.torch_engine.engine import TorchEngine
+from ngrpo.types.rollouts import Rollout
 
 SHAPES = {
     "tiny": {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4, "num_attention_heads": 4},

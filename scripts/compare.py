@@ -11,8 +11,8 @@ from pathlib import Path
 
 from rich import get_console
 
-from ngrpo.arguments import SEEDS, whole
-from ngrpo.door import guarded
+from ngrpo.entrypoints.arguments import SEEDS, whole
+from ngrpo.entrypoints.error_handling import guarded
 from ngrpo.evaluation.comparison import compare_runs
 from ngrpo.evaluation.tables import comparison_table
 

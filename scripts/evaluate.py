@@ -8,9 +8,9 @@ from pathlib import Path
 import hydra
 from omegaconf import DictConfig
 
-from ngrpo.config import register
-from ngrpo.door import door
-from ngrpo.hydra_main import grant_typed, run
+from ngrpo.config.schema import register
+from ngrpo.entrypoints.error_handling import door
+from ngrpo.entrypoints.hydra_main import grant_typed, run
 
 register()
 
@@ -18,9 +18,9 @@ register()
 @hydra.main(version_base="1.3", config_path="../conf", config_name="evaluate")
 def main(config: DictConfig) -> None:
     """Runs one evaluation."""
-    from ngrpo.console import quieten
-    from ngrpo.evaluating import evaluate
-    from ngrpo.streams import outlive_readers
+    from ngrpo.entrypoints.console import quieten
+    from ngrpo.entrypoints.evaluate import evaluate
+    from ngrpo.utils.standard_streams import outlive_readers
 
     outlive_readers()
     quieten()

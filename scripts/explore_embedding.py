@@ -14,15 +14,15 @@ from rich import get_console
 from rich.table import Table
 from rich.text import Text
 
-from ngrpo.arguments import real, whole
-from ngrpo.console import quieten
-from ngrpo.door import guarded
+from ngrpo.entrypoints.arguments import real, whole
+from ngrpo.entrypoints.console import quieten
+from ngrpo.entrypoints.error_handling import guarded
 from ngrpo.exploration.neighbor_table import SIMILARITIES
-from ngrpo.exploration.pilot import PilotSettings, pilot
-from ngrpo.exploration.words import EmbeddedVocabulary
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.report.pilot_figure import numbers, pilot_figure
-from ngrpo.text import visible
+from ngrpo.report.analysis.pilot import PilotSettings, pilot
+from ngrpo.report.analysis.pilot_figure import numbers, pilot_figure
+from ngrpo.report.analysis.single_token_words import EmbeddedVocabulary
+from ngrpo.utils.sanitize import visible
 
 WORDS = ["+", "-", "=", "(", "7", "of", "is", "the", "and", "seven", "books"]
 """Symbols, function words and a few others; the first `_TAKEN` that are one token of the model are taken."""

@@ -6,10 +6,11 @@ The run's settings say what was trained; what they may run is said here, whateve
 import argparse
 from pathlib import Path
 
-from ngrpo.config import build, register
-from ngrpo.door import guarded
+from ngrpo.config.instantiate import build
+from ngrpo.config.permissions import StoredPermissions
+from ngrpo.config.schema import register
+from ngrpo.entrypoints.error_handling import guarded
 from ngrpo.errors import SettingError
-from ngrpo.permissions import StoredPermissions
 
 
 def main() -> None:
@@ -19,10 +20,10 @@ def main() -> None:
     parser.add_argument("target", type=Path, help="folder to write")
     StoredPermissions.add_options(parser)
     arguments = parser.parse_args()
-    from ngrpo.checkpoints import opened, resolve
-    from ngrpo.composed import kept
-    from ngrpo.export_target import check_target, new_folder
-    from ngrpo.modeling.export import checkpoint_weights, export
+    from ngrpo.checkpoint.export import checkpoint_weights, export
+    from ngrpo.checkpoint.export_target import check_target, new_folder
+    from ngrpo.checkpoint.folders import opened, resolve
+    from ngrpo.entrypoints.config_snapshot import kept
     from ngrpo.modeling.loading import ModelSource
 
     register()

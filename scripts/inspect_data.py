@@ -18,11 +18,12 @@ from rich import get_console
 from rich.markup import escape
 from rich.table import Table
 
-from ngrpo.arguments import whole
-from ngrpo.config import build, checked, register
-from ngrpo.door import guarded
-from ngrpo.permissions import grant
-from ngrpo.text import visible
+from ngrpo.config.instantiate import build, checked
+from ngrpo.config.permissions import grant
+from ngrpo.config.schema import register
+from ngrpo.entrypoints.arguments import whole
+from ngrpo.entrypoints.error_handling import guarded
+from ngrpo.utils.sanitize import visible
 
 if TYPE_CHECKING:
     from ngrpo.data.inspection import Double, Inspection
@@ -40,7 +41,7 @@ def main() -> None:
     parser.add_argument("--rows", type=whole(0), help="look at the first N rows of each source")
     parser.add_argument("--list", type=whole(0), default=5, help="how many doubles to list")
     arguments = parser.parse_intermixed_args()
-    from ngrpo.console import quieten
+    from ngrpo.entrypoints.console import quieten
 
     quieten()
     start = time.monotonic()

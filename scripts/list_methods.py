@@ -10,8 +10,8 @@ from rich import get_console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from ngrpo.door import guarded
-from ngrpo.methods import MethodTable, algorithms, explorations
+from ngrpo.entrypoints.error_handling import guarded
+from ngrpo.entrypoints.method_tables import MethodTable, algorithms, explorations
 
 CONF = Path(__file__).parents[1] / "conf"
 

@@ -20,15 +20,15 @@ from pathlib import Path
 import torch
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerFast
 
-from ngrpo.arguments import SEEDS, real, whole
-from ngrpo.demo.measuring import measure
-from ngrpo.demo.pretraining import adapt, make_model, pretrain
-from ngrpo.demo.pretraining_text import plain_texts
-from ngrpo.demo.recipe import SIZES, Recipe
-from ngrpo.demo.tokenizer import train_tokenizer
-from ngrpo.door import guarded
+from ngrpo.demo_model.measuring import measure
+from ngrpo.demo_model.pretraining import adapt, make_model, pretrain
+from ngrpo.demo_model.pretraining_text import plain_texts
+from ngrpo.demo_model.recipe import SIZES, Recipe
+from ngrpo.demo_model.tokenizer import train_tokenizer
+from ngrpo.entrypoints.arguments import SEEDS, real, whole
+from ngrpo.entrypoints.error_handling import guarded
 from ngrpo.errors import SettingError
-from ngrpo.files import usual_mode
+from ngrpo.utils.atomic_write import usual_mode
 
 VOCABULARY = 576
 

@@ -12,13 +12,13 @@ from rich import get_console
 from rich.table import Table
 from rich.text import Text
 
-from ngrpo.arguments import whole
-from ngrpo.console import quieten
-from ngrpo.door import guarded
+from ngrpo.entrypoints.arguments import whole
+from ngrpo.entrypoints.console import quieten
+from ngrpo.entrypoints.error_handling import guarded
 from ngrpo.exploration.neighbor_table import SIMILARITIES, nearest_rows
-from ngrpo.exploration.words import EmbeddedVocabulary
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.text import visible
+from ngrpo.report.analysis.single_token_words import EmbeddedVocabulary
+from ngrpo.utils.sanitize import visible
 
 
 def main() -> None:

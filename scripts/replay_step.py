@@ -9,9 +9,9 @@ from pathlib import Path
 from rich import get_console
 from rich.table import Table
 
-from ngrpo.config import register
-from ngrpo.door import guarded
-from ngrpo.permissions import StoredPermissions
+from ngrpo.config.permissions import StoredPermissions
+from ngrpo.config.schema import register
+from ngrpo.entrypoints.error_handling import guarded
 
 
 def main() -> None:
@@ -21,9 +21,9 @@ def main() -> None:
     parser.add_argument("--checkpoint", help="a run's folder or one of its checkpoints; without: the starting weights")
     StoredPermissions.add_options(parser)
     arguments = parser.parse_args()
-    from ngrpo.bad_steps import load
-    from ngrpo.checkpoints import resolve
-    from ngrpo.replaying import replay
+    from ngrpo.checkpoint.folders import resolve
+    from ngrpo.entrypoints.replay_step import replay
+    from ngrpo.training.skipped_steps import load
 
     register()
     bad = load(arguments.step)

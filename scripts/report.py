@@ -7,7 +7,7 @@ which training writes; the run may be going on.
 import argparse
 from pathlib import Path
 
-from ngrpo.door import guarded
+from ngrpo.entrypoints.error_handling import guarded
 from ngrpo.report.page import write_page
 
 

@@ -18,22 +18,22 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from ngrpo.arguments import real, whole
-from ngrpo.door import guarded
-from ngrpo.files import write_text
-from ngrpo.lock import lock
-from ngrpo.streams import outlive_readers
-from ngrpo.study.begun import go_on
+from ngrpo.entrypoints.arguments import real, whole
+from ngrpo.entrypoints.error_handling import guarded
 from ngrpo.study.definition import StudyConfig, as_json, load_study
+from ngrpo.study.difficulty import levels
 from ngrpo.study.figure import write_figure
-from ngrpo.study.jobs import Job, Slice, run_jobs
-from ngrpo.study.levels import levels
+from ngrpo.study.fingerprint import go_on
+from ngrpo.study.finished import EFFECTS, LEVELS, SPEEDS, TUNED, collect, read_effects, read_speeds, read_tuned
 from ngrpo.study.probing import effects, speeds
 from ngrpo.study.results import load, save, write
-from ngrpo.study.store import EFFECTS, LEVELS, SPEEDS, TUNED, collect, read_effects, read_speeds, read_tuned
+from ngrpo.study.scheduler import Job, Slice, run_jobs
+from ngrpo.study.stages import Work
 from ngrpo.study.table import tables
 from ngrpo.study.untrained import Untrained, untrained
-from ngrpo.study.work import Work
+from ngrpo.utils.atomic_write import write_text
+from ngrpo.utils.lock import lock
+from ngrpo.utils.standard_streams import outlive_readers
 
 ROOT = Path(__file__).resolve().parents[1]
 CONF = ROOT / "conf"

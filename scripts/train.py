@@ -6,9 +6,9 @@ import hydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from ngrpo.config import register
-from ngrpo.door import door
-from ngrpo.hydra_main import grant_typed, run
+from ngrpo.config.schema import register
+from ngrpo.entrypoints.error_handling import door
+from ngrpo.entrypoints.hydra_main import grant_typed, run
 
 register()
 
@@ -16,9 +16,9 @@ register()
 @hydra.main(version_base="1.3", config_path="../conf", config_name="train")
 def main(config: DictConfig) -> None:
     """Runs one training."""
-    from ngrpo.console import quieten
-    from ngrpo.streams import outlive_readers
-    from ngrpo.training import train
+    from ngrpo.entrypoints.console import quieten
+    from ngrpo.entrypoints.train import train
+    from ngrpo.utils.standard_streams import outlive_readers
 
     outlive_readers()
     quieten()

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ngrpo.arguments import real, whole
-from ngrpo.door import guarded
+from ngrpo.entrypoints.arguments import real, whole
+from ngrpo.entrypoints.error_handling import guarded
 from ngrpo.errors import SettingError
-from ngrpo.input_files import read_text
-from ngrpo.rewards.math import MathReward, Score
-from ngrpo.text import visible
+from ngrpo.rewards.math import MathReward
+from ngrpo.types.scores import Score
+from ngrpo.utils.input_files import read_text
+from ngrpo.utils.sanitize import visible
 
 
 @dataclass(frozen=True)

@@ -15,12 +15,12 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
 from ngrpo.exploration.base import Exploration
-from ngrpo.exploration.bound import BoundExploration, bind
 from ngrpo.exploration.random import request_key
+from ngrpo.exploration.runtime.bound import BoundExploration, bind
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.rollout.torch_engine import TorchEngine
-from ngrpo.rollout.types import Request, Sampling
+from ngrpo.rollout.torch_engine.engine import TorchEngine
+from ngrpo.types.rollouts import Request, Sampling
 
 torch.set_num_threads(1)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def gathering(barrier: Barrier) -> Callable[[Any], list[Any]]:
-    """Returns a stand-in for `ngrpo.distributed.gathered`; a rank that calls it more often than others breaks it."""
+    """Returns a stand-in for `collectives.gathered`; a rank that calls it more often than others breaks it."""
     posted: dict[int, Any] = {}
 
     def gathered(own: Any) -> list[Any]:

@@ -20,12 +20,9 @@ import torch
 import transformers.models.auto.modeling_auto
 import transformers.models.qwen2.modeling_qwen2  # noqa: F401
 
-import ngrpo.evaluating
-import ngrpo.module
-import ngrpo.replaying
-import ngrpo.report.page
-import ngrpo.study.work
-import ngrpo.training  # noqa: F401
+import ngrpo.entrypoints.evaluate
+import ngrpo.entrypoints.replay_step
+import ngrpo.entrypoints.train  # noqa: F401
 
 torch.set_num_threads(1)
 for name in [name for name in sys.modules if name.partition(".")[0] == "callbacks"]:

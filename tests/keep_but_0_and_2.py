@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from ngrpo.rollout.experience import Experience
+from ngrpo.types.experience import Experience
 
 
 def keep_but_0_and_2(experience: Experience) -> Tensor:

@@ -5,12 +5,11 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
-from ngrpo.data.types import Problem, Prompt
-from ngrpo.exploration.record import Record
-from ngrpo.rewards.math import Score
-from ngrpo.rewards.verdict import Verdict
-from ngrpo.rollout.experience import Experience
-from ngrpo.rollout.types import Mixture, Rollout, StopReason
+from ngrpo.types.experience import Experience
+from ngrpo.types.problems import Problem, Prompt
+from ngrpo.types.records import Record
+from ngrpo.types.rollouts import Mixture, Rollout, StopReason
+from ngrpo.types.scores import Score, Verdict
 
 
 def rollout(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ngrpo.rewards.terms import Responses
+from ngrpo.rewards.terms.base import Responses
 
 
 @dataclass(frozen=True)

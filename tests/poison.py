@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from lightning import Callback
 
-from ngrpo.rewards.terms import Responses
+from ngrpo.rewards.terms.base import Responses
 
 
 class PoisonGradient(Callback):

@@ -17,12 +17,12 @@ from torch.distributed.tensor import DTensor
 from torch.utils.data import DataLoader
 from update_probe import ALGORITHMS, HEAD, Case, GivenExperience
 
-from ngrpo.critic_update import CriticSettings
-from ngrpo.data.types import PromptBatch
-from ngrpo.distributed import gathered, gathered_everywhere, ranks
+from ngrpo.distributed.collectives import gathered, gathered_everywhere, ranks
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.sharding import full
-from ngrpo.module import PolicyOptimization, UpdateSettings
+from ngrpo.training.critic_update import CriticSettings
+from ngrpo.training.module import PolicyOptimization, UpdateSettings
+from ngrpo.types.problems import PromptBatch
 
 LIMIT = 0.5
 """Below every gradient norm here, so that steps depend on it."""

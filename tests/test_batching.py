@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from ngrpo.batching import balanced, contiguous, microbatches
+from ngrpo.training.batching import balanced, contiguous, microbatches
 
 
 def alone(needed: int) -> int:

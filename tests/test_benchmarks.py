@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from ngrpo.memory_budget import MemoryBudget
+from ngrpo.training.memory_budget import MemoryBudget
 
 ROOT = Path(__file__).parents[1]
 

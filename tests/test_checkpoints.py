@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ngrpo.checkpoints import (
+from ngrpo.checkpoint.folders import (
     FOLDER,
     STATE,
     complete,
@@ -20,10 +20,10 @@ from ngrpo.checkpoints import (
     resolve,
     unfinished,
 )
+from ngrpo.checkpoint.manifest import write as write_manifest
+from ngrpo.checkpoint.saved_runs import note
 from ngrpo.errors import SettingError
-from ngrpo.files import remove
-from ngrpo.manifest import write as write_manifest
-from ngrpo.saved_runs import note
+from ngrpo.utils.atomic_write import remove
 
 
 def write(run: Path, number: int, text: str = "state") -> Path:
@@ -146,7 +146,7 @@ def test_resolve_takes_the_run_that_saved_last(tmp_path: Path) -> None:
 
 
 def set_clock(monkeypatch: pytest.MonkeyPatch, seconds: int) -> None:
-    monkeypatch.setattr("ngrpo.manifest.time.time_ns", lambda: seconds * 10**9)
+    monkeypatch.setattr("ngrpo.checkpoint.manifest.time.time_ns", lambda: seconds * 10**9)
 
 
 def test_a_clock_that_is_set_back_changes_no_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,10 @@ from ngrpo.algo import advantage, aggregate, clip, kl, ratio
 from ngrpo.algo.correction import Truncate
 from ngrpo.algo.credit import DiscountedReturns, GeneralisedAdvantage
 from ngrpo.algo.policy_loss import Algorithm
-from ngrpo.checks import (
+from ngrpo.config.schema import register
+from ngrpo.data.curriculum import EveryProblem, SampledByPassRate
+from ngrpo.entrypoints.train import train
+from ngrpo.entrypoints.validation import (
     check_ahead,
     check_algorithm,
     check_context,
@@ -27,9 +30,6 @@ from ngrpo.checks import (
     check_support,
     warn_of_equal_groups,
 )
-from ngrpo.config import register
-from ngrpo.critic_update import CriticSettings
-from ngrpo.data.curriculum import EveryProblem, SampledByPassRate
 from ngrpo.errors import SettingError
 from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.gumbel import GumbelSoftThinking
@@ -37,12 +37,12 @@ from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.soft import SoftThinking
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.rewards.overlong import OverlongPunishment
-from ngrpo.rewards.terms import WeightedTerm
-from ngrpo.rollout.selection import DynamicSampling, every_group
-from ngrpo.rollout.torch_engine import TorchEngine
+from ngrpo.rewards.terms.base import WeightedTerm
+from ngrpo.rewards.terms.overlong import OverlongPunishment
+from ngrpo.rollout.dynamic_sampling import DynamicSampling, every_group
+from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.rollout.worker import RolloutSettings
-from ngrpo.training import train
+from ngrpo.training.critic_update import CriticSettings
 
 CONF = Path(__file__).parents[1] / "conf"
 

@@ -6,8 +6,8 @@ from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 
-from ngrpo.composed import keep
-from ngrpo.config import register
+from ngrpo.config.schema import register
+from ngrpo.entrypoints.config_snapshot import keep
 
 CONF = Path(__file__).parents[1] / "conf"
 OVERRIDES = ["exploration=neighbor", "trainer.iterations=3"]

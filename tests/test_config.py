@@ -10,7 +10,8 @@ from hydra import compose, initialize_config_dir
 from hydra.errors import ConfigCompositionException, InstantiationException
 from omegaconf import DictConfig, OmegaConf
 
-from ngrpo.config import Config, EvaluateConfig, build, checked, register
+from ngrpo.config.instantiate import build, checked
+from ngrpo.config.schema import Config, EvaluateConfig, register
 from ngrpo.errors import SettingError
 
 CONF = Path(__file__).parents[1] / "conf"

@@ -15,21 +15,22 @@ from hydra.utils import get_object
 from lightning import Trainer
 from omegaconf import DictConfig, OmegaConf, open_dict
 
-from ngrpo.config import Config, EvaluateConfig, build, checked, register
-from ngrpo.console import ConsoleHandler
+from ngrpo.config.instantiate import build, checked
+from ngrpo.config.schema import Config, EvaluateConfig, register
 from ngrpo.data.datamodule import PromptDataModule
+from ngrpo.entrypoints.console import ConsoleHandler
+from ngrpo.entrypoints.train import make_trainer
 from ngrpo.evaluation.evaluator import Evaluator
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.optimizers import EightBitAdamW
 from ngrpo.rewards.math import MathReward
-from ngrpo.rollout.selection import DynamicSampling, every_group
-from ngrpo.rollout.torch_engine import TorchEngine
+from ngrpo.rollout.dynamic_sampling import DynamicSampling, every_group
+from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 from ngrpo.study.definition import load_study
+from ngrpo.study.stages import Work
 from ngrpo.study.untrained import training_config
-from ngrpo.study.work import Work
-from ngrpo.training import make_trainer
+from ngrpo.training.optim.optimizers import EightBitAdamW
 
 CONF = Path(__file__).parents[1] / "conf"
 FILES = sorted(path.relative_to(CONF).with_suffix("").as_posix() for path in CONF.rglob("*.yaml"))
@@ -45,10 +46,10 @@ FURTHER_OVERRIDES = {
         "+algo/kl=k1",
         f"+algo.clip={CLIP}",
     ],
-    "rollout/base": ["rollout.engine={_target_:ngrpo.rollout.torch_engine.TorchEngine}"],
+    "rollout/base": ["rollout.engine={_target_:ngrpo.rollout.torch_engine.engine.TorchEngine}"],
     # What the user gives; the demo's problems never come twice.
     "data/curriculum/sampled_by_pass_rate": ["data.path=rows.json"],
-    "reward_terms/custom": ["reward_terms.custom.term._target_=ngrpo.rewards.one_box.OneBox"],
+    "reward_terms/custom": ["reward_terms.custom.term._target_=ngrpo.rewards.terms.one_box.OneBox"],
     "benchmark/custom": ["benchmark.custom.path=problems.json"],
     "exploration/custom": ["exploration._target_=ngrpo.exploration.token.TokenSampling"],
 }
@@ -71,7 +72,7 @@ def composed(file: str) -> DictConfig:
 
 
 def checked_config(file: str) -> DictConfig:
-    """What `ngrpo.training.train` gets to see of it, checked."""
+    """What `ngrpo.entrypoints.train.train` gets to see of it, checked."""
     config = composed(file)
     ours = OmegaConf.masked_copy(config, [key for key in config if key != "hydra"])
     return checked(ours, SCHEMAS[root_of(file)])
@@ -90,7 +91,7 @@ def targets(node: Any) -> Iterator[DictConfig]:
 
 @pytest.fixture(scope="module")
 def available(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The objects of a run, as `ngrpo.training.train` passes them; no model is loaded."""
+    """The objects of a run, as `ngrpo.entrypoints.train.train` passes them; no model is loaded."""
     source = ModelSource()
     tokenizer = source.tokenizer()
     run_dir = tmp_path_factory.mktemp("run")

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from ngrpo.console import ConsoleHandler
+from ngrpo.entrypoints.console import ConsoleHandler
 
 
 def test_a_record_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]):

@@ -13,15 +13,15 @@ from torch import Tensor
 from transformers import AutoModel
 from update_probe import ALGORITHMS, CRITIC, HEAD, Case, gradient
 
-from ngrpo.critic_update import CriticSettings, CriticUpdate
 from ngrpo.errors import SettingError
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.cost import PassCost
 from ngrpo.modeling.critic import ValueModel
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.passes import Passes
-from ngrpo.rollout.types import Rollout, StopReason
-from ngrpo.samples import Sample
+from ngrpo.training.critic_update import CriticSettings, CriticUpdate
+from ngrpo.training.forward import Passes
+from ngrpo.training.samples import Sample
+from ngrpo.types.rollouts import Rollout, StopReason
 
 NAN = math.nan
 

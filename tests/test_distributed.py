@@ -6,15 +6,7 @@ import torch
 from torch import distributed, multiprocessing
 from torch.distributed.device_mesh import init_device_mesh
 
-from ngrpo.distributed import (
-    ALONE,
-    arrange,
-    exchanged,
-    from_first,
-    gathered,
-    gathered_everywhere,
-    ranks,
-)
+from ngrpo.distributed.collectives import ALONE, arrange, exchanged, from_first, gathered, gathered_everywhere, ranks
 
 
 def _talk(rank: int, path: str) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ngrpo.duration import seconds
 from ngrpo.errors import SettingError
+from ngrpo.utils.duration import seconds
 
 
 @pytest.mark.parametrize(

@@ -9,11 +9,12 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from ngrpo.config import checked, register
-from ngrpo.earlier_settings import BEFORE, Difference, differences, flat, in_table
+from ngrpo.checkpoint.compatibility import check_resumable, compared
+from ngrpo.config.earlier_settings import BEFORE, Difference, differences, flat, in_table
+from ngrpo.config.instantiate import checked
+from ngrpo.config.schema import register
 from ngrpo.errors import SettingError
-from ngrpo.evaluation.store import AnswerStore
-from ngrpo.resuming import check_resumable, compared
+from ngrpo.evaluation.answer_store import AnswerStore
 
 CONF = Path(__file__).parents[1] / "conf"
 KNOWN = Path(__file__).parent / "known_settings.txt"
@@ -24,10 +25,10 @@ ROOT = "-"
 
 MORE = {
     "algo/base": ["algo.prompts_per_batch=2"],
-    "reward_terms/custom": ["reward_terms.custom.term._target_=ngrpo.rewards.one_box.OneBox"],
+    "reward_terms/custom": ["reward_terms.custom.term._target_=ngrpo.rewards.terms.one_box.OneBox"],
     "benchmark/custom": ["benchmark.custom.path=problems.json"],
     "exploration/custom": ["exploration._target_=ngrpo.exploration.token.TokenSampling"],
-    "rollout/base": ["rollout.engine={_target_:ngrpo.rollout.torch_engine.TorchEngine}"],
+    "rollout/base": ["rollout.engine={_target_:ngrpo.rollout.torch_engine.engine.TorchEngine}"],
 }
 
 
@@ -48,7 +49,9 @@ def test_what_is_absent_on_either_side_has_the_value_of_before() -> None:
 
 
 def test_an_older_checkpoint_goes_on_as_it_was_and_not_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ngrpo.resuming.differences", lambda *both: differences(*both, {"reward.strict": False}))
+    monkeypatch.setattr(
+        "ngrpo.checkpoint.compatibility.differences", lambda *both: differences(*both, {"reward.strict": False})
+    )
     saved = {"seed": "0"}
     check_resumable(Path("c"), saved, saved | {"reward.strict": "False"})
     with pytest.raises(SettingError, match=r"other settings \(reward.strict=True instead of False\); set them back"):
@@ -56,7 +59,9 @@ def test_an_older_checkpoint_goes_on_as_it_was_and_not_otherwise(monkeypatch: py
 
 
 def test_stored_answers_are_compared_setting_by_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ngrpo.evaluation.store.differences", lambda *both: differences(*both, {"reward.strict": True}))
+    monkeypatch.setattr(
+        "ngrpo.evaluation.answer_store.differences", lambda *both: differences(*both, {"reward.strict": True})
+    )
     store = AnswerStore(tmp_path / "demo")
     store.open({"n": 2, "reward": {"wrong": 0.0}})
     store.open({"n": 2, "reward": {"wrong": 0.0, "strict": True}})
@@ -102,8 +107,8 @@ def test_a_new_setting_is_in_the_table() -> None:
     }
     forgotten = sorted(name for name in new if not in_table(name))
     assert not forgotten, (
-        f"{forgotten}: add the value by which the program acted before to BEFORE in ngrpo/earlier_settings.py, or the "
-        "name to CHANGEABLE in ngrpo/resuming.py"
+        f"{forgotten}: add the value by which the program acted before to BEFORE in "
+        "ngrpo/config/earlier_settings.py, or the name  to CHANGEABLE in ngrpo/checkpoint/compatibility.py"
     )
 
 

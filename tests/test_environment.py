@@ -8,8 +8,8 @@ import pytest
 from forked import Scripts
 from omegaconf import DictConfig, OmegaConf
 
-from ngrpo import environment
-from ngrpo.door import sentence
+from ngrpo.config import environment
+from ngrpo.entrypoints.error_handling import sentence
 from ngrpo.errors import SettingError
 
 SECRET = "s3cret-of-mine"

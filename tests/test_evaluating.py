@@ -12,11 +12,11 @@ import direct_figures as direct
 import pytest
 from hydra import compose, initialize_config_dir
 
-from ngrpo.config import register
+from ngrpo.config.schema import register
+from ngrpo.entrypoints.evaluate import evaluate
 from ngrpo.errors import RunError, SettingError
-from ngrpo.evaluating import evaluate
-from ngrpo.evaluation.store import AnswerStore
-from ngrpo.rollout.torch_engine import TorchEngine
+from ngrpo.evaluation.answer_store import AnswerStore
+from ngrpo.rollout.torch_engine.engine import TorchEngine
 
 ROOT = Path(__file__).parents[1]
 SMALL = ["n=4", "benchmark.demo.problems=5", "problems_at_once=2", "rollout.max_new_tokens=32", "accelerator=cpu"]

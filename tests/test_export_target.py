@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from ngrpo.checkpoint.export_target import check_target, new_folder
 from ngrpo.errors import SettingError
-from ngrpo.export_target import check_target, new_folder
 
 ROOT = Path(__file__).parents[1]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ngrpo.files import remove, whole_folder, write_text
+from ngrpo.utils.atomic_write import remove, whole_folder, write_text
 
 
 def test_a_text_is_written_whole_into_a_folder_that_is_made(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
 
-from ngrpo.gradients import by_mesh, clip, total_norm
+from ngrpo.training.optim.grad_norm import by_mesh, clip, total_norm
 
 
 class Layer(nn.Module):

@@ -14,17 +14,18 @@ from poison import PoisonGradient
 from torch.utils.data import DataLoader
 from update_probe import ALGORITHMS, Case, GivenExperience
 
-from ngrpo.bad_steps import FOLDER, load
-from ngrpo.config import checked, register
-from ngrpo.data.types import PromptBatch
-from ngrpo.distributed import Ranks
+from ngrpo.config.instantiate import checked
+from ngrpo.config.schema import register
+from ngrpo.distributed.collectives import Ranks
+from ngrpo.entrypoints.replay_step import replay
 from ngrpo.errors import RunError, SettingError
 from ngrpo.exploration.neighbor import NeighborMixing
-from ngrpo.guard import StepGuard
-from ngrpo.memory_budget import MemoryBudget
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.module import PolicyOptimization, UpdateSettings
-from ngrpo.replaying import replay
+from ngrpo.training.memory_budget import MemoryBudget
+from ngrpo.training.module import PolicyOptimization, UpdateSettings
+from ngrpo.training.nonfinite_guard import StepGuard
+from ngrpo.training.skipped_steps import FOLDER, load
+from ngrpo.types.problems import PromptBatch
 
 CONF = Path(__file__).parents[1] / "conf"
 
@@ -220,7 +221,7 @@ def test_a_tensor_group_keeps_a_skipped_step_once(
     tensor_rank: int, files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All of it have the same samples; the file's number is that of the data rank."""
-    monkeypatch.setattr("ngrpo.guard.ranks", lambda: Ranks(3, 4, tensor_rank, 2))
+    monkeypatch.setattr("ngrpo.training.nonfinite_guard.ranks", lambda: Ranks(3, 4, tensor_rank, 2))
     guard = StepGuard(2, tmp_path)
     guard.begin(0, {})
     assert not guard.admits([], {"policy/loss": torch.tensor(math.nan)})

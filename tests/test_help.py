@@ -9,7 +9,7 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from ngrpo.config import register
+from ngrpo.config.schema import register
 
 ROOT = Path(__file__).parents[1]
 LINE = re.compile(r"^  ([\w.]+) +(.*?) +(\S+) +(\S+)$", flags=re.MULTILINE)

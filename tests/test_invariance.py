@@ -16,7 +16,7 @@ from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.lora import LoraSettings
-from ngrpo.rollout.types import Rollout
+from ngrpo.types.rollouts import Rollout
 
 TOLERANCE = 1e-5
 

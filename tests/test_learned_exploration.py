@@ -12,18 +12,18 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 from update_probe import Case, gradient
 
-from ngrpo.config import register
+from ngrpo.checkpoint.export import checkpoint_weights
+from ngrpo.config.permissions import typed
+from ngrpo.config.schema import register
+from ngrpo.entrypoints.evaluate import evaluate
+from ngrpo.entrypoints.train import train
 from ngrpo.errors import SettingError
-from ngrpo.evaluating import evaluate
 from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.token import TokenSampling
-from ngrpo.modeling.export import checkpoint_weights
 from ngrpo.modeling.learned import FILE, load_learned, save_learned
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.module import Sample
-from ngrpo.permissions import typed
 from ngrpo.rollout import worker
-from ngrpo.training import train
+from ngrpo.training.module import Sample
 
 CONF = str(Path(__file__).parents[1] / "conf")
 QUICK = [

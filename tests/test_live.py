@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from ngrpo.live import LiveLine, live_line
+from ngrpo.report.status_line import LiveLine, live_line
 
 
 def shown(line: LiveLine) -> str:
@@ -28,7 +28,7 @@ def test_it_tells_finished_of_total_and_the_speed() -> None:
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_worker_is_observed_on_a_terminal_only(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(force_terminal=terminal, width=80)
-    monkeypatch.setattr("ngrpo.live.get_console", lambda: console)
+    monkeypatch.setattr("ngrpo.report.status_line.get_console", lambda: console)
     worker = SimpleNamespace(observer=None)
     with console.capture() as captured, live_line(worker) as line:
         assert (worker.observer is line) is terminal

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ngrpo.errors import SettingError
-from ngrpo.lock import check_own_folders, lock
+from ngrpo.utils.lock import check_own_folders, lock
 
 ROOT = Path(__file__).parents[1]
 HOLD = """

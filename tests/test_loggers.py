@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from ngrpo.logged import put_before, rows_before
-from ngrpo.loggers import Csv, TensorBoard
+from ngrpo.loggers.history import put_before, rows_before
+from ngrpo.loggers.resumable import Csv, TensorBoard
 
 
 def csv_rows(folder: Path) -> list[tuple[str, str, str]]:

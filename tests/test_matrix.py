@@ -7,9 +7,9 @@ import pytest
 from hydra import compose, initialize_config_dir
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from ngrpo.config import register
-from ngrpo.permissions import typed
-from ngrpo.training import train
+from ngrpo.config.permissions import typed
+from ngrpo.config.schema import register
+from ngrpo.entrypoints.train import train
 
 ROOT = Path(__file__).parents[1]
 ALGORITHMS = sorted(path.stem for path in (ROOT / "conf/algo").glob("*.yaml") if path.stem != "base")

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from ngrpo.methods import MethodTable, algorithms, explorations, first_sentence
+from ngrpo.entrypoints.method_tables import MethodTable, algorithms, explorations, first_sentence
 
 CONF = Path(__file__).parents[1] / "conf"
 

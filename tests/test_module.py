@@ -19,14 +19,14 @@ from update_probe import ALGORITHMS, Case, GivenExperience
 from ngrpo.algo.advantage import raw
 from ngrpo.algo.correction import Mask, Truncate
 from ngrpo.algo.policy_loss import Algorithm
-from ngrpo.data.types import PromptBatch
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.kinds import SUPPORTED
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.lora import LoraSettings
-from ngrpo.module import PolicyOptimization, UpdateSettings
-from ngrpo.rollout.types import Rollout
-from ngrpo.samples import Sample, Update
+from ngrpo.training.module import PolicyOptimization, UpdateSettings
+from ngrpo.training.samples import Sample, Update
+from ngrpo.types.problems import PromptBatch
+from ngrpo.types.rollouts import Rollout
 
 GRPO, GSPO = ALGORITHMS["grpo"], ALGORITHMS["gspo"]
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from ngrpo.offload import move_state, visiting
+from ngrpo.training.optim.offload import move_state, visiting
 
 META = torch.device("meta")
 

@@ -10,9 +10,9 @@ from hydra import compose, initialize_config_dir
 from safetensors.torch import load_file
 from test_two_processes import train as train_in_processes
 
-from ngrpo.config import register
+from ngrpo.config.schema import register
+from ngrpo.entrypoints.train import train
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.training import train
 
 CONF = Path(__file__).parents[1] / "conf"
 BASE = (

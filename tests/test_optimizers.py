@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from ngrpo import extras
 from ngrpo.errors import SettingError
-from ngrpo.optimizers import EightBitAdamW
+from ngrpo.training.optim.optimizers import EightBitAdamW
+from ngrpo.utils import optional_packages as extras
 
 
 def test_a_missing_package_is_named_at_once(monkeypatch):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from process_tree import assert_over, holding
 
-from ngrpo.parent_watch import ending_children
+from ngrpo.distributed.parent_watch import ending_children
 
 HERE = Path(__file__).parent
 
@@ -54,7 +54,7 @@ def test_the_environment_is_as_before(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run_here(call: str) -> subprocess.Popen[str]:
     """A process, in a session of its own, that is past a call of this module."""
-    code = f"import time, ngrpo.parent_watch as watch; watch.{call}(); print(1, flush=True); time.sleep(60)"
+    code = f"import time, ngrpo.distributed.parent_watch as watch; watch.{call}(); print(1, flush=True); time.sleep(60)"
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=HERE.parent, start_new_session=True
     )
@@ -84,7 +84,7 @@ def test_what_stops_a_run_does_not_end_the_processes_that_it_needs(
 
 
 def test_a_process_leaves_its_group(tmp_path: Path) -> None:
-    code = "import os, ngrpo.parent_watch as watch; watch.leave_group(); print(os.getpgrp() == os.getpid())"
+    code = "import os, ngrpo.distributed.parent_watch as watch; watch.leave_group(); print(os.getpgrp() == os.getpid())"
     said = subprocess.run([sys.executable, "-c", code], cwd=HERE.parent, capture_output=True, text=True, check=True)
     assert said.stdout == "True\n"
 
@@ -92,7 +92,7 @@ def test_a_process_leaves_its_group(tmp_path: Path) -> None:
 def test_a_child_that_starts_after_its_parent_was_killed_ends_at_once() -> None:
     with subprocess.Popen(["true"]) as parent:
         parent.wait()
-    code = "import ngrpo.parent_watch as watch; watch.end_with_parent(60.0); print('started')"
+    code = "import ngrpo.distributed.parent_watch as watch; watch.end_with_parent(60.0); print('started')"
     environment = os.environ | {"NGRPO_PARENT_PID": str(parent.pid)}
     child = subprocess.run([sys.executable, "-c", code], cwd=HERE.parent, env=environment, capture_output=True)
     assert (child.returncode, child.stdout) == (-signal.SIGKILL, b"")

@@ -15,12 +15,12 @@ from forked import ROOT, Done, Scripts
 from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
-from ngrpo.bad_steps import BadStep, save
-from ngrpo.checkpoints import publish
-from ngrpo.config import register
+from ngrpo.checkpoint.folders import publish
+from ngrpo.config.permissions import grant, modules_of, typed
+from ngrpo.config.schema import register
 from ngrpo.errors import SettingError
-from ngrpo.permissions import grant, modules_of, typed
 from ngrpo.study.definition import load_study
+from ngrpo.training.skipped_steps import BadStep, save
 
 PAYLOAD = """
 from pathlib import Path
@@ -137,7 +137,7 @@ def test_what_is_pickled_does_not_run(here: Path, attacked: Callable[..., Done])
 
 CALLBACK = "{x: {_target_: payload.run}}"
 LOGGING = "{version: 1, handlers: {x: {(): payload.Own}}, root: {level: INFO, handlers: [x]}}"
-NESTED = "{_target_: callbacks.export.Export, run_dir: x, inner: [[{a: {_target_: payload.run}}]]}"
+NESTED = "{_target_: ngrpo.callbacks.export.Export, run_dir: x, inner: [[{a: {_target_: payload.run}}]]}"
 SELF_GRANTING = {
     "allow_targets": "allow_targets: [payload]\nlogger: {_target_: payload.Own}",
     "callbacks of Hydra": f"hydra: {{callbacks: {CALLBACK}}}",

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import distributed, multiprocessing
 
-from ngrpo import placement
-from ngrpo.distributed import exchanged
-from ngrpo.placement import Placement, dealt
+from ngrpo.distributed.collectives import exchanged
+from ngrpo.training import load_balancing as placement
+from ngrpo.training.load_balancing import Placement, dealt
 
 
 def test_every_rank_gets_as_many_and_nearly_as_much():

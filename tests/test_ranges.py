@@ -10,13 +10,14 @@ import pytest
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from ngrpo.config import TrainerConfig, build, register
+from ngrpo.config.instantiate import build
+from ngrpo.config.ranges import LARGEST, check_finite, check_sizes
+from ngrpo.config.schema import TrainerConfig, register
+from ngrpo.entrypoints.input_validation import check_end_token, check_hardware
 from ngrpo.errors import SettingError
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.soft import SoftThinking
-from ngrpo.input_checks import check_end_token, check_hardware
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.ranges import LARGEST, check_finite, check_sizes
 
 CONF = str(Path(__file__).parents[1] / "conf")
 TERMS = "reward_terms=[format,overlong,repetition,count_bonus,stated_answer]"

@@ -8,10 +8,13 @@ from pathlib import Path
 import pytest
 from process_tree import assert_over
 
-from ngrpo.rank_watch import sentence
+from ngrpo.entrypoints.rank_watch import sentence
 
 ROOT = Path(__file__).parents[1]
-LOG = "[2026-01-01 00:00:00,000][ngrpo.training][INFO] run folder\n[2026-01-01 00:00:00,000][ngrpo.streams][ERROR] {}\n"
+LOG = (
+    "[2026-01-01 00:00:00,000][ngrpo.entrypoints.train][INFO] run folder\n"
+    "[2026-01-01 00:00:00,000][ngrpo.utils.standard_streams][ERROR] {}\n"
+)
 
 
 @pytest.mark.parametrize(

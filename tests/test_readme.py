@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ngrpo.demo.problems import problem
+from ngrpo.data.word_problems.problems import problem
 from ngrpo.study.results import load
 from ngrpo.study.summary import late
 
@@ -60,7 +60,10 @@ def train_on_own_files(words: list[str], folder: Path) -> None:
     data = folder / "data.json"
     data.parent.mkdir()
     data.write_text('[{"problem": "What is 2 + 2?", "answer": 4.0}, {"problem": "lost", "answer": null}]')
-    named = {"model.path=MODEL": f"model.path={ROOT / 'ngrpo/demo/model'}", "data.path=DATA.json": f"data.path={data}"}
+    named = {
+        "model.path=MODEL": f"model.path={ROOT / 'ngrpo/modeling/demo'}",
+        "data.path=DATA.json": f"data.path={data}",
+    }
     words = [named.get(word, word) for word in words]
     execute([*words, "data.max_prompt_tokens=200", f"hydra.run.dir={folder / 'run'}"])
     assert '"missing_answer": 1' in (folder / "run" / "summary.json").read_text()
@@ -73,7 +76,7 @@ def inspect_data(words: list[str], folder: Path) -> None:
     (folder / "data.json").write_text(json.dumps([*rows, {"problem": "lost", "answer": None}]))
     (folder / "test.json").write_text(json.dumps(rows[-1:]))
     for name, path in (
-        ("MODEL", ROOT / "ngrpo/demo/model"),
+        ("MODEL", ROOT / "ngrpo/modeling/demo"),
         ("DATA.json", folder / "data.json"),
         ("TEST.json", folder / "test.json"),
     ):
@@ -100,7 +103,7 @@ def train_on_mixture(words: list[str], folder: Path) -> None:
 
 def check_replay(words: list[str]) -> None:
     """MODEL is the demo model; the engines agree."""
-    words = [str(ROOT / "ngrpo/demo/model") if word == "MODEL" else word for word in words]
+    words = [str(ROOT / "ngrpo/modeling/demo") if word == "MODEL" else word for word in words]
     assert "'mixed'" in execute([*words, "--requests", "2", "--prompt", "8", "--tokens", "16"])
 
 
@@ -113,7 +116,7 @@ def evaluate(words: list[str], folder: Path) -> None:
     names = chosen.removeprefix("benchmark=").strip("[]").split(",")
     sources = [f"benchmark.{name}.path={file}" for name in names if name != "demo"]
     limits = ["benchmark.demo.problems=4"] if "demo" in names else []
-    words = [f"model.path={ROOT / 'ngrpo/demo/model'}" if word == "model.path=MODEL" else word for word in words]
+    words = [f"model.path={ROOT / 'ngrpo/modeling/demo'}" if word == "model.path=MODEL" else word for word in words]
     short = ["n=2", "rollout.max_new_tokens=16", "data.max_prompt_tokens=128"]
     execute([*words, *sources, *limits, *short, f"out={folder}"])
     assert set(json.loads((folder / "evaluation.json").read_text())["benchmarks"]) == set(names)

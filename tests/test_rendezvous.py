@@ -10,7 +10,7 @@ from lightning.pytorch.plugins.environments import LightningEnvironment, TorchEl
 from process_tree import listening
 from torch.distributed import TCPStore
 
-from ngrpo.rendezvous import Connected, on_loopback
+from ngrpo.distributed.rendezvous import Connected, on_loopback
 
 NAMES = ("MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_RESTART_COUNT", "LOCAL_RANK")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ngrpo.demo.problems import problem
+from ngrpo.data.word_problems.problems import problem
 
 ROOT = Path(__file__).parents[1]
 
@@ -54,7 +54,11 @@ CASES = {
     # Rollouts that were made before their turn, with weights that no longer exist.
     "ahead": ["algo=grpo", "algo/correction=truncate", "rollout.ahead=1"],
     # A second model with an optimiser of its own, and a learning rate that changes.
-    "ppo": ["algo=ppo", "trainer.schedule._target_=ngrpo.schedule.cosine", "trainer.schedule.warmup=3"],
+    "ppo": [
+        "algo=ppo",
+        "trainer.schedule._target_=ngrpo.training.optim.lr_schedule.cosine",
+        "trainer.schedule.warmup=3",
+    ],
     # Two sources, one of them from the start again, and problems that come by the pass rates of the run itself.
     "mixture": [
         "data=mixture",

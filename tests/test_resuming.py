@@ -10,11 +10,12 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from ngrpo.config import checked, register
+from ngrpo.checkpoint.compatibility import CHANGEABLE, check_resumable, identity
+from ngrpo.config.instantiate import checked
+from ngrpo.config.schema import register
 from ngrpo.errors import SettingError
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.resuming import CHANGEABLE, check_resumable, identity
-from ngrpo.schedule import ConfiguredRates
+from ngrpo.training.optim.lr_schedule import ConfiguredRates
 
 CONF = Path(__file__).parents[1] / "conf"
 

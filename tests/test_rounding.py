@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.optim.lr_scheduler import LambdaLR
 
-from ngrpo.rounding import ChangedShare, movable_share, warn_of_rounding
+from ngrpo.training.rounding import ChangedShare, movable_share, warn_of_rounding
 
 
 def alone(value: torch.Tensor, op: str) -> torch.Tensor:

@@ -9,9 +9,9 @@ from over_ranks import alone
 
 from ngrpo.algo.credit import Credited
 from ngrpo.modeling.policy import TokenScores
-from ngrpo.rewards.verdict import Verdict
-from ngrpo.rollout.types import StopReason
-from ngrpo.samples import Constants, Sample, assigned, by_key, loss_inputs, scored_batch, shares
+from ngrpo.training.samples import Constants, Sample, assigned, by_key, loss_inputs, scored_batch, shares
+from ngrpo.types.rollouts import StopReason
+from ngrpo.types.scores import Verdict
 
 ROLLOUTS = [replace(rollout([1], [2] * n), log_probs=torch.arange(n) - float(10 * n)) for n in (1, 3, 2, 1)]
 ROLLOUTS[2] = replace(ROLLOUTS[2], stop_reason=StopReason.LENGTH)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ngrpo.schedule import constant, cosine
+from ngrpo.training.optim.lr_schedule import constant, cosine
 
 
 def test_constant():

@@ -9,9 +9,9 @@ import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 
-from ngrpo.checkpoints import FOLDER, STATE, opened, publish
+from ngrpo.checkpoint.folders import FOLDER, STATE, opened, publish
+from ngrpo.checkpoint.shards import Unsafe, check_shards
 from ngrpo.errors import SettingError
-from ngrpo.shards import Unsafe, check_shards
 
 
 class Payload:

@@ -1,6 +1,6 @@
 import torch
 
-from ngrpo.step_metrics import average
+from ngrpo.training.step_metrics import average
 
 
 def step(sequences: int, ratio: float, worst: float) -> dict[str, torch.Tensor]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from ngrpo.streams import LastingStream, tell_log
+from ngrpo.utils.standard_streams import LastingStream, tell_log
 
 ROOT = Path(__file__).parents[1]
 

@@ -10,9 +10,9 @@ import pytest
 from forked import ROOT
 from omegaconf import OmegaConf
 
+from ngrpo.config.allowlist import ALLOWED, check_allowed
+from ngrpo.config.permissions import typed
 from ngrpo.errors import SettingError
-from ngrpo.permissions import typed
-from ngrpo.targets import ALLOWED, check_allowed
 
 
 def check(target: str, *further: str, wrap: Any = lambda node: {"exploration": node}) -> None:
@@ -42,9 +42,9 @@ def test_our_own_packages_pass(target: str) -> None:
         "torch.load",
         "ngrpoisoned.Thing",
         # What allowed modules import.
-        "ngrpo.rewards.pool.subprocess.Popen",
-        "ngrpo.rewards.pool.os.system",
-        "ngrpo.config.instantiate",
+        "ngrpo.rewards.isolation.pool.subprocess.Popen",
+        "ngrpo.rewards.isolation.pool.os.system",
+        "ngrpo.config.instantiate.instantiate",
     ],
 )
 def test_others_are_refused_wherever_they_stand(target: str) -> None:
@@ -65,7 +65,7 @@ def test_a_refused_target_is_not_even_imported(monkeypatch: pytest.MonkeyPatch) 
     def get_object(path: str) -> None:
         raise AssertionError(f"{path} was imported")
 
-    monkeypatch.setattr("ngrpo.targets.get_object", get_object)
+    monkeypatch.setattr("ngrpo.config.allowlist.get_object", get_object)
     with pytest.raises(SettingError):
         check("antigravity.fly")
 
@@ -91,17 +91,17 @@ def test_targets_typed_on_the_command_line_are_found() -> None:
     "target",
     [
         # Defined in the package, and not meant to be built: they run commands, write and delete.
-        "ngrpo.provenance._git",
-        "ngrpo.files.write_text",
-        "ngrpo.checkpoints.remove",
-        "ngrpo.config.build",
-        "ngrpo.rewards.apart.Apart",
-        "ngrpo.rewards.own.build_reward",
+        "ngrpo.utils.provenance._git",
+        "ngrpo.utils.atomic_write.write_text",
+        "ngrpo.checkpoint.folders.remove",
+        "ngrpo.config.instantiate.build",
+        "ngrpo.rewards.isolation.isolated.Apart",
+        "ngrpo.rewards.isolation.custom.build_reward",
         # Neither a class nor a function of a module's own level.
-        "ngrpo.schedule",
+        "ngrpo.training.optim.lr_schedule",
         "ngrpo.exploration.token.TokenSampling.__init__",
         "ngrpo.exploration.token.TokenSampling.__subclasses__",
-        "ngrpo.module.PolicyOptimization.load_from_checkpoint",
+        "ngrpo.training.module.PolicyOptimization.load_from_checkpoint",
         "callbacks.checkpoint.IterationCheckpoint.on_train_end",
         "lightning.pytorch.callbacks.ModelCheckpoint._link_checkpoint",
         "lightning.pytorch.callbacks.ModelCheckpoint.format_checkpoint_name",

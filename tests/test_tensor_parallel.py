@@ -28,7 +28,7 @@ from update_probe import Case
 
 from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.neighbor import NeighborMixing
-from ngrpo.report.store import RunStore
+from ngrpo.report.run_store import RunStore
 
 # 23 columns of the feed-forward network on each of two ranks, which FSDP cannot halve.
 SHAPE: dict[str, Any] = {

@@ -6,7 +6,7 @@ import re
 import pytest
 from tensorboard.plugin_util import markdown_to_safe_html
 
-from ngrpo.text import markdown_literal, visible
+from ngrpo.utils.sanitize import markdown_literal, visible
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ngrpo.errors import SettingError
-from ngrpo.torch_settings import MATMUL_PRECISIONS, set_torch
+from ngrpo.utils.torch_settings import MATMUL_PRECISIONS, set_torch
 
 
 @pytest.fixture(autouse=True)

@@ -14,12 +14,12 @@ from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from ngrpo.config import register
+from ngrpo.config.permissions import typed
+from ngrpo.config.schema import register
+from ngrpo.entrypoints.train import train
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.permissions import typed
-from ngrpo.report.store import RunStore
-from ngrpo.text import markdown_literal
-from ngrpo.training import train
+from ngrpo.report.run_store import RunStore
+from ngrpo.utils.sanitize import markdown_literal
 
 CONF = Path(__file__).parents[1] / "conf"
 MIXING = ("exploration=neighbor", "algo=gspo")

@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
-from ngrpo.checkpoints import STATE
-from ngrpo.report.store import RunStore
+from ngrpo.checkpoint.folders import STATE
+from ngrpo.report.run_store import RunStore
 
 ROOT = Path(__file__).parents[1]
 
@@ -51,7 +51,7 @@ def resumed_from(folder: Path) -> str:
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    compared = "+callbacks.model_check._target_=callbacks.model_check.ModelCheck"
+    compared = "+callbacks.model_check._target_=ngrpo.callbacks.model_check.ModelCheck"
     return train(tmp_path_factory.mktemp("two"), 2, "algo=gspo", compared)
 
 

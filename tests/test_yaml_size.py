@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from ngrpo.config.yaml_limits import MOST_NODES, check_file, check_text
 from ngrpo.errors import SettingError
-from ngrpo.yaml_size import MOST_NODES, check_file, check_text
 
 HERE = Path("x.yaml")
 

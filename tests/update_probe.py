@@ -21,14 +21,14 @@ from ngrpo.algo.consistency import ConsistencyBlend
 from ngrpo.algo.correction import Truncate
 from ngrpo.algo.credit import DiscountedReturns, GeneralisedAdvantage
 from ngrpo.algo.policy_loss import Algorithm
-from ngrpo.critic_update import CriticSettings
-from ngrpo.data.types import PromptBatch
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.sharding import full
-from ngrpo.module import PolicyOptimization, UpdateSettings
-from ngrpo.rollout.types import Rollout, StopReason
+from ngrpo.training.critic_update import CriticSettings
+from ngrpo.training.module import PolicyOptimization, UpdateSettings
+from ngrpo.types.problems import PromptBatch
+from ngrpo.types.rollouts import Rollout, StopReason
 
 ALGORITHMS = {
     "grpo": Algorithm(

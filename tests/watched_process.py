@@ -10,7 +10,7 @@ import sys
 import time
 from contextlib import nullcontext
 
-from ngrpo.parent_watch import end_with_parent, ending_children
+from ngrpo.distributed.parent_watch import end_with_parent, ending_children
 
 
 def child(grace_s: float) -> None:

@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ngrpo.data.chat_template import ChatFormat, check_chat_template, render
 from ngrpo.data.control_tokens import ControlTokens
-from ngrpo.data.types import LeftOut, Problem, Prompt
+from ngrpo.types.problems import LeftOut, Problem, Prompt
 
 _MOST_CHARACTERS = 2**20
 """More than any context holds, and as much as is encoded in about a second."""

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ngrpo.data.types import PassRate, Problem
 from ngrpo.errors import SettingError
+from ngrpo.types.problems import PassRate, Problem
 
 _FULL = 2**64
 

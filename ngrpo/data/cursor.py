@@ -7,7 +7,7 @@ from typing import Any
 
 from ngrpo.data.prepared import PreparedSource
 from ngrpo.data.reasons import no_usable_row
-from ngrpo.data.types import LeftOut, Problem, Prompt
+from ngrpo.types.problems import LeftOut, Problem, Prompt
 
 # Rows in a row without a prompt to train on after which a stream is given up.
 MAX_BARREN_ROWS = 10_000

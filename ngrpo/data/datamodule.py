@@ -20,10 +20,10 @@ from ngrpo.data.reasons import no_usable_row
 from ngrpo.data.settings import SourceSettings, training_sources
 from ngrpo.data.sources import ProblemSource, open_source
 from ngrpo.data.text import check_text, fingerprint
-from ngrpo.data.types import LeftOut, Problem, Prompt
-from ngrpo.demo.levels import read_path
-from ngrpo.distributed import ranks
+from ngrpo.data.word_problems.levels import read_path
+from ngrpo.distributed.collectives import ranks
 from ngrpo.errors import SettingError
+from ngrpo.types.problems import LeftOut, Problem, Prompt
 
 
 class PromptDataModule(LightningDataModule):
@@ -54,7 +54,7 @@ class PromptDataModule(LightningDataModule):
         template_args: variables of the chat template, such as ``enable_thinking``; see `ChatFormat`.
         template_date: the day, as 2026-01-31, for templates that ask for the date; None for today.
         plain_prompts: the bare question is a prompt where the tokenizer has no chat template; else such a tokenizer is
-            refused (`ngrpo.input_checks.check_template`).
+            refused (`ngrpo.entrypoints.input_validation.check_template`).
 
     Raises:
         SettingError: a setting is out of range, or a source cannot be opened or has no usable row.

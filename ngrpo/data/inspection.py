@@ -11,7 +11,7 @@ from ngrpo.data.datamodule import PromptDataModule
 from ngrpo.data.prepared import PreparedSource
 from ngrpo.data.sources import ProblemSource
 from ngrpo.data.text import fingerprint
-from ngrpo.data.types import Problem, Prompt
+from ngrpo.types.problems import Problem, Prompt
 
 ENDLESS_ROWS = 10_000
 """Rows looked at of a source that never ends."""

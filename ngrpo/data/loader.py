@@ -9,8 +9,8 @@ from typing import Any
 from ngrpo.data.curriculum import Curriculum, EveryProblem
 from ngrpo.data.cursor import Cursor
 from ngrpo.data.prepared import PreparedSource
-from ngrpo.data.types import Problem, Prompt, PromptBatch
 from ngrpo.errors import SettingError
+from ngrpo.types.problems import Problem, Prompt, PromptBatch
 
 # A stream has no end, but without a length Lightning fetches one batch ahead, and a checkpoint would then
 # hold the position after a batch that was never trained on. Summed over ranks as int64: well below 2**63.

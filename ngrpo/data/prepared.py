@@ -8,7 +8,7 @@ from itertools import islice
 from ngrpo.data.reasons import no_usable_row
 from ngrpo.data.screen import Screen
 from ngrpo.data.sources import ProblemSource, Row
-from ngrpo.data.types import LeftOut, Problem, Prompt
+from ngrpo.types.problems import LeftOut, Problem, Prompt
 
 
 class PreparedSource:

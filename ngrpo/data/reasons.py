@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from ngrpo.data.types import Reason
 from ngrpo.errors import SettingError
+from ngrpo.types.problems import Reason
 
 # Held back by the curriculum is no reason to leave a row out: its time may come.
 _REMEDIES: dict[Reason | str, str] = {

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ngrpo.data.sources import Row
 from ngrpo.data.text import fingerprint
-from ngrpo.data.types import LeftOut, Problem
+from ngrpo.types.problems import LeftOut, Problem
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from ngrpo.rewards.verdict import Verdict
-from ngrpo.rollout.experience import Experience
+from ngrpo.types.experience import Experience
+from ngrpo.types.scores import Verdict
 
 SCHEMA = pa.schema(
     [

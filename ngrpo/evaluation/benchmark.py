@@ -10,9 +10,9 @@ from typing import Any
 from ngrpo.data.chat import PromptBuilder
 from ngrpo.data.chat_template import ChatFormat
 from ngrpo.data.sources import Fields, open_source
-from ngrpo.data.types import LeftOut, Prompt
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.multiple_choice import LETTERS, MultipleChoice
+from ngrpo.types.problems import LeftOut, Prompt
 
 log = logging.getLogger(__name__)
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from ngrpo.data.types import Prompt
+from ngrpo.evaluation.answer_store import AnswerStore
 from ngrpo.evaluation.answers import rows_of
 from ngrpo.evaluation.evaluator import Evaluator
-from ngrpo.evaluation.store import AnswerStore
 from ngrpo.rollout.worker import RolloutWorker
+from ngrpo.types.problems import Prompt
 
 
 def missing(prompts: Sequence[Prompt], store: AnswerStore) -> list[Prompt]:

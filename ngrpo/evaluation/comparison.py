@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from ngrpo.errors import SettingError
+from ngrpo.evaluation.answer_store import stored_benchmarks
 from ngrpo.evaluation.answers import Answers, answers_of
 from ngrpo.evaluation.ks import powers_of_two
 from ngrpo.evaluation.report import Estimate, estimates, per_problem
-from ngrpo.evaluation.store import stored_benchmarks
 
 
 @dataclass(frozen=True)

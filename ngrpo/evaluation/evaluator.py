@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ngrpo.data.types import Prompt
-from ngrpo.distributed import ALONE, Ranks, gathered
+from ngrpo.distributed.collectives import ALONE, Ranks, gathered
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.ks import powers_of_two
 from ngrpo.evaluation.metrics import MeanAtK, PassAtK
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.rollout.worker import RolloutWorker
+from ngrpo.types.problems import Prompt
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 from ngrpo.data.sources import Fields
 from ngrpo.data.sources.base import Row
 from ngrpo.data.text import is_text
-from ngrpo.data.types import LeftOut, Problem
+from ngrpo.types.problems import LeftOut, Problem
 
 LETTERS = "ABCDEFGHIJ"
 

@@ -1,1 +1,18 @@
-"""Exploration strategies: how the next input embedding of a rollout is made."""
+"""Exploration strategies: how the next input embedding of a rollout is made.
+
+- ``base.py``: The exploration contract: how one decode step turns logits into a token and the next input embedding
+- ``context.py``: What a strategy may depend on besides the logits
+- ``density.py``: Log-densities of continuous actions, and the scale of their noise
+- ``gaussian.py``: Gaussian soft tokens: the mean embedding plus noise (STHT)
+- ``gaussian_top_k.py``: Gaussian soft tokens over the k most likely tokens, with a sparse record
+- ``gumbel.py``: Gumbel soft thinking (SofT-GRPO)
+- ``hrpo.py``: Hybrid latent reasoning (HRPO): a learned gate between the token and the mean embedding
+- ``min_p.py``: min-p sampling
+- ``neighbor.py``: Semantic neighbor mixing (N-GRPO)
+- ``neighbor_table.py``: The table of nearest rows of the input embedding: built in blocks, cached on disk
+- ``random.py``: Counter-based randomness: a hash of (request key, absolute position, stream), drawn on the device
+- ``runtime/``: What runs a strategy: binding, checks, the decode step, compilation
+- ``soft.py``: Soft Thinking
+- ``token.py``: Ordinary sampling
+- ``vocabulary.py``: What a strategy may know about the tokenizer
+"""

@@ -7,8 +7,8 @@ rows of a batch: no loop over rows, no value read back to the host. To add one, 
 point ``exploration._target_`` at it; engines, replay and trainer work from the `Step` that it returns. Most strategies
 need `step` only; the rest is for vectors that ids and weights do not give, densities and learned parameters.
 
-What a class declares is tried when it is bound to a model (`ngrpo.exploration.dry_run`): a contradiction is refused in
-one sentence, and an exception of the strategy's own code is shown with its own traceback.
+What a class declares is tried when it is bound to a model (`ngrpo.exploration.runtime.dry_run`): a contradiction is
+refused in one sentence, and an exception of the strategy's own code is shown with its own traceback.
 """
 
 from abc import ABC, abstractmethod
@@ -17,8 +17,8 @@ from collections.abc import Callable, Mapping
 from torch import Tensor
 
 from ngrpo.exploration.context import RowContext, StepContext
-from ngrpo.exploration.record import Step
 from ngrpo.exploration.vocabulary import Vocabulary
+from ngrpo.types.records import Step
 
 __all__ = ["Embed", "Exploration", "RowContext", "Step", "StepContext"]
 

@@ -10,7 +10,7 @@ from torch.nn.functional import linear, softplus
 
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Embed, Exploration, RowContext, Step, StepContext
-from ngrpo.exploration.record import no_mixture
+from ngrpo.types.records import no_mixture
 
 _C = 8.0
 """c of the gate."""

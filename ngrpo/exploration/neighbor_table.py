@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ngrpo.errors import SettingError
 from ngrpo.exploration.vocabulary import Vocabulary
-from ngrpo.files import usual_mode
+from ngrpo.utils.atomic_write import usual_mode
 
 log = logging.getLogger(__name__)
 

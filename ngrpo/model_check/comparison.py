@@ -13,7 +13,7 @@ from ngrpo.exploration.random import request_key
 from ngrpo.model_check.limits import LEAST, OF_DENSITIES, Deviation, deviation, nearer_without, rounding
 from ngrpo.model_check.own_scores import computing_in, own_scores
 from ngrpo.modeling.policy import ScoringModel
-from ngrpo.rollout.types import Request, Rollout, Sampling
+from ngrpo.types.rollouts import Request, Rollout, Sampling
 
 _SEED = 20
 _PROMPTS = (40, 11)

@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from ngrpo.evaluation.identity import weights_digest
-from ngrpo.files import write_text
+from ngrpo.modeling.digest import weights_digest
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.provenance import versions
+from ngrpo.utils.atomic_write import write_text
+from ngrpo.utils.provenance import versions
 
 _SETTINGS = ("model", "exploration", "critic", "rollout", "algo")
 _OF_TRAINER = (

@@ -15,11 +15,11 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 
 from ngrpo.exploration.base import Exploration, RowContext
-from ngrpo.exploration.record import Record, Step
 from ngrpo.modeling.attention import IMPLEMENTATION
 from ngrpo.modeling.gathering import give_back
 from ngrpo.modeling.policy import ScoringModel
-from ngrpo.rollout.types import Rollout
+from ngrpo.types.records import Record, Step
+from ngrpo.types.rollouts import Rollout
 
 _OWN_ATTENTION = "eager"
 """Written out in each model's own file, soft caps and all; every model has it."""

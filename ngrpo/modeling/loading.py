@@ -14,14 +14,16 @@ from transformers import (
     PreTrainedModel,
 )
 
-from ngrpo.demo import MODEL_PATH
 from ngrpo.errors import SettingError
-from ngrpo.hub import offline_if_unreachable
 from ngrpo.modeling.attention import IMPLEMENTATION
 from ngrpo.modeling.folder import check_loaded, check_place, check_weight_files, only_errors, reading, reason
 from ngrpo.modeling.kinds import check_supported
 from ngrpo.modeling.layers import CHECKPOINTING
 from ngrpo.modeling.lora import LoraSettings
+from ngrpo.utils.hub import offline_if_unreachable
+
+MODEL_PATH = Path(__file__).parent / "demo"
+"""The shipped demo model, an ordinary Hugging Face folder; `ngrpo.demo_model` is how it was made."""
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from ngrpo.errors import SettingError
-from ngrpo.extras import require
+from ngrpo.utils.optional_packages import require
 
 _TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 _BASE = ".base_layer"

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from ngrpo.exploration.context import RowContext
-from ngrpo.exploration.record import Record, Step
 from ngrpo.modeling.transfer import onto
-from ngrpo.rollout.types import Rollout
+from ngrpo.types.records import Record, Step
+from ngrpo.types.rollouts import Rollout
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from ngrpo.errors import SettingError
-from ngrpo.files import write_text
-from ngrpo.input_files import read_json
 from ngrpo.report.curves import benchmarks, pass_curve
 from ngrpo.report.figures import Chart, charts
 from ngrpo.report.records import EvaluationRecord, IterationRecord, StoredRollout
-from ngrpo.report.store import RunStore
-from ngrpo.text import visible
+from ngrpo.report.run_store import RunStore
+from ngrpo.utils.atomic_write import write_text
+from ngrpo.utils.input_files import read_json
+from ngrpo.utils.sanitize import visible
 
 PAGE = "report.html"
 _ASSETS = Path(__file__).parent / "assets"

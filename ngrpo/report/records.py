@@ -8,7 +8,7 @@ class ProblemRate:
     """How often one problem was solved.
 
     Attributes:
-        key: of the problem, see `ngrpo.data.types.Problem`.
+        key: of the problem, see `ngrpo.types.problems.Problem`.
         solved: right responses.
         tried: responses.
     """
@@ -75,7 +75,7 @@ class StoredRollout:
         question: the problem's text.
         reference: its answer.
         answer: what the verifier took for the response's; None without one.
-        verdict: see `ngrpo.rewards.verdict.Verdict`.
+        verdict: see `ngrpo.types.scores.Verdict`.
         reward: None where the reference could not be used.
         advantage: mean over its tokens; None where the response was left out of the loss.
         stop: why it ended.

@@ -7,8 +7,8 @@ from typing import Any
 
 from ngrpo.report.pieces import pieces
 from ngrpo.report.records import MixedToken, ProblemRate, StoredRollout
-from ngrpo.rollout.experience import Experience
-from ngrpo.rollout.types import Rollout
+from ngrpo.types.experience import Experience
+from ngrpo.types.rollouts import Rollout
 
 
 @dataclass(frozen=True)

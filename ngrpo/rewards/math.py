@@ -2,33 +2,15 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ngrpo.errors import SettingError
 from ngrpo.rewards.boxed import answer_of
-from ngrpo.rewards.pool import Pair, VerifierPool
+from ngrpo.rewards.isolation.pool import Pair, VerifierPool
 from ngrpo.rewards.unevaluated import Correct, echoes
-from ngrpo.rewards.verdict import Verdict
+from ngrpo.types.scores import Score, Verdict
 
 _MOST_WORKERS = 1024
 """More than any machine has cores for; a slip of the keyboard must not start processes until it has no memory left."""
-
-
-@dataclass(frozen=True)
-class Score:
-    """The reward of one response and where it comes from.
-
-    Attributes:
-        reward: the reward; NaN where the reference cannot be used, so the sample must be left out.
-        correct: whether the answer equals the reference.
-        answer: the content of the last box; None without one, where it is too long, or where it is unevaluated.
-        status: the verdict; timeouts and crashes get the reward of a wrong answer and are visible here.
-    """
-
-    reward: float
-    correct: bool
-    answer: str | None
-    status: Verdict
 
 
 class MathReward:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ngrpo.errors import RunError
-from ngrpo.rewards.math import Score
+from ngrpo.types.scores import Score
 
 Scoring = Callable[..., list[Score]]
 """Takes responses and references, and whatever else it declares by name, see `declared`."""

@@ -1,1 +1,16 @@
-"""Rollout engines and their records."""
+"""Rollout engines and their records.
+
+- ``auto.py``: The best engine that can run here
+- ``dynamic_sampling.py``: Which groups are worth training on, and further prompts in place of those that are not
+  (dynamic sampling)
+- ``engine.py``: What every rollout engine offers
+- ``null_engine.py``: What stands in for an engine on ranks that get their rollouts from another
+- ``prefetch.py``: The next batch's rollouts, made in a thread while the present batch trains
+- ``records/``: Records of a rollout as an engine makes them, whatever the engine
+- ``recovery.py``: Faults while rollouts are made: what is tried again, and what all ranks must know
+- ``serialization.py``: Rollouts and experiences as primitives and tensors, which files may hold without running code
+  when they are read
+- ``torch_engine/``: The rollout engine in plain PyTorch
+- ``vllm/``: Rollouts in vLLM: the engine, and the plugin that mixes embeddings inside vLLM's compiled forward
+- ``worker.py``: From prompts to scored rollouts: the engine, the strategy, the reward and the tokenizer of one rank
+"""

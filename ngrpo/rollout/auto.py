@@ -6,7 +6,7 @@ from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.engine import RolloutEngine
-from ngrpo.rollout.torch_engine import TorchEngine
+from ngrpo.rollout.torch_engine.engine import TorchEngine
 
 log = logging.getLogger(__name__)
 

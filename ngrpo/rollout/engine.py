@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from ngrpo.exploration.base import Exploration
-from ngrpo.exploration.bound import BoundExploration
-from ngrpo.rollout.types import Request, Rollout, Sampling
+from ngrpo.exploration.runtime.bound import BoundExploration
+from ngrpo.types.rollouts import Request, Rollout, Sampling
 
 Report = Callable[[int, int], None]
 """Is told, now and then during a call, how many of its rollouts are finished and how many tokens there are."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from ngrpo.distributed import gathered_everywhere
+from ngrpo.distributed.collectives import gathered_everywhere
 from ngrpo.errors import RunError
 
 log = logging.getLogger(__name__)

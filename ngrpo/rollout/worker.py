@@ -9,23 +9,23 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from ngrpo.data.types import Prompt
-from ngrpo.distributed import from_first, ranks
+from ngrpo.distributed.collectives import from_first, ranks
 from ngrpo.errors import RunError, SettingError
 from ngrpo.exploration.base import Exploration
-from ngrpo.exploration.bound import BoundExploration, bind
-from ngrpo.exploration.own_code import StrategyError, from_strategy
 from ngrpo.exploration.random import request_key
+from ngrpo.exploration.runtime.bound import BoundExploration, bind
+from ngrpo.exploration.runtime.own_code import StrategyError, from_strategy
 from ngrpo.exploration.vocabulary import Vocabulary
-from ngrpo.memory_budget import out_of_memory
-from ngrpo.rewards.math import Score
 from ngrpo.rewards.scoring import scored
-from ngrpo.rewards.terms import Responses, RewardTerms, WeightedTerm
-from ngrpo.rollout.bystander import Bystander
+from ngrpo.rewards.terms.base import Responses, RewardTerms, WeightedTerm
 from ngrpo.rollout.engine import Report, RolloutEngine
-from ngrpo.rollout.experience import Experience
+from ngrpo.rollout.null_engine import Bystander
 from ngrpo.rollout.recovery import EngineFailure
-from ngrpo.rollout.types import Request, Rollout, Sampling
+from ngrpo.types.experience import Experience
+from ngrpo.types.problems import Prompt
+from ngrpo.types.rollouts import Request, Rollout, Sampling
+from ngrpo.types.scores import Score
+from ngrpo.utils.out_of_memory import out_of_memory
 
 _EVALUATION = -1
 """Stands for the iteration in the keys of evaluation rollouts: each evaluation draws the same randomness."""

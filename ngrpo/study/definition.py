@@ -8,9 +8,9 @@ from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
+from ngrpo.config.permissions import Typed, check_listed, typed_settings
 from ngrpo.errors import SettingError
-from ngrpo.permissions import Typed, check_listed, typed_settings
-from ngrpo.study.paths import normaliser
+from ngrpo.evaluation.solution_paths import normaliser
 
 
 @dataclass
@@ -67,7 +67,7 @@ class DiversityConfig:
     """How diversity is counted.
 
     Attributes:
-        path: calculations | text, see `ngrpo.study.paths`.
+        path: calculations | text, see `ngrpo.evaluation.solution_paths`.
         group: samples to which all answers of a problem are rarefied.
         alike: samples to which its right, or its wrong, answers are rarefied.
     """

@@ -20,14 +20,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cosine_similarity, embedding
 
-from ngrpo.exploration.bound import BoundExploration, bind
 from ngrpo.exploration.random import uniform
+from ngrpo.exploration.runtime.bound import BoundExploration, bind
 from ngrpo.modeling.packing import pack
 from ngrpo.rewards.boxed import after_reasoning, last_boxed
-from ngrpo.rollout.types import Request, Rollout
 from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.study.mix_until import Limits, MixUntil
 from ngrpo.study.results import Effect
+from ngrpo.types.rollouts import Request, Rollout
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ import pyarrow as pa
 from ngrpo.evaluation.answers import NO_VOTE, answers_of
 from ngrpo.evaluation.estimators import majority_at_k
 from ngrpo.evaluation.ks import powers_of_two
-from ngrpo.report.store import RunStore
+from ngrpo.evaluation.solution_paths import normaliser
+from ngrpo.report.run_store import RunStore
 from ngrpo.study.definition import DiversityConfig
-from ngrpo.study.paths import normaliser
 from ngrpo.study.rarefaction import expected_distinct
 from ngrpo.study.results import Sampled
 

@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping
 import torch
 
 from ngrpo.exploration.random import request_key
-from ngrpo.rollout.types import Request
 from ngrpo.study.effect import effect
-from ngrpo.study.jobs import Slice
 from ngrpo.study.results import Effect, Speed
+from ngrpo.study.scheduler import Slice
 from ngrpo.study.untrained import Strategy, Untrained
+from ngrpo.types.rollouts import Request
 
 
 def speeds(

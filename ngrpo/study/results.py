@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ngrpo.errors import SettingError
-from ngrpo.files import write_text
-from ngrpo.input_files import read_json
+from ngrpo.utils.atomic_write import write_text
+from ngrpo.utils.input_files import read_json
 
 RESULT = "result.json"
 

@@ -10,12 +10,13 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from ngrpo.config import build, checked, register
+from ngrpo.config.instantiate import build, checked
+from ngrpo.config.schema import register
+from ngrpo.entrypoints.train import accelerator_of
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.engine import RolloutEngine
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
-from ngrpo.torch_settings import set_torch
-from ngrpo.training import accelerator_of
+from ngrpo.utils.torch_settings import set_torch
 
 
 @dataclass(frozen=True)

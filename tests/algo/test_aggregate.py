@@ -6,13 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ngrpo.algo.aggregate import (
-    BatchTotals,
-    const_norm,
-    seq_mean_token_mean,
-    seq_mean_token_sum,
-    token_mean,
-)
+from ngrpo.algo.aggregate import BatchTotals, const_norm, seq_mean_token_mean, seq_mean_token_sum, token_mean
 
 EFFECT = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())["token_mean_microbatch_effect"]
 Aggregate = Callable[[torch.Tensor, BatchTotals], torch.Tensor]

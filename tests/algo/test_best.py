@@ -12,13 +12,13 @@ from ngrpo.algo import advantage, aggregate, clip, kl, ratio
 from ngrpo.algo.best import sum_of_bounds, with_best
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.errors import SettingError
-from ngrpo.rewards.count_bonus import CountBonus
 from ngrpo.rewards.math import MathReward
-from ngrpo.rewards.one_box import OneBox, stated_answer
-from ngrpo.rewards.overlong import OverlongPunishment
-from ngrpo.rewards.repetition import RepetitionPunishment
-from ngrpo.rewards.terms import WeightedTerm, bounds_of
-from ngrpo.rewards.verdict import Verdict
+from ngrpo.rewards.terms.base import WeightedTerm, bounds_of
+from ngrpo.rewards.terms.count_bonus import CountBonus
+from ngrpo.rewards.terms.one_box import OneBox, stated_answer
+from ngrpo.rewards.terms.overlong import OverlongPunishment
+from ngrpo.rewards.terms.repetition import RepetitionPunishment
+from ngrpo.types.scores import Verdict
 
 W_REINFORCE = partial(advantage.by_correctness, right=0.1, wrong=-1.0)
 PSR = partial(advantage.by_correctness, right=1.0)

@@ -11,13 +11,7 @@ import torch
 from hydra.utils import instantiate
 
 from ngrpo.algo import advantage, kl, ratio
-from ngrpo.algo.aggregate import (
-    BatchTotals,
-    const_norm,
-    seq_mean_token_mean,
-    seq_mean_token_sum,
-    token_mean,
-)
+from ngrpo.algo.aggregate import BatchTotals, const_norm, seq_mean_token_mean, seq_mean_token_sum, token_mean
 from ngrpo.algo.clip import clipped_surrogate
 from ngrpo.algo.correction import Truncate
 from ngrpo.algo.loss_terms import LossInputs, LossOutput, LossSums

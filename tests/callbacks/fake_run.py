@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ngrpo.data.types import PromptBatch
+from ngrpo.types.problems import PromptBatch
 
 OPERATIONS = {"sum": operator.add, "max": torch.maximum, "min": torch.minimum}
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from fake_run import batch, trainer
 
-from callbacks.checkpoint import IterationCheckpoint
-from ngrpo.checkpoints import complete, iteration_of
+from ngrpo.callbacks.checkpoint import IterationCheckpoint
+from ngrpo.checkpoint.folders import complete, iteration_of
+from ngrpo.checkpoint.manifest import read, verify
 from ngrpo.errors import RunError, SettingError
-from ngrpo.manifest import read, verify
 
 
 def save(path: Path, weights_only: bool) -> None:
@@ -69,7 +69,7 @@ def test_an_iteration_that_was_saved_before_is_replaced(tmp_path: Path):
 
 def test_what_was_just_published_stays_when_the_clock_is_set_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert run(tmp_path, 4, every=2, keep=2) == [2, 4]
-    monkeypatch.setattr("ngrpo.manifest.time.time_ns", lambda: 1)
+    monkeypatch.setattr("ngrpo.checkpoint.manifest.time.time_ns", lambda: 1)
     assert run(tmp_path, 8, every=8, keep=2) == [4, 8]
     assert run(tmp_path, 4, every=4, keep=1) == [4]  # the same iterations once more
     assert (tmp_path / "checkpoints" / "latest").read_text() == "iteration-4"

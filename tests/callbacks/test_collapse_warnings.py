@@ -4,7 +4,7 @@ import pytest
 import torch
 from fake_run import batch, trainer
 
-from callbacks.collapse_warnings import CollapseWarnings
+from ngrpo.callbacks.collapse_warnings import CollapseWarnings
 
 WELL = {"policy/entropy": 1.0, "rollout/mismatch_mean": 0.001, "rollout/truncated": 0.1, "train/zero_signal": 0.5}
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 from fake_run import batch, trainer
 
-from callbacks.evaluation import Evaluation, EvaluationResult
-from ngrpo.distributed import ALONE, Ranks
+from ngrpo.callbacks.evaluation import Evaluation, EvaluationResult
+from ngrpo.distributed.collectives import ALONE, Ranks
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.evaluator import Evaluated
 

@@ -8,15 +8,15 @@ import torch
 from fake_run import Module, batch, on_ranks, trainer
 from made_rollouts import experience, rollout, score
 
-from callbacks.exploration_monitor import ExplorationMonitor, Served, anchor_cosine
+from ngrpo.callbacks.exploration_monitor import ExplorationMonitor, Served, anchor_cosine
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.neighbor import NeighborMixing
-from ngrpo.exploration.record import Record
 from ngrpo.exploration.token import TokenSampling
-from ngrpo.rewards.verdict import Verdict
-from ngrpo.rollout.experience import Experience
-from ngrpo.rollout.types import Mixture
+from ngrpo.types.experience import Experience
+from ngrpo.types.records import Record
+from ngrpo.types.rollouts import Mixture
+from ngrpo.types.scores import Verdict
 
 MIXING = NeighborMixing(k=2)
 TABLE = torch.tensor([[1.0, 0.0], [0.0, 2.0], [3.0, 0.0]])

@@ -9,8 +9,8 @@ import torch
 from lightning import Callback, LightningModule, Trainer
 from torch.utils.data import DataLoader
 
-from callbacks.fresh_metrics import FreshMetrics
-from ngrpo.loggers import Csv
+from ngrpo.callbacks.fresh_metrics import FreshMetrics
+from ngrpo.loggers.resumable import Csv
 
 
 class Sometimes(Callback):

@@ -9,9 +9,9 @@ from fake_run import batch, trainer
 from lightning.pytorch.loggers import TensorBoardLogger
 from made_rollouts import experience, rollout, score
 
-from callbacks.histograms import Histograms, distributions
+from ngrpo.callbacks.histograms import Histograms, distributions
 from ngrpo.errors import SettingError
-from ngrpo.rewards.verdict import Verdict
+from ngrpo.types.scores import Verdict
 
 MADE = experience([rollout([9], [1, 2, 3]), rollout([9], [4])], [score(Verdict.CORRECT), score(Verdict.WRONG)], 2)
 NAN = float("nan")

@@ -6,8 +6,8 @@ import pytest
 import torch
 from fake_run import Module, batch, on_ranks, trainer
 
-from callbacks import memory
-from callbacks.memory import PeakMemory, peak_bytes
+from ngrpo.callbacks import memory
+from ngrpo.callbacks.memory import PeakMemory, peak_bytes
 
 STATUS = Path("/proc/self/status")
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from fake_run import batch, trainer
 
-from callbacks.mismatch_limit import MismatchLimit
+from ngrpo.callbacks.mismatch_limit import MismatchLimit
 from ngrpo.errors import RunError, SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.gaussian import GaussianSoftTokens

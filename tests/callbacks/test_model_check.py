@@ -9,18 +9,18 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from callbacks import model_check
-from ngrpo.config import register
+from ngrpo.callbacks import model_check
+from ngrpo.config.schema import register
+from ngrpo.entrypoints.train import train
 from ngrpo.errors import RunError
 from ngrpo.model_check import known
 from ngrpo.modeling import policy
 from ngrpo.modeling.packing import PackedBatch
-from ngrpo.report.store import RunStore
-from ngrpo.rollout.torch_engine import TorchEngine
-from ngrpo.training import train
+from ngrpo.report.run_store import RunStore
+from ngrpo.rollout.torch_engine.engine import TorchEngine
 
 CONF = Path(__file__).parents[2] / "conf"
-ON = "+callbacks.model_check._target_=callbacks.model_check.ModelCheck"
+ON = "+callbacks.model_check._target_=ngrpo.callbacks.model_check.ModelCheck"
 OFF = "callbacks.model_check=null"
 
 

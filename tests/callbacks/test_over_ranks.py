@@ -6,7 +6,7 @@ import pytest
 import torch
 from fake_run import on_ranks
 
-from callbacks.over_ranks import log_extreme, log_means
+from ngrpo.training.metric_logging import log_extreme, log_means
 
 VALUES = [
     {"even": torch.tensor([[1.0, 2.0]]), "uneven": torch.tensor([1.0, math.nan, 5.0]), "here": torch.zeros(0)},

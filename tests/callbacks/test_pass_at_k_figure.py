@@ -9,8 +9,8 @@ from fake_run import batch, trainer
 from lightning.pytorch.loggers import TensorBoardLogger
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from callbacks.evaluation import Evaluation, EvaluationResult
-from callbacks.pass_at_k_figure import PassAtKFigure, pass_at_k_figure, spread
+from ngrpo.callbacks.evaluation import Evaluation, EvaluationResult
+from ngrpo.callbacks.pass_at_k_figure import PassAtKFigure, pass_at_k_figure, spread
 
 RESULTS = [EvaluationResult(n, {"mean@1": 0.1, "pass@4": 0.5 + n / 10, "pass@1": n / 10}, {"": []}) for n in range(3)]
 

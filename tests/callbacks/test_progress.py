@@ -9,7 +9,7 @@ import torch
 from fake_run import batch, trainer
 from rich.console import Console
 
-from callbacks.progress import ProgressReport
+from ngrpo.callbacks.progress import ProgressReport
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from fake_run import batch, trainer
 
-from callbacks.random_state import RandomState
+from ngrpo.callbacks.random_state import RandomState
 
 
 def drawn() -> list[Any]:

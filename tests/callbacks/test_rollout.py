@@ -7,16 +7,16 @@ import torch
 from fake_run import Module, Strategy, batch, trainer
 from made_rollouts import experience, rollout, score
 
-from callbacks.rollout import RolloutCallback
-from ngrpo.data.types import PassRate, Problem, Prompt, PromptBatch
+from ngrpo.callbacks.rollout import RolloutCallback
 from ngrpo.exploration.base import Exploration, Step
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.rewards.count_bonus import CountBonus
-from ngrpo.rewards.terms import RewardTerms, WeightedTerm
-from ngrpo.rewards.verdict import Verdict
-from ngrpo.rollout.selection import DynamicSampling, every_group, mixed_outcomes
+from ngrpo.rewards.terms.base import RewardTerms, WeightedTerm
+from ngrpo.rewards.terms.count_bonus import CountBonus
+from ngrpo.rollout.dynamic_sampling import DynamicSampling, every_group, mixed_outcomes
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+from ngrpo.types.problems import PassRate, Problem, Prompt, PromptBatch
+from ngrpo.types.scores import Verdict
 
 MADE = experience(
     [rollout([1], [2, 3]), rollout([1], [4]), rollout([5], [6, 7, 8]), rollout([5], [9])],

@@ -8,10 +8,10 @@ import torch
 from fake_run import Module, batch, on_ranks, trainer
 from made_rollouts import experience, rollout, score
 
-from callbacks.rollout_metrics import RolloutMetrics
-from ngrpo.rewards.verdict import Verdict
-from ngrpo.rollout.experience import Experience
-from ngrpo.rollout.types import StopReason
+from ngrpo.callbacks.rollout_metrics import RolloutMetrics
+from ngrpo.types.experience import Experience
+from ngrpo.types.rollouts import StopReason
+from ngrpo.types.scores import Verdict
 
 LENGTHS = [1, 2, 3, 4, 5, 6, 7, 4]
 SOLVED = [

@@ -9,9 +9,9 @@ from fake_run import batch, trainer
 from lightning.pytorch.loggers import TensorBoardLogger
 from made_rollouts import experience, rollout, score
 
-from callbacks.rollout_report import RolloutReport, marked, report
+from ngrpo.callbacks.rollout_report import RolloutReport, marked, report
 from ngrpo.errors import SettingError
-from ngrpo.rewards.verdict import Verdict
+from ngrpo.types.scores import Verdict
 
 MIXED = rollout([90, 91], [1, 2, 3], {3: {2: 0.8, 4: 0.2}})
 PLAIN = rollout([90], [5, 6])

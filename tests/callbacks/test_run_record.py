@@ -8,11 +8,11 @@ import torch
 from fake_run import batch, trainer
 from made_rollouts import experience, rollout, score
 
-from callbacks.evaluation import Evaluation, EvaluationResult
-from callbacks.run_record import RunRecord
+from ngrpo.callbacks.evaluation import Evaluation, EvaluationResult
+from ngrpo.callbacks.run_record import RunRecord
 from ngrpo.errors import SettingError
-from ngrpo.report.store import RunStore
-from ngrpo.rewards.verdict import Verdict
+from ngrpo.report.run_store import RunStore
+from ngrpo.types.scores import Verdict
 
 MIXED = rollout([90, 91], [1, 2, 3], {3: {2: 0.8, 4: 0.2}}, key=5)
 PLAIN = rollout([90], [5, 6], key=6)

@@ -2,8 +2,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from callbacks import solution_paths
-from callbacks.solution_paths import SolutionPaths
+from ngrpo.callbacks import solution_paths
+from ngrpo.callbacks.solution_paths import SolutionPaths
 
 
 def test_ways_are_counted_group_by_group(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fake_run import batch, trainer
 
-from callbacks.stopping import GracefulStop
+from ngrpo.callbacks.stopping import GracefulStop
 from ngrpo.errors import StopNow, Stopped
 
 NUMBERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

@@ -9,10 +9,10 @@ from fake_run import batch, trainer
 from rich.console import Console
 from rich.table import Table
 
-from callbacks.evaluation import Evaluation, EvaluationResult
-from callbacks.rollout import RolloutCallback
-from callbacks.summary import Summary, closing_table
-from ngrpo.rollout.selection import DynamicSampling, every_group
+from ngrpo.callbacks.evaluation import Evaluation, EvaluationResult
+from ngrpo.callbacks.rollout import RolloutCallback
+from ngrpo.callbacks.summary import Summary, closing_table
+from ngrpo.rollout.dynamic_sampling import DynamicSampling, every_group
 
 METHODS = {"algo": "gspo", "exploration": "neighbor"}
 BEFORE, AFTER = {"mean@1": 0.25, "pass@4": 0.5}, {"mean@1": 0.375, "pass@4": 0.4996}

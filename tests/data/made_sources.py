@@ -5,7 +5,7 @@ from itertools import islice
 from random import Random
 
 from ngrpo.data.sources import Row
-from ngrpo.data.types import LeftOut, Problem, Prompt
+from ngrpo.types.problems import LeftOut, Problem, Prompt
 
 
 class MadeSource:

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from ngrpo.data.sources import open_source
-from ngrpo.data.types import LeftOut, Problem
 from ngrpo.errors import SettingError
+from ngrpo.types.problems import LeftOut, Problem
 
 GOOD = [{"problem": "what is 1", "answer": "1"}, {"problem": "what is 2", "answer": 2}]
 ROWS = [Problem(0, "what is 1", "1"), Problem(1, "what is 2", "2")]

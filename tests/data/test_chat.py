@@ -3,8 +3,8 @@ from tiny_tokenizer import CHAT_TEMPLATE, tiny_tokenizer
 
 from ngrpo.data.chat import PromptBuilder
 from ngrpo.data.chat_template import ChatFormat
-from ngrpo.data.types import LeftOut, Problem, Prompt
 from ngrpo.errors import SettingError
+from ngrpo.types.problems import LeftOut, Problem, Prompt
 
 PROBLEM = Problem(0, "what is 2", "2")
 

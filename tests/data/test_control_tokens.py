@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast
 from ngrpo.data.chat import PromptBuilder
 from ngrpo.data.chat_template import ChatFormat
 from ngrpo.data.control_tokens import ControlTokens
-from ngrpo.data.types import LeftOut, Problem, Prompt
+from ngrpo.types.problems import LeftOut, Problem, Prompt
 
 Make = Callable[[], PreTrainedTokenizerFast]
 KINDS = [byte_level, metaspace, merging, unigram]

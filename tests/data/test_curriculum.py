@@ -4,8 +4,8 @@ import math
 import pytest
 
 from ngrpo.data.curriculum import Curriculum, EveryProblem, RisingDifficulty, SampledByPassRate
-from ngrpo.data.types import PassRate, Problem
 from ngrpo.errors import SettingError
+from ngrpo.types.problems import PassRate, Problem
 
 
 def problem(key: int = 0, difficulty: float | None = None) -> Problem:

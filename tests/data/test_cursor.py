@@ -6,8 +6,8 @@ from made_sources import Counting, MadeSource
 from ngrpo.data import cursor as cursor_module
 from ngrpo.data.cursor import Cursor
 from ngrpo.data.prepared import PreparedSource
-from ngrpo.data.types import LeftOut, Problem
 from ngrpo.errors import SettingError
+from ngrpo.types.problems import LeftOut, Problem
 
 ROWS = [LeftOut("missing_answer"), Problem(1, "a", "1"), Problem(2, "long", "1"), LeftOut("missing_answer")]
 

@@ -10,8 +10,8 @@ from ngrpo.data import cursor as cursor_module
 from ngrpo.data.loader import PromptStream
 from ngrpo.data.prepared import PreparedSource
 from ngrpo.data.sources import DemoSource, FileSource, ProblemSource, Row
-from ngrpo.data.types import LeftOut, Problem, Prompt, PromptBatch
 from ngrpo.errors import SettingError
+from ngrpo.types.problems import LeftOut, Problem, Prompt, PromptBatch
 
 USABLE = set(range(14)) - {3, 5, 8}
 LEFT_OUT = {"missing_answer": 1, "missing_question": 1, "prompt_too_long": 1}

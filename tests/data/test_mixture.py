@@ -15,8 +15,8 @@ from ngrpo.data.loader import PromptStream
 from ngrpo.data.prepared import PreparedSource
 from ngrpo.data.screen import Screen
 from ngrpo.data.sources import Row
-from ngrpo.data.types import LeftOut, PassRate, Problem, Prompt
 from ngrpo.errors import SettingError
+from ngrpo.types.problems import LeftOut, PassRate, Problem, Prompt
 
 QUESTIONS = ["a", "b", "A", "long"]
 

@@ -5,8 +5,8 @@ from made_sources import Counting, MadeSource
 
 from ngrpo.data.prepared import PreparedSource
 from ngrpo.data.screen import Screen
-from ngrpo.data.types import LeftOut, Problem, Prompt
 from ngrpo.errors import SettingError
+from ngrpo.types.problems import LeftOut, Problem, Prompt
 
 ROWS = [
     Problem(0, "a", "1", 1.0),

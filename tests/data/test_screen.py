@@ -2,7 +2,7 @@ import pytest
 
 from ngrpo.data.screen import Screen
 from ngrpo.data.text import fingerprint
-from ngrpo.data.types import LeftOut, Problem
+from ngrpo.types.problems import LeftOut, Problem
 
 
 def problem(question: str = "?", difficulty: float | None = None) -> Problem:

@@ -3,8 +3,8 @@ from decimal import Decimal
 import pytest
 
 from ngrpo.data.sources import Fields, normalise_answer, read_difficulty
-from ngrpo.data.types import LeftOut, Problem
 from ngrpo.errors import SettingError
+from ngrpo.types.problems import LeftOut, Problem
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ import pytest
 from ngrpo.data.sources import DemoSource, Fields, FileSource, HubSource, ProblemSource, open_source
 from ngrpo.data.sources import hub as hub_module
 from ngrpo.data.sources.hub import shuffle_buffered
-from ngrpo.data.types import LeftOut, Problem
 from ngrpo.errors import SettingError
+from ngrpo.types.problems import LeftOut, Problem
 
 RECORDS: list[dict[str, Any]] = [
     {"problem": "what is 0", "answer": "0", "difficulty": 1.0},
@@ -171,7 +171,7 @@ def test_shuffle_buffered_reads_no_more_than_its_buffer() -> None:
 
 
 def test_demo_counts_through_its_problems() -> None:
-    from ngrpo.demo.problems import problem
+    from ngrpo.data.word_problems.problems import problem
 
     source = open_source("demo", "held_out")
     assert isinstance(source, DemoSource)

@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 
 from ngrpo.data.sources import DemoSource, open_source
-from ngrpo.demo.levels import SHIPPED, harder, read_path
-from ngrpo.demo.problems import Equation, Story, draw, problem
-from ngrpo.demo.responses import gains_first
+from ngrpo.data.word_problems.levels import SHIPPED, harder, read_path
+from ngrpo.data.word_problems.problems import Equation, Story, draw, problem
+from ngrpo.demo_model.responses import gains_first
 from ngrpo.errors import SettingError
 
 HARD = harder(2, 6)

@@ -12,9 +12,9 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from ngrpo.demo import MODEL_PATH
-from ngrpo.demo.problems import draw
-from ngrpo.demo.responses import direct, stepped
+from ngrpo.data.word_problems.problems import draw
+from ngrpo.demo_model.responses import direct, stepped
+from ngrpo.modeling.loading import MODEL_PATH
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,12 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from ngrpo.demo import MODEL_PATH
-from ngrpo.demo.measuring import Measured, is_right, measure
-from ngrpo.demo.pretraining import SORTED, Batch, adapt, batches, loss, make_model, pretrain
-from ngrpo.demo.pretraining_text import Example, example
-from ngrpo.demo.recipe import ADAPTED, LARGE, SMALL, Shape
+from ngrpo.demo_model.measuring import Measured, is_right, measure
+from ngrpo.demo_model.pretraining import SORTED, Batch, adapt, batches, loss, make_model, pretrain
+from ngrpo.demo_model.pretraining_text import Example, example
+from ngrpo.demo_model.recipe import ADAPTED, LARGE, SMALL, Shape
 from ngrpo.errors import SettingError
+from ngrpo.modeling.loading import MODEL_PATH
 
 TINY = replace(LARGE, shape=Shape(32, 64, 1, 2, 1), batch=4, warmup=2)
 

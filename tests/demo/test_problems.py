@@ -5,10 +5,10 @@ from collections import Counter
 
 import pytest
 
-from ngrpo.data.types import Problem
-from ngrpo.demo import words
-from ngrpo.demo.problems import Equation, draw, problem
-from ngrpo.demo.responses import direct, is_stepped, stepped
+from ngrpo.data.word_problems import story_words as words
+from ngrpo.data.word_problems.problems import Equation, draw, problem
+from ngrpo.demo_model.responses import direct, is_stepped, stepped
+from ngrpo.types.problems import Problem
 
 KEYS = range(600)
 

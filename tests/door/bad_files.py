@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from transformers import AutoTokenizer
 
-from ngrpo.manifest import FORMAT
+from ngrpo.checkpoint.manifest import FORMAT
 
 ROWS = {
     "good": [{"problem": "1 + 1", "answer": "2"}, {"problem": "2 + 2", "answer": 4}],

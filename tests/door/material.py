@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import torch
 from safetensors.torch import load_file, save_file
 
-from ngrpo.checkpoints import publish
+from ngrpo.checkpoint.folders import publish
 
 GOOD = {"problem": "1 + 1", "answer": "2"}
 DEEP = "[" * 100_000 + "]" * 100_000
@@ -68,7 +68,7 @@ SETTINGS: dict[str, str | bytes] = {
     "yaml_resolver": "model: ${no_such_resolver:1}\n",
     "yaml_no_target": "model: {path: demo}\n",
     "yaml_other_part": "model: {_target_: ngrpo.exploration.token.TokenSampling}\n",
-    "yaml_function": "model: {_target_: ngrpo.schedule.constant}\n",
+    "yaml_function": "model: {_target_: ngrpo.training.optim.lr_schedule.constant}\n",
 }  # fmt: skip
 
 

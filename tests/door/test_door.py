@@ -15,12 +15,12 @@ import bad_files
 import pytest
 from hydra import compose, initialize_config_dir
 
-from ngrpo.config import register
-from ngrpo.door import sentence
-from ngrpo.evaluating import evaluate
-from ngrpo.lock import lock
+from ngrpo.config.schema import register
+from ngrpo.entrypoints.error_handling import sentence
+from ngrpo.entrypoints.evaluate import evaluate
+from ngrpo.entrypoints.train import train
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.training import train
+from ngrpo.utils.lock import lock
 
 ROOT = Path(__file__).parents[2]
 LINES = (Path(__file__).parent / "sentences.txt").read_text().splitlines()
@@ -48,7 +48,7 @@ def nothing_loads(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(ModelSource, "load", load)
     # Several processes must be refused by arithmetic, not by starting them.
-    monkeypatch.setattr("ngrpo.training.make_trainer", load)
+    monkeypatch.setattr("ngrpo.entrypoints.train.make_trainer", load)
     monkeypatch.setattr("ngrpo.rollout.vllm.versions.installed_version", lambda: None)
 
 

@@ -3,10 +3,10 @@ import torch
 from made_answers import row, table
 from made_rollouts import experience, rollout, score
 
-from ngrpo.data.types import Problem, Prompt
 from ngrpo.evaluation.answers import NO_VOTE, answers_of, rows_of
-from ngrpo.rewards.verdict import Verdict
-from ngrpo.rollout.types import StopReason
+from ngrpo.types.problems import Problem, Prompt
+from ngrpo.types.rollouts import StopReason
+from ngrpo.types.scores import Verdict
 
 
 def test_rows_hold_what_was_made() -> None:

@@ -4,11 +4,11 @@ from pathlib import Path
 import pytest
 
 from ngrpo.data.chat_template import ChatFormat
-from ngrpo.data.types import LeftOut
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.benchmark import Benchmark
 from ngrpo.evaluation.multiple_choice import LETTERS, MultipleChoice
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.types.problems import LeftOut
 
 WRONG = ("Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
 CHOICE = MultipleChoice("Question", "Correct Answer", wrong=WRONG)

@@ -11,9 +11,9 @@ import torch
 from made_answers import random_rows, row, table
 
 from ngrpo.errors import SettingError
+from ngrpo.evaluation.answer_store import AnswerStore
 from ngrpo.evaluation.bootstrap import interval
 from ngrpo.evaluation.comparison import compare, compare_runs
-from ngrpo.evaluation.store import AnswerStore
 
 ROOT = Path(__file__).parents[2]
 

@@ -4,14 +4,14 @@ import pytest
 import torch
 from made_rollouts import experience, rollout, score
 
-from ngrpo.distributed import Ranks
+from ngrpo.distributed.collectives import Ranks
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.evaluator import Evaluator
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.token import TokenSampling
-from ngrpo.rewards.verdict import Verdict
-from ngrpo.rollout.experience import Experience
-from ngrpo.rollout.types import StopReason
+from ngrpo.types.experience import Experience
+from ngrpo.types.rollouts import StopReason
+from ngrpo.types.scores import Verdict
 
 SOLVED = {"none": 0, "one": 1, "two": 2, "all": 4}
 """Right answers of four samples, by prompt."""

@@ -3,9 +3,10 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from ngrpo.data.types import Problem, Prompt
-from ngrpo.evaluation.identity import prompts_digest, weights_digest
+from ngrpo.evaluation.identity import prompts_digest
+from ngrpo.modeling.digest import weights_digest
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.types.problems import Problem, Prompt
 
 
 def digest_of(folder: Path, weights: torch.Tensor) -> str:

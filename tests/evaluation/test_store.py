@@ -5,7 +5,7 @@ import pytest
 from made_answers import row, table
 
 from ngrpo.errors import SettingError
-from ngrpo.evaluation.store import AnswerStore, stored_benchmarks
+from ngrpo.evaluation.answer_store import AnswerStore, stored_benchmarks
 
 SETTINGS = {"n": 2, "seed": 0, "reward": {"timeout_s": 5.0}}
 

@@ -11,15 +11,15 @@ from contexts import step_context
 from torch import Tensor
 from torch._inductor import config
 
-from ngrpo.exploration import compiled as module
 from ngrpo.exploration.base import Exploration, Step, StepContext
-from ngrpo.exploration.compiled import compiled
-from ngrpo.exploration.decide import decide
 from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.gaussian_top_k import GaussianTopK
 from ngrpo.exploration.gumbel import GumbelSoftThinking
 from ngrpo.exploration.min_p import MinPSampling
 from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.exploration.runtime import compiled as module
+from ngrpo.exploration.runtime.compiled import compiled
+from ngrpo.exploration.runtime.decide import decide
 from ngrpo.exploration.soft import SoftThinking
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.exploration.vocabulary import Vocabulary

@@ -10,13 +10,13 @@ import torch
 
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration, Step
-from ngrpo.exploration.bound import bind
 from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.gaussian_top_k import GaussianTopK
 from ngrpo.exploration.gumbel import GumbelSoftThinking
 from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.min_p import MinPSampling
 from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.exploration.runtime.bound import bind
 from ngrpo.exploration.soft import SoftThinking
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.exploration.vocabulary import Vocabulary

@@ -8,10 +8,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from ngrpo.exploration.bound import BoundExploration
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.random import uniform
-from ngrpo.rollout.types import Request, Rollout
+from ngrpo.exploration.runtime.bound import BoundExploration
+from ngrpo.types.rollouts import Request, Rollout
 
 MIXING = NeighborMixing(rate=0.5, k=3)
 

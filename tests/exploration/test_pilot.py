@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from ngrpo.exploration.neighbor_table import SIMILARITIES, build_neighbor_table, nearest_rows
-from ngrpo.exploration.pilot import PilotSettings, decoded, mixed, noisy, pilot, principal_plane
-from ngrpo.exploration.words import EmbeddedVocabulary
+from ngrpo.report.analysis.pilot import PilotSettings, decoded, mixed, noisy, pilot, principal_plane
+from ngrpo.report.analysis.single_token_words import EmbeddedVocabulary
 
 
 class Letters:

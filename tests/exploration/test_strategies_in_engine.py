@@ -14,7 +14,7 @@ from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.soft import SoftThinking
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.policy import ScoringModel
-from ngrpo.rollout.types import Rollout
+from ngrpo.types.rollouts import Rollout
 
 STRATEGIES: list[Exploration] = [
     SoftThinking(top_n=4, rate=0.6),

@@ -2,8 +2,8 @@
 
 import torch
 
-from ngrpo.exploration.bound import bind
 from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.exploration.runtime.bound import bind
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.loading import ModelSource

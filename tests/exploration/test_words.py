@@ -3,8 +3,8 @@
 import pytest
 
 from ngrpo.errors import SettingError
-from ngrpo.exploration.words import EmbeddedVocabulary
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.report.analysis.single_token_words import EmbeddedVocabulary
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ngrpo.checkpoints import complete, opened
+from ngrpo.checkpoint.folders import complete, opened
 
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 300

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from faulty_run import ITERATIONS, Undisturbed, assert_equal_states, final_state, finish, logged
 
-from ngrpo.checkpoints import complete, opened
+from ngrpo.checkpoint.folders import complete, opened
 
 pytestmark = pytest.mark.faults
 

@@ -23,7 +23,7 @@ def workers_of(process: subprocess.Popen[str]) -> list[int]:
             line = (status.parent / "cmdline").read_text()
         except (OSError, ValueError):
             continue
-        if parent == process.pid and "ngrpo.rewards.worker" in line:
+        if parent == process.pid and "ngrpo.rewards.isolation.judge" in line:
             found.append(int(status.parent.name))
     return found
 

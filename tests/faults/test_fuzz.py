@@ -14,14 +14,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf
 
-from ngrpo.config import register
+from ngrpo.config.schema import register
 from ngrpo.data.datamodule import PromptDataModule
-from ngrpo.door import sentence
-from ngrpo.memory_budget import out_of_memory
+from ngrpo.entrypoints.error_handling import sentence
+from ngrpo.entrypoints.train import train
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rewards.math import MathReward
-from ngrpo.rewards.verdict import Verdict
-from ngrpo.training import train
+from ngrpo.types.scores import Verdict
+from ngrpo.utils.out_of_memory import out_of_memory
 
 pytestmark = pytest.mark.faults
 CONF = Path(__file__).parents[2] / "conf"
@@ -129,7 +129,7 @@ def test_settings(changes: dict[str, Any]) -> None:
     config = defaults().copy()
     # Up to the trainer, which would start the processes that a setting may ask for.
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ngrpo.training.make_trainer", _accepted)
+        patch.setattr("ngrpo.entrypoints.train.make_trainer", _accepted)
         try:
             for key, value in changes.items():
                 OmegaConf.update(config, key, value, merge=False, force_add=True)

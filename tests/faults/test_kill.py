@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from faulty_run import ITERATIONS, Undisturbed, assert_equal_states, final_state, finish, logged, start, wait_until
 
-from ngrpo.checkpoints import complete, iteration_of, opened, resolve
+from ngrpo.checkpoint.folders import complete, iteration_of, opened, resolve
 
 pytestmark = pytest.mark.faults
 AT_RANDOM, WHILE_SAVING = 16, (2, 5, 8, 11)

@@ -8,7 +8,7 @@ import pytest
 from faulty_run import ITERATIONS, assert_told, ended, finish, logged, start, wait_until
 from process_tree import assert_over, listening, tree
 
-from ngrpo.checkpoints import complete, opened
+from ngrpo.checkpoint.folders import complete, opened
 
 pytestmark = pytest.mark.faults
 TWO = ("trainer.devices=2", "algo.optimizer_steps=2")

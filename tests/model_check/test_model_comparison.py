@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.nn.functional import dropout
 
 from ngrpo.exploration.base import Exploration
-from ngrpo.exploration.bound import bind
 from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.gumbel import GumbelSoftThinking
 from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.exploration.runtime.bound import bind
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.model_check.comparison import Finding, Numbers, OwnModel, compare, requests, sampling
@@ -25,8 +25,8 @@ from ngrpo.modeling.lora import LoraSettings, add_adapter
 from ngrpo.modeling.packing import PackedBatch, pack
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.modeling.precision import half_precision
-from ngrpo.rollout.torch_engine import TorchEngine
-from ngrpo.rollout.types import Rollout
+from ngrpo.rollout.torch_engine.engine import TorchEngine
+from ngrpo.types.rollouts import Rollout
 
 MIXING = NeighborMixing(rate=0.4, k=3, end_token=None)
 MODES = ("float32", "bfloat16", "mixed")

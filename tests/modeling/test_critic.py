@@ -12,7 +12,7 @@ from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.critic import ValueModel
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.packing import pack
-from ngrpo.rollout.types import Rollout
+from ngrpo.types.rollouts import Rollout
 
 MIXING = NeighborMixing(rate=0.4)
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 
-from ngrpo.modeling.export import Weights, export
+from ngrpo.checkpoint.export import Weights, export
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.modeling.sharding import named_weights

@@ -12,8 +12,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
+from ngrpo.entrypoints.input_validation import check_template, check_tokens
 from ngrpo.errors import SettingError
-from ngrpo.input_checks import check_template, check_tokens
 from ngrpo.modeling.loading import ModelSource
 
 Damage = Callable[[Path], None]

@@ -11,7 +11,7 @@ from made_rollouts import rollout
 from torch import Tensor
 from transformers import CONFIG_MAPPING, PretrainedConfig, PreTrainedModel
 
-from ngrpo.checks import check_context
+from ngrpo.entrypoints.validation import check_context
 from ngrpo.errors import SettingError
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling import head
@@ -22,7 +22,7 @@ from ngrpo.modeling.kinds import SUPPORTED, check_supported
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.policy import ScoringModel
-from ngrpo.rollout.kv_cache import DecodeAttention, PrefillAttention, SlotCache
+from ngrpo.rollout.torch_engine.kv_cache import DecodeAttention, PrefillAttention, SlotCache
 
 PROMPTS, LENGTHS = (3, 4), (17, 9)
 

@@ -5,7 +5,6 @@ import torch
 from made_rollouts import rollout
 from torch import Tensor
 
-from ngrpo import extras
 from ngrpo.errors import SettingError
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.loading import ModelSource
@@ -13,6 +12,7 @@ from ngrpo.modeling.lora import LoraSettings, adapter_off, add_adapter, merged
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.modeling.sharding import named_weights
+from ngrpo.utils import optional_packages as extras
 
 BATCH = pack([rollout([7, 8, 9], [10, 11], {3: {20: 0.75, 21: 0.25}}), rollout([12], [13])])
 

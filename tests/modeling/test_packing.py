@@ -7,7 +7,7 @@ import torch
 from made_rollouts import rollout
 
 from ngrpo.modeling.packing import PackedBatch, pack
-from ngrpo.rollout.types import Rollout
+from ngrpo.types.rollouts import Rollout
 
 FIRST = rollout([10, 11, 12], [20, 21, 22], {3: {30: 0.75, 31: 0.25}, 5: {32: 0.5, 33: 0.5}}, key=7)
 ONE_TOKEN = rollout([13, 14], [23], {2: {34: 0.125, 35: 0.875}}, key=9)

@@ -9,7 +9,7 @@ from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.policy import ScoringModel
-from ngrpo.rollout.types import Rollout
+from ngrpo.types.rollouts import Rollout
 
 VOCABULARY, ROWS, RESPONSE = 3000, 4, 12
 

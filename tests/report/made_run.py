@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from ngrpo.report.records import EvaluationRecord, IterationRecord, MixedToken, ProblemRate, StoredRollout
-from ngrpo.report.store import RunStore
+from ngrpo.report.run_store import RunStore
 
 HOSTILE = [
     "</script><script>window.pwned = 1</script>",

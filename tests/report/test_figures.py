@@ -7,7 +7,7 @@ from made_run import write_run
 
 from ngrpo.report.figures import charts, learning, pass_at_k, problems
 from ngrpo.report.records import EvaluationRecord, IterationRecord, ProblemRate
-from ngrpo.report.store import RunStore
+from ngrpo.report.run_store import RunStore
 
 
 def visits(*rates: list[int]) -> list[IterationRecord]:

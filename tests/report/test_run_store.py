@@ -6,7 +6,7 @@ import pytest
 from made_run import rollouts
 
 from ngrpo.report.records import EvaluationRecord, IterationRecord, ProblemRate
-from ngrpo.report.store import RunStore, surplus
+from ngrpo.report.run_store import RunStore, surplus
 
 
 def iteration(number: int, reward: float = 0.5) -> IterationRecord:

@@ -7,9 +7,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ngrpo.rewards.math import Score
-from ngrpo.rewards.terms import Responses
-from ngrpo.rewards.verdict import Verdict
+from ngrpo.rewards.terms.base import Responses
+from ngrpo.types.scores import Score, Verdict
 
 
 class LengthsAndCalls:

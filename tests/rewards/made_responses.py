@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from made_rollouts import rollout, score
 
-from ngrpo.data.types import Problem
-from ngrpo.rewards.terms import Responses
-from ngrpo.rewards.verdict import Verdict
+from ngrpo.rewards.terms.base import Responses
+from ngrpo.types.problems import Problem
+from ngrpo.types.scores import Verdict
 
 
 def responses(

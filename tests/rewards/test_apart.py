@@ -13,11 +13,11 @@ from made_responses import responses
 from omegaconf import OmegaConf
 
 from ngrpo.errors import RunError, SettingError
-from ngrpo.rewards.apart import Apart, CallFailed
-from ngrpo.rewards.own import RewardApart, TermApart, build_reward
+from ngrpo.rewards.isolation.custom import RewardApart, TermApart, build_reward
+from ngrpo.rewards.isolation.isolated import Apart, CallFailed
 from ngrpo.rewards.scoring import Elsewhere, scored
-from ngrpo.rewards.terms import RewardTerms, WeightedTerm
-from ngrpo.rewards.verdict import Verdict
+from ngrpo.rewards.terms.base import RewardTerms, WeightedTerm
+from ngrpo.types.scores import Verdict
 
 THREE = responses(["7", None, "8"], keys=[4, 4, 9], lengths=[2, 3, 5])
 LIMIT_S = 30.0
@@ -150,7 +150,7 @@ def test_nothing_is_left_when_it_is_forgotten():
 
 
 def test_only_what_is_not_the_packages_runs_apart():
-    own = OmegaConf.create({"_target_": "ngrpo.rewards.one_box.OneBox"})
+    own = OmegaConf.create({"_target_": "ngrpo.rewards.terms.one_box.OneBox"})
     other = OmegaConf.create({"_target_": "apart_objects.Counting"})
     assert type(build_reward("reward_terms.mine", own, 5.0, TermApart)).__name__ == "OneBox"
     assert type(build_reward("reward_terms.mine", other, None, TermApart)).__name__ == "Counting"

@@ -5,9 +5,9 @@ import random
 import pytest
 from made_responses import responses
 
-from ngrpo.rewards import count_bonus
-from ngrpo.rewards.count_bonus import CountBonus
-from ngrpo.rewards.terms import Responses
+from ngrpo.rewards.terms import count_bonus
+from ngrpo.rewards.terms.base import Responses
+from ngrpo.rewards.terms.count_bonus import CountBonus
 
 BATCHES = [
     responses(["7", "7", None, "8", "7", "7"], keys=[0, 0, 0, 0, 1, 1]),

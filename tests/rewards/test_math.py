@@ -4,8 +4,8 @@ from collections.abc import Iterator
 import pytest
 
 from ngrpo.errors import SettingError
-from ngrpo.rewards.math import MathReward, Score
-from ngrpo.rewards.verdict import Verdict
+from ngrpo.rewards.math import MathReward
+from ngrpo.types.scores import Score, Verdict
 
 
 @pytest.fixture(scope="module")

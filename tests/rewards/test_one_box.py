@@ -3,7 +3,7 @@
 import pytest
 from made_responses import responses
 
-from ngrpo.rewards.one_box import OneBox, stated_answer
+from ngrpo.rewards.terms.one_box import OneBox, stated_answer
 
 TEXTS = {
     r"<think>\boxed{1} \boxed{2}</think>It is \boxed{3}.": 1.0,

@@ -8,7 +8,7 @@ import torch
 from made_responses import responses
 
 from ngrpo.errors import SettingError
-from ngrpo.rewards.overlong import OverlongPunishment, overlong_punishment
+from ngrpo.rewards.terms.overlong import OverlongPunishment, overlong_punishment
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())["dapo_overlong"]
 

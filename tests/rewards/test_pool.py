@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ngrpo.rewards import pool as pool_module
-from ngrpo.rewards.pool import Pair, VerifierPool, _Worker
-from ngrpo.rewards.verdict import Verdict
+from ngrpo.rewards.isolation import pool as pool_module
+from ngrpo.rewards.isolation.pool import Pair, VerifierPool, _Worker
+from ngrpo.types.scores import Verdict
 
 REPOSITORY = Path(__file__).parents[2]
 HANGING = ("2", r"\binom{10^{9}}{5\cdot 10^{8}}")
@@ -169,7 +169,7 @@ def test_a_process_that_cannot_start_is_an_error(monkeypatch: pytest.MonkeyPatch
 def test_processes_end_with_the_interpreter_and_start_in_any_directory(tmp_path: Path) -> None:
     (tmp_path / "json.py").write_text("raise ImportError('the current directory must not be imported')")
     script = (
-        "import sys; sys.path.insert(0, sys.argv[1]); from ngrpo.rewards.pool import VerifierPool\n"
+        "import sys; sys.path.insert(0, sys.argv[1]); from ngrpo.rewards.isolation.pool import VerifierPool\n"
         "pool = VerifierPool(1, 5.0); print(*pool.judge([('1', '1')]), pool._workers[0].process.pid)"
     )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from made_responses import responses
 
 from ngrpo.errors import SettingError
-from ngrpo.rewards.repetition import RepetitionPunishment, repeated_share
+from ngrpo.rewards.terms.repetition import RepetitionPunishment, repeated_share
 
 
 @pytest.mark.parametrize(

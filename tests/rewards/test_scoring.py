@@ -5,9 +5,8 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from ngrpo.errors import RunError
-from ngrpo.rewards.math import Score
 from ngrpo.rewards.scoring import declared, scored
-from ngrpo.rewards.verdict import Verdict
+from ngrpo.types.scores import Score, Verdict
 
 SCORE = Score(1.0, True, "4", Verdict.CORRECT)
 TEXTS, REFERENCES, PROBLEMS = ["one", "two" * 40, "three"], ["1", "2", "3"], [10, 10, 77]

@@ -9,9 +9,9 @@ from made_responses import responses
 from torch import Tensor
 
 from ngrpo.errors import RunError, SettingError
-from ngrpo.rewards.count_bonus import CountBonus
-from ngrpo.rewards.terms import Responses, RewardTerms, WeightedTerm
-from ngrpo.rewards.verdict import Verdict
+from ngrpo.rewards.terms.base import Responses, RewardTerms, WeightedTerm
+from ngrpo.rewards.terms.count_bonus import CountBonus
+from ngrpo.types.scores import Verdict
 
 THREE = responses(["7", None, "8"], keys=[4, 4, 9], lengths=[2, 3, 5])
 

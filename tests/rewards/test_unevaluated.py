@@ -7,7 +7,7 @@ import pytest
 
 from ngrpo.rewards.math import MathReward
 from ngrpo.rewards.unevaluated import Correct, echoes, is_unevaluated, stands_in
-from ngrpo.rewards.verdict import Verdict
+from ngrpo.types.scores import Verdict
 
 CHOOSE = r"Compute $\dbinom{8}{2}$."
 ECHOES = [

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ngrpo.rewards.boxed import answer_of
-from ngrpo.rewards.verdict import Verdict
-from ngrpo.rewards.worker import judge
+from ngrpo.rewards.isolation.judge import judge
+from ngrpo.types.scores import Verdict
 
 PAIRS = [
     json.loads(line)

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ngrpo.rewards.boxed import answer_of
-from ngrpo.rewards.verdict import Verdict
-from ngrpo.rewards.worker import judge
+from ngrpo.rewards.isolation.judge import judge
+from ngrpo.types.scores import Verdict
 
 REPOSITORY = Path(__file__).parents[2]
 ROWS = [
@@ -58,14 +58,14 @@ def test_a_failing_comparison_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     def fail(*arguments: object) -> bool:
         raise NotImplementedError
 
-    monkeypatch.setattr("ngrpo.rewards.worker.equal", fail)
+    monkeypatch.setattr("ngrpo.rewards.isolation.judge.equal", fail)
     assert judge("1", "1") is Verdict.WRONG
 
 
 def test_process_answers_lines_loads_no_torch_and_ends_with_its_input(tmp_path: Path) -> None:
     script = (
         "import sys, runpy; sys.argv = ['worker', '5', '1024']\n"
-        "runpy.run_module('ngrpo.rewards.worker', run_name='__main__')\n"
+        "runpy.run_module('ngrpo.rewards.isolation.judge', run_name='__main__')\n"
         "sys.exit('torch' in sys.modules)"
     )
     requests = [{"reference": "1/2", "answer": "0.5"}, {"reference": "1", "answer": "\ud800"}]
@@ -85,7 +85,7 @@ def test_process_answers_lines_loads_no_torch_and_ends_with_its_input(tmp_path: 
 def test_process_ends_by_itself_if_nobody_kills_it() -> None:
     request = json.dumps({"reference": "2", "answer": r"\binom{10^{9}}{5\cdot 10^{8}}"}) + "\n"
     done = subprocess.run(
-        [sys.executable, "-m", "ngrpo.rewards.worker", "0.5", "1024"],
+        [sys.executable, "-m", "ngrpo.rewards.isolation.judge", "0.5", "1024"],
         input=request.encode(),
         stdout=subprocess.PIPE,
         timeout=20,

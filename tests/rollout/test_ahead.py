@@ -7,9 +7,9 @@ import torch
 from made_rollouts import experience, rollout, score
 
 from ngrpo.errors import RunError
-from ngrpo.rewards.verdict import Verdict
-from ngrpo.rollout.ahead import NextBatch
+from ngrpo.rollout.prefetch import NextBatch
 from ngrpo.rollout.recovery import EngineFailure
+from ngrpo.types.scores import Verdict
 
 MADE = experience([rollout([1], [2, 3]), rollout([1], [4])], [score(Verdict.CORRECT, "7")] * 2, group_size=2)
 

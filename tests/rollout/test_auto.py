@@ -8,7 +8,7 @@ import pytest
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.auto import auto_engine
-from ngrpo.rollout.torch_engine import TorchEngine
+from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.rollout.vllm import versions
 from ngrpo.rollout.vllm.engine import VllmEngine
 

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from ngrpo.distributed import Ranks
+from ngrpo.distributed.collectives import Ranks
 from ngrpo.exploration.token import TokenSampling
-from ngrpo.rollout.bystander import Bystander
+from ngrpo.rollout.null_engine import Bystander
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 
 

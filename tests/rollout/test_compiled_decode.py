@@ -9,13 +9,13 @@ import torch
 from test_torch_engine import MIXING, same
 from torch._dynamo.utils import counters
 
-from ngrpo.exploration import compiled as compiled_strategies
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.gumbel import GumbelSoftThinking
+from ngrpo.exploration.runtime import compiled as compiled_strategies
 from ngrpo.exploration.token import TokenSampling
-from ngrpo.rollout.kv_cache import slot_attention
-from ngrpo.rollout.torch_engine import TorchEngine
+from ngrpo.rollout.torch_engine.engine import TorchEngine
+from ngrpo.rollout.torch_engine.kv_cache import slot_attention
 
 STRATEGIES = [TokenSampling(), MIXING, GaussianSoftTokens(), GumbelSoftThinking()]
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from made_rollouts import experience, rollout, score
 
-from ngrpo.rewards.verdict import Verdict
-from ngrpo.rollout.experience import joined
-from ngrpo.rollout.types import StopReason
+from ngrpo.types.experience import joined
+from ngrpo.types.rollouts import StopReason
+from ngrpo.types.scores import Verdict
 
 RIGHT, WRONG, UNSCORED = score(Verdict.CORRECT), score(Verdict.WRONG), score(Verdict.UNPARSABLE_REFERENCE)
 MADE = experience(

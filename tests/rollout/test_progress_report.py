@@ -5,11 +5,11 @@ from collections.abc import Callable
 import pytest
 
 from ngrpo.exploration.base import Exploration
-from ngrpo.exploration.bound import BoundExploration
+from ngrpo.exploration.runtime.bound import BoundExploration
 from ngrpo.exploration.token import TokenSampling
-from ngrpo.rollout.torch_engine import TorchEngine
-from ngrpo.rollout.types import Request, Sampling
+from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.rollout.vllm.progress import FinishedRequests
+from ngrpo.types.rollouts import Request, Sampling
 
 Bind = Callable[[TorchEngine, Exploration], BoundExploration]
 

@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from ngrpo.data.types import Problem, Prompt
-from ngrpo.exploration.record import Record
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rewards.math import MathReward
-from ngrpo.rollout.types import Mixture, Rollout, StopReason
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+from ngrpo.types.problems import Problem, Prompt
+from ngrpo.types.records import Record
+from ngrpo.types.rollouts import Mixture, Rollout, StopReason
 
 
 class Scripted:

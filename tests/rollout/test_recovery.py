@@ -10,13 +10,13 @@ import torch
 from fake_processes import gathering
 from test_rollout_worker import PROMPTS, SETTINGS, Echo, contents
 
-from ngrpo.door import sentence
+from ngrpo.entrypoints.error_handling import sentence
 from ngrpo.errors import RunError, SettingError
 from ngrpo.exploration.base import Step, StepContext
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.recovery import EngineFailure, recovered
-from ngrpo.rollout.torch_engine import TorchEngine
+from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.rollout.worker import RolloutWorker
 
 

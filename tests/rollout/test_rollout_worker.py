@@ -7,18 +7,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from ngrpo.data.types import Problem, Prompt
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.rewards.math import Score
-from ngrpo.rewards.terms import Responses, WeightedTerm
-from ngrpo.rewards.verdict import Verdict
-from ngrpo.rollout.torch_engine import TorchEngine
-from ngrpo.rollout.types import Rollout
+from ngrpo.rewards.terms.base import Responses, WeightedTerm
+from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+from ngrpo.types.problems import Problem, Prompt
+from ngrpo.types.rollouts import Rollout
+from ngrpo.types.scores import Score, Verdict
 
 PROMPTS = [Prompt(Problem(key, f"question {key}", f"answer {key}"), (2, 6 + key, 7, 3)) for key in (0, 3, 8, 11)]
 SETTINGS = RolloutSettings(group_size=3, max_new_tokens=12, temperature=0.9)

@@ -7,8 +7,8 @@ import torch
 
 from ngrpo.exploration.base import Exploration, Step
 from ngrpo.exploration.neighbor import NeighborMixing
-from ngrpo.rollout.rows import Rows
-from ngrpo.rollout.types import Request, Sampling, StopReason
+from ngrpo.rollout.torch_engine.batch_state import Rows
+from ngrpo.types.rollouts import Request, Sampling, StopReason
 
 STOP, END = 9, 8
 SAMPLING = Sampling(temperature=1.0, max_new_tokens=3, stop_ids=(STOP,))

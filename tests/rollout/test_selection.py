@@ -10,11 +10,8 @@ import pytest
 import torch
 from made_rollouts import experience, rollout, score
 
-from ngrpo.data.types import Problem, Prompt
 from ngrpo.errors import SettingError
-from ngrpo.rewards.verdict import Verdict
-from ngrpo.rollout.experience import Experience
-from ngrpo.rollout.selection import (
+from ngrpo.rollout.dynamic_sampling import (
     DynamicSampling,
     Selection,
     every_group,
@@ -23,6 +20,9 @@ from ngrpo.rollout.selection import (
     own_share,
     select,
 )
+from ngrpo.types.experience import Experience
+from ngrpo.types.problems import Problem, Prompt
+from ngrpo.types.scores import Verdict
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())["dapo_dynamic_sampling"]
 RIGHT, WRONG, UNSCORED = score(Verdict.CORRECT), score(Verdict.WRONG), score(Verdict.UNPARSABLE_REFERENCE)

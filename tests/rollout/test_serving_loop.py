@@ -16,11 +16,11 @@ from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.packing import pack
-from ngrpo.rollout.types import Request, Rollout
-from ngrpo.rollout.vllm.buffers import MixBuffers
-from ngrpo.rollout.vllm.session import Session, SessionSpec
-from ngrpo.rollout.vllm.split import split_rollouts
-from ngrpo.rollout.vllm.stepper import choose, feed_into
+from ngrpo.rollout.records.buffers import MixBuffers
+from ngrpo.rollout.records.session import Session, SessionSpec
+from ngrpo.rollout.records.split import split_rollouts
+from ngrpo.rollout.records.stepper import choose, feed_into
+from ngrpo.types.rollouts import Request, Rollout
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())["serving_loop_lag"]
 TOKENS = GOLDEN["inputs"]["tokens"]

@@ -11,7 +11,7 @@ from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.policy import ScoringModel
-from ngrpo.rollout.types import Rollout, StopReason
+from ngrpo.types.rollouts import Rollout, StopReason
 
 MIXING = NeighborMixing(rate=0.4, k=3)
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from ngrpo.errors import SettingError
-from ngrpo.study.begun import go_on
 from ngrpo.study.definition import ArmConfig, StudyConfig, load_study
+from ngrpo.study.fingerprint import go_on
 
 CONF = Path(__file__).parents[2] / "conf"
 

@@ -10,20 +10,20 @@ from torch import Tensor
 from torch.nn.functional import cosine_similarity
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from ngrpo.exploration import compiled as compiled_strategies
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.gumbel import GumbelSoftThinking
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.random import gumbel, request_key
+from ngrpo.exploration.runtime import compiled as compiled_strategies
 from ngrpo.exploration.soft import SoftThinking
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rewards.math import MathReward
-from ngrpo.rollout.torch_engine import TorchEngine
-from ngrpo.rollout.types import Request, Rollout
+from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 from ngrpo.study.effect import Chosen, again, choose, effect
+from ngrpo.types.rollouts import Request, Rollout
 
 STOP, TEMPERATURE, LONGEST = 3, 0.8, 20
 STRATEGIES = [
@@ -153,8 +153,8 @@ def test_every_mixed_step_is_as_likely() -> None:
 
 
 def rollout_with(positions: Tensor, key: int) -> Rollout:
-    from ngrpo.exploration.record import Record
-    from ngrpo.rollout.types import Mixture, StopReason
+    from ngrpo.types.records import Record
+    from ngrpo.types.rollouts import Mixture, StopReason
 
     record = Record(torch.zeros(len(positions), 1), torch.ones(len(positions), 1))
     response = torch.arange(10)

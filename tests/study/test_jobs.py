@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ngrpo.errors import RunError
-from ngrpo.study.jobs import Job, OutOfTime, Shell, Slice, run_jobs
+from ngrpo.study.scheduler import Job, OutOfTime, Shell, Slice, run_jobs
 
 
 def python(code: str) -> list[str]:

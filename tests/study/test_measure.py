@@ -5,7 +5,7 @@ import pytest
 from made_answers import random_rows, row, table
 
 from ngrpo.report.records import IterationRecord
-from ngrpo.report.store import RunStore
+from ngrpo.report.run_store import RunStore
 from ngrpo.study.definition import DiversityConfig
 from ngrpo.study.measure import curves, sampled
 

@@ -1,7 +1,7 @@
 import pytest
 
 from ngrpo.errors import SettingError
-from ngrpo.study.paths import calculations, normaliser, words
+from ngrpo.evaluation.solution_paths import calculations, normaliser, words
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ from ngrpo.exploration.random import request_key
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rewards.math import MathReward
-from ngrpo.rollout.torch_engine import TorchEngine
+from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 from ngrpo.study import probing
 from ngrpo.study.effect import effect
-from ngrpo.study.jobs import Slice
 from ngrpo.study.probing import effects, speeds
 from ngrpo.study.results import Effect, Speed
+from ngrpo.study.scheduler import Slice
 from ngrpo.study.untrained import Strategy, Untrained, untrained
 
 PROMPTS = [(5, 6), (5, 6), (7, 8, 9)]

@@ -9,14 +9,14 @@ import pytest
 from made_answers import row, table
 
 from ngrpo.errors import RunError, SettingError
-from ngrpo.evaluation.store import AnswerStore
+from ngrpo.evaluation.answer_store import AnswerStore
 from ngrpo.report.records import IterationRecord
-from ngrpo.report.store import RunStore
+from ngrpo.report.run_store import RunStore
 from ngrpo.study.definition import StudyConfig, as_json, load_study
-from ngrpo.study.levels import nearest
+from ngrpo.study.difficulty import nearest
+from ngrpo.study.finished import TUNED, collect, read_tuned
 from ngrpo.study.results import Tried, write
-from ngrpo.study.store import TUNED, collect, read_tuned
-from ngrpo.study.work import Work, choice
+from ngrpo.study.stages import Work, choice
 
 CONF = Path(__file__).parents[2] / "conf"
 

@@ -1,4 +1,12 @@
-"""Where problems come from: the built-in demo, files, the Hugging Face hub."""
+"""Where problems come from: the built-in demo, files, the Hugging Face hub.
+
+- ``base.py``: The contract of a source of problems
+- ``demo.py``: The built-in problem generator as a source
+- ``fields.py``: From a record of a data set to a problem
+- ``files.py``: Problems in JSON, JSONL and parquet files
+- ``hub.py``: Problems streamed from the Hugging Face hub
+- ``resolve.py``: From the value of ``data.path`` to a source
+"""
 
 from ngrpo.data.sources.base import BOXED_INSTRUCTION, ProblemSource, Row
 from ngrpo.data.sources.demo import DemoSource

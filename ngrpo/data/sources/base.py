@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Literal, Protocol
 
-from ngrpo.data.types import LeftOut, Problem
+from ngrpo.types.problems import LeftOut, Problem
 
 Row = Problem | LeftOut
 Split = Literal["train", "held_out"]

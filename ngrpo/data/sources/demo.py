@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from itertools import count
 
 from ngrpo.data.sources.base import Row
-from ngrpo.demo.levels import SHIPPED, Level, Split
+from ngrpo.data.word_problems.levels import SHIPPED, Level, Split
 
 
 class DemoSource:
-    """Problems of `ngrpo.demo.problems`, numbered from 0; never ends, so there is one epoch only."""
+    """Problems of `ngrpo.data.word_problems.problems`, numbered from 0; never ends, so there is one epoch only."""
 
     instruction: str | None = None
     in_memory = False
@@ -21,7 +21,7 @@ class DemoSource:
 
     def rows(self, start: int = 0) -> Iterator[Row]:
         """Yield problem `start`, `start` + 1, ..."""
-        from ngrpo.demo.problems import problem
+        from ngrpo.data.word_problems.problems import problem
 
         return (problem(key, self.split, self.level) for key in count(start))
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from ngrpo.data.sources.base import Row
 from ngrpo.data.text import is_text
-from ngrpo.data.types import LeftOut, Problem
 from ngrpo.errors import SettingError
 from ngrpo.rewards.boxed import last_boxed
+from ngrpo.types.problems import LeftOut, Problem
 
 _WHOLE_NUMBER = re.compile(r"\+?(-?)0*(\d+)\.0+")
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")

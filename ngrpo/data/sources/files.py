@@ -12,7 +12,7 @@ from typing import Any
 from ngrpo.data.sources.base import BOXED_INSTRUCTION, Row
 from ngrpo.data.sources.fields import Fields
 from ngrpo.errors import SettingError, first_line
-from ngrpo.input_files import check_file
+from ngrpo.utils.input_files import check_file
 
 
 def _decoded(content: bytes) -> str:

@@ -9,7 +9,7 @@ from ngrpo.data.sources.demo import DemoSource
 from ngrpo.data.sources.fields import Fields
 from ngrpo.data.sources.files import READERS, FileSource, find_files
 from ngrpo.data.sources.hub import HubSource
-from ngrpo.demo.levels import read_path
+from ngrpo.data.word_problems.levels import read_path
 from ngrpo.errors import SettingError
 
 _HUB_NAME = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(?::(?P<configuration>[\w.+-]+))?(?:@(?P<split>[\w.-]+))?")

@@ -8,7 +8,7 @@ from torch.nn.functional import embedding
 from vllm.distributed import tensor_model_parallel_all_gather, tensor_model_parallel_all_reduce
 from vllm.model_executor.layers.vocab_parallel_embedding import VocabParallelEmbedding, get_masked_input_and_mask
 
-from ngrpo.rollout.vllm.buffers import MixBuffers
+from ngrpo.rollout.records.buffers import MixBuffers
 
 
 class MixingEmbedding(VocabParallelEmbedding):

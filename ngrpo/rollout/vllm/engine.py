@@ -12,21 +12,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ngrpo.distributed.parent_watch import ending_children
 from ngrpo.errors import RunError, SettingError
 from ngrpo.exploration.base import Exploration
-from ngrpo.exploration.bound import BoundExploration
-from ngrpo.exploration.own_code import StrategyError
+from ngrpo.exploration.runtime.bound import BoundExploration
+from ngrpo.exploration.runtime.own_code import StrategyError
 from ngrpo.modeling.loading import DTYPES, ModelSource
-from ngrpo.parent_watch import ending_children
 from ngrpo.rollout.engine import Report
-from ngrpo.rollout.types import Request, Rollout, Sampling
+from ngrpo.rollout.records.session import Collected, SessionSpec
+from ngrpo.rollout.records.split import split_rollouts
 from ngrpo.rollout.vllm.device import visible_to_children
-from ngrpo.rollout.vllm.lifeline import Lifeline, lifeline
+from ngrpo.rollout.vllm.process_watch import Lifeline, lifeline
 from ngrpo.rollout.vllm.progress import FinishedRequests
-from ngrpo.rollout.vllm.session import Collected, SessionSpec
-from ngrpo.rollout.vllm.split import split_rollouts
 from ngrpo.rollout.vllm.versions import check_version
 from ngrpo.rollout.vllm.weight_transfer import WeightTransfer
+from ngrpo.types.rollouts import Request, Rollout, Sampling
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,7 @@ class VllmEngine:
             "trust_remote_code": model.trust_remote_code,
             "generation_config": "vllm",
             "seed": 0,
-            "worker_extension_cls": "ngrpo.rollout.vllm.extension.WorkerExtension",
+            "worker_extension_cls": "ngrpo.rollout.vllm.worker_extension.WorkerExtension",
             "additional_config": {"ngrpo": {"width": exploration.width, "vectors": not exploration.sums_rows}},
             **options,
         }

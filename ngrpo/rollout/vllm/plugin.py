@@ -1,6 +1,6 @@
 """Puts the hooks in place, in whatever process of vLLM imports or loads this."""
 
-from ngrpo.parent_watch import end_with_parent, leave_group
+from ngrpo.distributed.parent_watch import end_with_parent, leave_group
 from ngrpo.rollout.vllm.versions import TESTED, check_version, installed_version
 
 

@@ -10,7 +10,7 @@ from vllm.v1.worker.gpu.input_batch import InputBatch, get_num_sampled_and_rejec
 from vllm.v1.worker.gpu.model_states.default import DefaultModelState
 from vllm.v1.worker.gpu.sample.output import SamplerOutput
 
-from ngrpo.rollout.vllm.core import MixingCore, settings_of, slot_of
+from ngrpo.rollout.vllm.mixing_state import MixingCore, settings_of, slot_of
 
 
 class MixingModelState(DefaultModelState):

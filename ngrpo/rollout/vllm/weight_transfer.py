@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ngrpo.errors import RunError
 from ngrpo.rollout.vllm.checksum import checksum
-from ngrpo.rollout.vllm.handover import Bucket, packed
+from ngrpo.rollout.vllm.tensor_ipc import Bucket, packed
 
 _BUCKET_BYTES = 512 << 20
 _SHOWN = 3

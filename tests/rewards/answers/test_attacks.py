@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ngrpo.rewards.verdict import Verdict
-from ngrpo.rewards.worker import judge
+from ngrpo.rewards.isolation.judge import judge
+from ngrpo.types.scores import Verdict
 
 LINES = Path(__file__).with_name("attacks.txt").read_text(encoding="utf-8").splitlines()
 ATTACKS = [line.split(" <- ") for line in LINES if line and not line.startswith("# ")]

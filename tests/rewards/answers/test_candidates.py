@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 
 from ngrpo.rewards.answers.read import read_answer
 from ngrpo.rewards.answers.reading import MAX_READINGS
-from ngrpo.rewards.verdict import Verdict
-from ngrpo.rewards.worker import judge
+from ngrpo.rewards.isolation.judge import judge
+from ngrpo.types.scores import Verdict
 
 # No value is reached from others of its kind with the signs below: all numbers are primes.
 CANDIDATES = (

@@ -1,7 +1,7 @@
 """No constant box is worth more than the most common answer, on references distributed as those of competitions are."""
 
-from ngrpo.rewards.verdict import Verdict
-from ngrpo.rewards.worker import judge
+from ngrpo.rewards.isolation.judge import judge
+from ngrpo.types.scores import Verdict
 
 # How often each answer occurs, roughly as among the first terms of public training sets.
 REFERENCES = {str(number): max(1, 24 - number) for number in range(40)}

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ngrpo.rewards.verdict import Verdict
-from ngrpo.rewards.worker import judge
+from ngrpo.rewards.isolation.judge import judge
+from ngrpo.types.scores import Verdict
 
 TABLE = Path(__file__).with_name("math_verify_suite.jsonl")
 KNOWN = 63

@@ -8,8 +8,8 @@ import sympy.parsing.sympy_parser
 
 from ngrpo.rewards.answers.read import read_answer
 from ngrpo.rewards.answers.reading import equal
-from ngrpo.rewards.verdict import Verdict
-from ngrpo.rewards.worker import judge
+from ngrpo.rewards.isolation.judge import judge
+from ngrpo.types.scores import Verdict
 
 LINES = [
     line

@@ -12,11 +12,11 @@ import torch
 from vllm_checks import MIXING, start_engine
 
 from ngrpo.exploration.base import Exploration
-from ngrpo.exploration.bound import BoundExploration, bind
+from ngrpo.exploration.runtime.bound import BoundExploration, bind
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.policy import ScoringModel
-from ngrpo.rollout.torch_engine import TorchEngine
+from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.rollout.vllm.engine import VllmEngine
 
 

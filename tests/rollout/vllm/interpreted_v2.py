@@ -20,12 +20,12 @@ from vllm_checks import (
     start_engine,
 )
 
-from ngrpo.exploration.bound import bind
+from ngrpo.exploration.runtime.bound import bind
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.policy import ScoringModel
-from ngrpo.rollout.torch_engine import TorchEngine
-from ngrpo.rollout.types import Sampling
+from ngrpo.rollout.torch_engine.engine import TorchEngine
+from ngrpo.types.rollouts import Sampling
 
 SAMPLING = Sampling(temperature=0.8, max_new_tokens=40, stop_ids=(0,))
 

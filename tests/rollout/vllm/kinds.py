@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM, Olmo2Config, Qwen3MoeConfig
 from vllm_checks import MIXING, start_engine
 
 from ngrpo.errors import RunError
-from ngrpo.exploration.bound import bind
+from ngrpo.exploration.runtime.bound import bind
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.model_check.comparison import requests, sampling
 from ngrpo.model_check.own_scores import own_scores

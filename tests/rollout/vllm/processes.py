@@ -22,12 +22,12 @@ from vllm_checks import (
     start_engine,
 )
 
-from ngrpo.exploration.bound import BoundExploration, bind
+from ngrpo.exploration.runtime.bound import BoundExploration, bind
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.rollout.torch_engine import TorchEngine
-from ngrpo.rollout.types import Request, Sampling
+from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.rollout.vllm.engine import VllmEngine
+from ngrpo.types.rollouts import Request, Sampling
 
 TOLERANCE = 0.05 if torch.cuda.is_available() else 1e-4
 SAMPLING = Sampling(temperature=0.8, max_new_tokens=40, stop_ids=(0,))

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ngrpo.rollout.vllm.buffers import MixBuffers
+from ngrpo.rollout.records.buffers import MixBuffers
 
 pytest.importorskip("vllm.v1", reason="vLLM is not installed")
 pytestmark = pytest.mark.vllm

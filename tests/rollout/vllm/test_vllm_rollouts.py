@@ -17,11 +17,10 @@ from vllm_checks import (
     start_engine,
 )
 
-from ngrpo.demo import MODEL_PATH
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.token import TokenSampling
-from ngrpo.modeling.loading import ModelSource
-from ngrpo.rollout.types import StopReason
+from ngrpo.modeling.loading import MODEL_PATH, ModelSource
+from ngrpo.types.rollouts import StopReason
 
 pytest.importorskip("vllm.v1", reason="vLLM is not installed")
 pytestmark = pytest.mark.vllm

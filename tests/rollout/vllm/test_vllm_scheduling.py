@@ -16,8 +16,8 @@ from vllm_checks import (
     start_engine,
 )
 
-from ngrpo.rollout.types import Request
-from ngrpo.rollout.vllm.stepper import feed_into, look_up
+from ngrpo.rollout.records.stepper import feed_into, look_up
+from ngrpo.types.rollouts import Request
 
 pytest.importorskip("vllm.v1", reason="vLLM is not installed")
 pytestmark = pytest.mark.vllm
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.vllm
 @pytest.fixture
 def fed_mixtures(monkeypatch) -> Counter:
     """Counts how often the mixture of a slot's position was fed."""
-    from ngrpo.rollout.vllm import core
+    from ngrpo.rollout.vllm import mixing_state as core
 
     fed: Counter = Counter()
 

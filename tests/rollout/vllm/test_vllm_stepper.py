@@ -8,26 +8,19 @@ import torch
 from torch import Tensor
 
 from ngrpo.exploration.base import Exploration, Step, StepContext
-from ngrpo.exploration.compiled import compiled
-from ngrpo.exploration.decide import decide
 from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.gaussian_top_k import GaussianTopK
 from ngrpo.exploration.gumbel import GumbelSoftThinking
 from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.exploration.runtime.compiled import compiled
+from ngrpo.exploration.runtime.decide import decide
 from ngrpo.exploration.soft import SoftThinking
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.exploration.vocabulary import Vocabulary
-from ngrpo.rollout.vllm.buffers import MixBuffers
-from ngrpo.rollout.vllm.session import Session, SessionSpec
-from ngrpo.rollout.vllm.stepper import (
-    at_least_two,
-    choose,
-    choose_and_record,
-    feed_into,
-    fill_vectors,
-    look_up,
-)
+from ngrpo.rollout.records.buffers import MixBuffers
+from ngrpo.rollout.records.session import Session, SessionSpec
+from ngrpo.rollout.records.stepper import at_least_two, choose, choose_and_record, feed_into, fill_vectors, look_up
 
 VOCABULARY, BUDGET, TEMPERATURE = 40, 6, 0.7
 PROMPTS = [3, 5, 2]

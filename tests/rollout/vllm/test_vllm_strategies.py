@@ -19,16 +19,16 @@ from vllm_checks import (
 
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
-from ngrpo.exploration.bound import BoundExploration
 from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.gaussian_top_k import GaussianTopK
 from ngrpo.exploration.gumbel import GumbelSoftThinking
 from ngrpo.exploration.hrpo import HybridReasoning
+from ngrpo.exploration.runtime.bound import BoundExploration
 from ngrpo.exploration.soft import SoftThinking
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.policy import ScoringModel
-from ngrpo.rollout.types import Rollout
 from ngrpo.rollout.vllm.engine import VllmEngine
+from ngrpo.types.rollouts import Rollout
 
 pytest.importorskip("vllm.v1", reason="vLLM is not installed")
 pytestmark = pytest.mark.vllm

@@ -6,9 +6,9 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 from vllm_checks import MIXING, UNSTOPPED, assert_same_rollouts, random_requests, start_engine
 
 from ngrpo.errors import RunError
-from ngrpo.exploration.bound import BoundExploration
+from ngrpo.exploration.runtime.bound import BoundExploration
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.rollout.torch_engine import TorchEngine
+from ngrpo.rollout.torch_engine.engine import TorchEngine
 
 pytest.importorskip("vllm.v1", reason="vLLM is not installed")
 pytestmark = pytest.mark.vllm
@@ -92,7 +92,7 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("name", ["model.layers.1.self_attn.k_proj.weight", "model.norm.weight", "lm_head.weight"])
 def test_a_wrong_hand_over_is_caught(demo_engine, oracle, monkeypatch, fault, name):
-    from ngrpo.rollout.vllm.extension import WorkerExtension
+    from ngrpo.rollout.vllm.worker_extension import WorkerExtension
 
     load = WorkerExtension.ngrpo_load_weights
     with monkeypatch.context() as patch:

@@ -9,17 +9,17 @@ import torch
 from torch import Tensor
 
 from ngrpo.exploration.base import Exploration, Step, StepContext
-from ngrpo.exploration.bound import BoundExploration
 from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.neighbor import NeighborMixing
-from ngrpo.exploration.own_code import StrategyError
 from ngrpo.exploration.random import request_key
+from ngrpo.exploration.runtime.bound import BoundExploration
+from ngrpo.exploration.runtime.own_code import StrategyError
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.policy import ScoringModel
-from ngrpo.rollout.types import Mixture, Request, Rollout, Sampling
 from ngrpo.rollout.vllm.engine import VllmEngine
+from ngrpo.types.rollouts import Mixture, Request, Rollout, Sampling
 
 MIXING = NeighborMixing(rate=0.4, k=3, end_token=None)
 CPU = torch.device("cpu")

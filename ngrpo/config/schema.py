@@ -1,0 +1,194 @@
+"""The typed configuration: every setting of conf/train.yaml and conf/evaluate.yaml, with its type and meaning."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import MISSING, OmegaConf
+
+from ngrpo.config import environment
+
+
+@dataclass
+class RolloutConfig:
+    """``rollout``: see `ngrpo.rollout.worker.RolloutSettings`; ``engine`` is a `_target_` node."""
+
+    engine: Any = MISSING
+    group_size: int = MISSING
+    max_new_tokens: int = MISSING
+    temperature: float = MISSING
+    ahead: int = 0
+
+
+@dataclass
+class RewardTermConfig:
+    """``reward_terms.<name>``: see `ngrpo.rewards.terms.base.WeightedTerm`.
+
+    Attributes:
+        term: builds a function of `ngrpo.rewards.terms.base.Responses`.
+        weight: factor on its values.
+    """
+
+    term: Any = MISSING
+    weight: float = 1.0
+
+
+@dataclass
+class TrainerConfig:
+    """``trainer``: see `ngrpo.entrypoints.train.make_trainer` and `ngrpo.training.module.UpdateSettings`.
+
+    Attributes:
+        iterations: rollout batches to train on, those before a resume included.
+        accelerator: cpu | gpu | auto (Lightning's).
+        devices: processes on this machine, or "auto".
+        num_nodes: machines.
+        tensor_parallel_size: processes that hold one model between them; see `ngrpo.distributed.collectives.Ranks`.
+        precision: 32-true | bf16-mixed.
+        threads: CPU threads of PyTorch in each process; null leaves it to PyTorch.
+        matmul_precision: highest | high | medium, of float32 matrix products; see `ngrpo.utils.torch_settings`.
+        microbatch_tokens: most tokens (prompts included) in one forward pass.
+        head_rows: most tokens whose logits over the vocabulary are held at a time.
+        max_grad_norm: gradient norms above are scaled down to it.
+        max_bad_steps: optimiser steps in a row without a finite loss and gradient after which the run stops.
+        max_time: span after which this process finishes its iteration, saves and stops: "45m", "11h30m"; null for none.
+        offload_reference: keep the reference in host memory outside its passes.
+        offload_optimizer: keep the optimiser's moments in host memory while rollouts are made.
+        gather_once: with several devices, gather weights and sum gradients once an optimiser step.
+        optimizer: a partial `_target_` node, called with the parameters.
+        schedule: a partial `_target_` node, called with the optimiser steps made and those of the whole run; see
+            `ngrpo.training.optim.lr_schedule`.
+    """
+
+    iterations: int = MISSING
+    accelerator: str = MISSING
+    devices: Any = MISSING
+    num_nodes: int = MISSING
+    tensor_parallel_size: int = 1
+    precision: str = MISSING
+    threads: int | None = None
+    matmul_precision: str = "highest"
+    microbatch_tokens: int = MISSING
+    head_rows: int = MISSING
+    max_grad_norm: float = MISSING
+    offload_reference: bool = False
+    offload_optimizer: bool = False
+    gather_once: bool = False
+    max_bad_steps: int = MISSING
+    max_time: str | None = None
+    optimizer: Any = MISSING
+    schedule: Any = MISSING
+
+
+@dataclass
+class Config:
+    """The root. ``Any`` fields are `_target_` nodes, checked against the signature of what they name.
+
+    Attributes:
+        model: builds a `ngrpo.modeling.loading.ModelSource`.
+        data: builds a `ngrpo.data.datamodule.PromptDataModule`.
+        benchmark: builds `ngrpo.evaluation.benchmark.Benchmark` by name; evaluated in place of the data's own problems.
+        reward: builds a `ngrpo.rollout.worker.Reward`.
+        reward_terms: what is added to it in training, by name.
+        selection: builds a `ngrpo.rollout.dynamic_sampling.DynamicSampling`.
+        algo: builds a `ngrpo.algo.policy_loss.Algorithm`.
+        critic: builds a `ngrpo.training.critic_update.CriticSettings`; null trains none.
+        exploration: builds a `ngrpo.exploration.base.Exploration`.
+        rollout: rollouts and their engine.
+        trainer: hardware, optimiser, number of iterations.
+        logger: builds a Lightning logger.
+        callbacks: Lightning callbacks by name; null leaves one out.
+        seed: of everything random.
+        ckpt: null, "latest", or a run's or checkpoint's folder to go on from.
+        allow_targets: modules beside `ngrpo.config.allowlist.ALLOWED` that `_target_` may name; those named on the
+            command line are added.
+        custom_reward_timeout_s: seconds that a call of a reward, or of a reward term, from outside the package may
+            take; it runs in a process of its own. Null runs it in the trainer's, without a limit.
+    """
+
+    model: Any = MISSING
+    data: Any = MISSING
+    benchmark: dict[str, Any] = field(default_factory=dict)
+    reward: Any = MISSING
+    reward_terms: dict[str, RewardTermConfig] = field(default_factory=dict)
+    selection: Any = MISSING
+    algo: Any = MISSING
+    critic: Any = None
+    exploration: Any = MISSING
+    rollout: RolloutConfig = field(default_factory=RolloutConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    logger: Any = MISSING
+    callbacks: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    ckpt: str | None = None
+    allow_targets: list[str] = field(default_factory=list)
+    custom_reward_timeout_s: float | None = None
+
+
+@dataclass
+class PromptConfig:
+    """``data`` of an evaluation: how its prompts are made.
+
+    Attributes:
+        max_prompt_tokens: longer prompts are left out.
+        system_prompt: system message; null for none.
+        template_args: variables of the chat template; see `ngrpo.data.chat_template.ChatFormat`.
+        template_date: the day, as 2026-01-31, for templates that ask for the date; null for that of the first call.
+        plain_prompts: the bare question is a prompt where the tokenizer has no chat template.
+    """
+
+    max_prompt_tokens: int = MISSING
+    system_prompt: str | None = None
+    template_args: dict[str, Any] = field(default_factory=dict)
+    template_date: str | None = None
+    plain_prompts: bool = False
+
+
+@dataclass
+class EvaluateConfig:
+    """The root of ``conf/evaluate.yaml``.
+
+    Attributes:
+        model: builds a `ngrpo.modeling.loading.ModelSource`.
+        benchmark: builds `ngrpo.evaluation.benchmark.Benchmark` by name.
+        data: how prompts are made.
+        reward: builds a `ngrpo.rollout.worker.Reward`.
+        rollout: the engine and ``max_new_tokens``; the rest is for training.
+        evaluator: builds a `ngrpo.evaluation.evaluator.Evaluator`.
+        n: samples a problem.
+        k: of Pass@k and maj@k; null for the powers of two up to n.
+        problems_at_once: problems sampled together, and stored together.
+        accelerator: cpu | gpu | auto.
+        threads: CPU threads of PyTorch; null leaves it to PyTorch.
+        matmul_precision: highest | high | medium; see `ngrpo.utils.torch_settings`.
+        seed: of the samples.
+        out: folder of answers and figures.
+        custom_reward_timeout_s: seconds that a call of a reward from outside the package may take, in a process of its
+            own; longer ends the evaluation. Null runs it in this one, without a limit.
+        allow_targets: see `Config`.
+    """
+
+    model: Any = MISSING
+    benchmark: dict[str, Any] = field(default_factory=dict)
+    data: PromptConfig = field(default_factory=PromptConfig)
+    reward: Any = MISSING
+    rollout: RolloutConfig = field(default_factory=RolloutConfig)
+    evaluator: Any = MISSING
+    n: int = MISSING
+    k: list[int] | None = None
+    problems_at_once: int = MISSING
+    accelerator: str = "auto"
+    threads: int | None = None
+    matmul_precision: str = "highest"
+    seed: int = 0
+    out: str = MISSING
+    allow_targets: list[str] = field(default_factory=list)
+    custom_reward_timeout_s: float | None = None
+
+
+def register() -> None:
+    """Makes the schemas known to Hydra, and the resolvers: a default by the model, and the environment's."""
+    environment.register()
+    store = ConfigStore.instance()
+    store.store(group="schema", name="train", node=Config, package="_global_")
+    store.store(group="schema", name="evaluate", node=EvaluateConfig, package="_global_")
+    OmegaConf.register_new_resolver("for_demo", lambda path, yes, no: yes if path == "demo" else no, replace=True)

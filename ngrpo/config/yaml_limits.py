@@ -1,0 +1,59 @@
+"""A YAML file of a user: how large and deep it may be once its aliases are written out."""
+
+from pathlib import Path
+
+import yaml  # type: ignore[import-untyped]
+
+from ngrpo.errors import SettingError
+from ngrpo.utils.input_files import read_text
+
+MOST_NODES = 100_000
+"""Keys and values, each as often as aliases repeat it; the configurations of this program have some hundreds."""
+
+
+def check_file(path: Path) -> None:
+    """Refuses a file of settings that is no text, or too large or deep to be composed; see `check_text`.
+
+    Raises:
+        SettingError: names the file.
+    """
+    check_text(read_text(path, "settings"), path)
+
+
+def check_text(text: str, path: Path) -> None:
+    """Refuses YAML whose aliases write out to more than `MOST_NODES` nodes, or that is nested too deeply.
+
+    Nine anchors, each a list of nine aliases of the one before, are nine lines and 400 million values.
+
+    Args:
+        text: its content. What is wrong with its syntax is left to the one who reads it.
+        path: where it comes from, for the message.
+
+    Raises:
+        SettingError: names the file.
+    """
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        nodes = 0 if root is None else _written_out(root, {})
+    except yaml.YAMLError:
+        return
+    except RecursionError as error:
+        raise SettingError(f"{path} is nested too deeply, or within itself; write it flatter.") from error
+    if nodes > MOST_NODES:
+        raise SettingError(f"{path} holds more than {MOST_NODES} values once its aliases are written out; shorten it.")
+
+
+def _written_out(node: yaml.Node, known: dict[int, int]) -> int:
+    """Returns the nodes below and with one, as a tree; each is walked through once.
+
+    Args:
+        node: the root of the tree.
+        known: by id, of nodes that have been counted; filled in.
+    """
+    if isinstance(node, yaml.ScalarNode):
+        return 1
+    if id(node) not in known:
+        pairs = isinstance(node, yaml.MappingNode)
+        children = [child for pair in node.value for child in pair] if pairs else node.value
+        known[id(node)] = 1 + sum(_written_out(child, known) for child in children)
+    return known[id(node)]

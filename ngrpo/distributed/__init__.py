@@ -1,0 +1,11 @@
+"""Ranks, collectives, and the processes of a run.
+
+- ``collectives.py``: This process's place among all, and objects of other ranks
+- ``parent_watch.py``: Ends the processes of a run whose first process was killed
+- ``rendezvous.py``: Where the training processes of one machine find each other: on its loopback, which no other
+  machine reaches
+"""
+
+from ngrpo.compat.attributes import moved_from
+
+__getattr__ = moved_from(__name__)

@@ -1,0 +1,38 @@
+"""Log records on the console that the progress bar lives on."""
+
+import logging
+import warnings
+
+from rich import get_console
+from transformers.utils.logging import disable_progress_bar
+
+from ngrpo.utils.sanitize import visible
+
+
+class ConsoleHandler(logging.Handler):
+    """Prints through rich's console, so that a line does not tear the progress bar."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Prints one record, unwrapped; what a model wrote cannot steer the terminal."""
+        get_console().print(visible(self.format(record)), markup=False, highlight=False, soft_wrap=True)
+
+
+def quieten() -> None:
+    """Leaves out what others print and nobody can act on."""
+    disable_progress_bar()
+    # Said of prompts that are left out for their length.
+    logging.getLogger("transformers.tokenization_utils_base").addFilter(_no_length_warning)
+    warnings.filterwarnings("ignore", message=".*isinstance\\(treespec, LeafSpec\\).*")
+    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+    # The language models: see `ScoringModel`.
+    warnings.filterwarnings("ignore", message=".*in eval mode at the start of training.*")
+    warnings.filterwarnings("ignore", message=".*overridden `transfer_batch_to_device`.*")
+    # A slower way to gather, on request only.
+    logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)
+    # Lightning's own handler would print again what reaches the root logger's.
+    logging.getLogger("lightning.pytorch").handlers.clear()
+    logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)
+
+
+def _no_length_warning(record: logging.LogRecord) -> bool:
+    return not str(record.msg).startswith("Token indices sequence length is longer")

@@ -1,0 +1,61 @@
+"""A strategy together with what it was prepared with."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from ngrpo.exploration.base import Exploration
+from ngrpo.exploration.runtime.dry_run import check_learned, check_steps, check_tables
+from ngrpo.exploration.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class BoundExploration:
+    """What an engine needs to run a strategy.
+
+    Attributes:
+        strategy: the strategy.
+        tables: what its `prepare` returned for the served embedding.
+        end_ids: token ids that end the reasoning.
+        parameters: current values of what it learns.
+    """
+
+    strategy: Exploration
+    tables: Mapping[str, Tensor]
+    end_ids: tuple[int, ...]
+    parameters: Mapping[str, Tensor] = field(default_factory=dict)
+
+
+def bind(
+    strategy: Exploration,
+    embedding: Tensor,
+    vocabulary: Vocabulary,
+    parameters: Mapping[str, Tensor] | None = None,
+    tables: Mapping[str, Tensor] | None = None,
+) -> BoundExploration:
+    """Prepares a strategy for the served input embedding, and tries it (`ngrpo.exploration.runtime.dry_run`).
+
+    Args:
+        strategy: the strategy.
+        embedding: the served table [V, d].
+        vocabulary: the tokenizer's side of it.
+        parameters: values of what it learns; None for the initial ones.
+        tables: what an earlier `prepare` returned, to be used again; None prepares anew.
+
+    Raises:
+        SettingError: the strategy does not do what its class declares.
+    """
+    dim = embedding.shape[-1]
+    check_learned(strategy, dim)
+    learned = strategy.initial_parameters(dim) if parameters is None else parameters
+    prepared = strategy.prepare(embedding, vocabulary) if tables is None else tables
+    check_tables(strategy, prepared)
+    bound = BoundExploration(
+        strategy,
+        {name: table.to(embedding.device) for name, table in prepared.items()},
+        vocabulary.end_ids(strategy.end_token),
+        {name: value.to(embedding.device) for name, value in learned.items()},
+    )
+    check_steps(strategy, bound.tables, bound.end_ids, bound.parameters, embedding)
+    return bound

@@ -1,0 +1,197 @@
+"""The reward of a response as a weighted sum: correctness, and whatever terms the run adds to it."""
+
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from ngrpo.algo.best import Bounds, sum_of_bounds
+from ngrpo.errors import RunError, SettingError
+from ngrpo.rewards.scoring import NONE_ALONE, at, origin
+from ngrpo.types.problems import Problem
+from ngrpo.types.rollouts import Rollout
+from ngrpo.types.scores import Score, Verdict
+
+log = logging.getLogger(__name__)
+
+CORRECTNESS = "correctness"
+"""Name of the first term, the verifier's; see `ngrpo.rewards.math.MathReward` for its values."""
+
+LEFT_OUT = "left_out"
+"""Name of the share of responses without a usable reward, for whatever reason."""
+
+_TAKEN = {CORRECTNESS, LEFT_OUT, *Verdict}
+
+
+@dataclass(frozen=True)
+class Responses:
+    """What a term sees: N = P * G responses, the G of a prompt side by side.
+
+    Attributes:
+        problems: the problem that each answers; N.
+        rollouts: tokens, lengths, why they ended; N.
+        texts: as the verifier reads them: special tokens kept, and a reasoning marker that the prompt ends with put
+            in front; N.
+        scores: the verifier's; N.
+    """
+
+    problems: Sequence[Problem]
+    rollouts: Sequence[Rollout]
+    texts: Sequence[str]
+    scores: Sequence[Score]
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def only(self, index: int) -> "Responses":
+        """Returns one of them."""
+        at = slice(index, index + 1)
+        return Responses(self.problems[at], self.rollouts[at], self.texts[at], self.scores[at])
+
+
+Term = Callable[[Responses], Tensor]
+"""Returns float32 [N]; NaN leaves a response out of the loss, an infinite value spoils its optimiser step.
+
+An attribute ``bounds``, its smallest and largest value, lets ``algo.advantage.best`` be derived."""
+
+
+@runtime_checkable
+class Stateful(Protocol):
+    """A term whose state belongs into checkpoints: primitives only, the same on all ranks."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the state."""
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores it."""
+
+
+@dataclass(frozen=True)
+class WeightedTerm:
+    """One summand (``reward_terms.<name>`` in the configuration).
+
+    Attributes:
+        name: its tag is ``reward/<name>``.
+        weight: factor on its values.
+        function: the term.
+    """
+
+    name: str
+    weight: float
+    function: Term
+
+    def __post_init__(self) -> None:
+        if self.name in _TAKEN:
+            raise SettingError(
+                f"reward_terms.{self.name} has the name of a figure that is logged already (reward/{self.name}); "
+                "choose another."
+            )
+        if not math.isfinite(self.weight):
+            raise SettingError(f"reward_terms.{self.name}.weight={self.weight} weighs nothing; set a finite number.")
+
+    def share(self, responses: Responses) -> Tensor:
+        """Returns ``weight`` times the term's values; float32 [N].
+
+        Raises:
+            RunError: the term raised, in which case the message names the first response that it also fails on alone;
+                or its values are not one number a response.
+        """
+        try:
+            values = torch.as_tensor(self.function(responses))
+        except RunError:
+            raise
+        except Exception as error:
+            raise RunError(
+                f"reward_terms.{self.name} raised {error!r}{origin(error)}{self._on(responses)}; mend it and go on with"
+                " ckpt=latest."
+            ) from error
+        if values.shape != (len(responses),):
+            raise RunError(
+                f"reward_terms.{self.name} returned shape {tuple(values.shape)}, not one value for each of "
+                f"{len(responses)} responses; let it return one for each."
+            )
+        if values.isinf().any():
+            index = int(values.isinf().nonzero()[0])
+            log.warning("reward_terms.%s returned %s%s", self.name, float(values[index]), _at(responses, index))
+        return self.weight * values.to("cpu", torch.float32)
+
+    def _on(self, responses: Responses) -> str:
+        for index in range(len(responses)):
+            try:
+                self.function(responses.only(index))
+            except Exception:
+                return _at(responses, index)
+        return NONE_ALONE
+
+
+def _given(scores: Sequence[Score]) -> Tensor:
+    """Returns the verifier's rewards; 0 where it has said by its verdict why there is none; float32 [N]."""
+    excused = Verdict.UNPARSABLE_REFERENCE
+    return torch.tensor([0.0 if score.status is excused else score.reward for score in scores])
+
+
+def _at(responses: Responses, index: int) -> str:
+    return at(index, responses.problems[index].key, responses.texts[index])
+
+
+def bounds_of(reward: object, terms: Sequence[WeightedTerm]) -> Bounds | None:
+    """Returns the smallest and the largest reward that a run can give; None if the reward or a term does not say."""
+    own = getattr(reward, "bounds", None)
+    functions = [term.function.func if isinstance(term.function, partial) else term.function for term in terms]
+    told = [bounds for function in functions if (bounds := getattr(function, "bounds", None)) is not None]
+    if own is None or len(told) < len(terms):
+        return None
+    return sum_of_bounds(own, [(term.weight, bounds) for term, bounds in zip(terms, told, strict=True)])
+
+
+class RewardTerms:
+    """The terms beside correctness, in the order of the configuration.
+
+    The first NaN of each, and of a reward of the user's own, is told: it leaves its response out of what is learned.
+
+    Args:
+        terms: the summands.
+    """
+
+    def __init__(self, terms: Sequence[WeightedTerm]) -> None:
+        self.terms = tuple(terms)
+        self._told: set[str] = set()
+
+    def __call__(self, responses: Responses) -> dict[str, Tensor]:
+        """Returns each term's weighted values by name; float32 [N]."""
+        shares = {term.name: term.share(responses) for term in self.terms}
+        self._tell("reward", _given(responses.scores), responses)
+        for name, values in shares.items():
+            self._tell(f"reward_terms.{name}", values, responses)
+        return shares
+
+    def _tell(self, name: str, values: Tensor, responses: Responses) -> None:
+        if name in self._told or not values.isnan().any():
+            return
+        self._told.add(name)
+        log.warning(
+            "%s returned nan%s; such responses are left out of the loss and of their group's statistics, reward/%s "
+            "tells how many: let it return a number for each if that is not meant",
+            name,
+            _at(responses, int(values.isnan().nonzero()[0])),
+            LEFT_OUT,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Holds the state of the stateful terms by name."""
+        return {name: term.state_dict() for name, term in self._stateful().items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Restores it; a term that the interrupted run did not have starts afresh."""
+        for name, term in self._stateful().items():
+            if name in state:
+                term.load_state_dict(state[name])
+
+    def _stateful(self) -> dict[str, Stateful]:
+        functions: dict[str, object] = {term.name: term.function for term in self.terms}
+        return {name: function for name, function in functions.items() if isinstance(function, Stateful)}

@@ -1,0 +1,76 @@
+"""The next batch's rollouts, made in a thread while the present batch trains."""
+
+import io
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import torch
+from torch import Tensor
+
+from ngrpo.distributed.collectives import gathered
+from ngrpo.errors import RunError
+from ngrpo.rollout.recovery import EngineFailure
+from ngrpo.rollout.serialization import experience_of, plain_experience
+from ngrpo.types.experience import Experience
+
+
+class NextBatch:
+    """At most one batch is being made, and one is ready; both by the number of their iteration.
+
+    The engine is called from the thread only between `begin` and `wait`, and by nobody else then. What runs there must
+    not talk to other ranks: their main threads are in collectives of their own.
+    """
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1, "next-batch")
+        self._making: tuple[int, Future[Experience]] | None = None
+        self._ready: tuple[int, Experience] | None = None
+
+    def begin(self, iteration: int, make: Callable[[], Experience]) -> None:
+        """Starts to make a batch."""
+        self._making = iteration, self._pool.submit(make)
+
+    def wait(self) -> None:
+        """Waits until the batch is ready.
+
+        Raises:
+            RunError: the engine failed; nobody else may rebuild it while the ranks are in an update.
+        """
+        if self._making is not None:
+            iteration, future = self._making
+            self._making = None
+            try:
+                self._ready = iteration, future.result()
+            except EngineFailure as failure:
+                raise RunError(
+                    f"the rollout engine failed while it was one batch ahead ({failure}); go on with ckpt=latest, or "
+                    "set rollout.ahead=0, with which a failed engine is rebuilt."
+                ) from failure
+
+    def take(self, iteration: int) -> Experience | None:
+        """Returns the batch of this iteration, None if it was not made ahead."""
+        if self._ready is None or self._ready[0] != iteration:
+            return None
+        (_, experience), self._ready = self._ready, None
+        return experience
+
+    def state_dict(self) -> list[Tensor]:
+        """Returns the ready batches of all data ranks as bytes (a collective); call it between `wait` and `begin`."""
+        everyone = gathered(_as_bytes(self._ready))
+        return [torch.frombuffer(bytearray(own), dtype=torch.uint8) for own in everyone]
+
+    def load_state_dict(self, everyone: Sequence[Tensor], rank: int) -> None:
+        """Takes a data rank's batch back."""
+        self._ready = _from_bytes(everyone[rank].numpy().tobytes())
+
+
+def _as_bytes(ready: tuple[int, Experience] | None) -> bytes:
+    file = io.BytesIO()
+    torch.save(None if ready is None else (ready[0], plain_experience(ready[1])), file)
+    return file.getvalue()
+
+
+def _from_bytes(content: bytes) -> tuple[int, Experience] | None:
+    """Reads without running what a checkpoint might hold."""
+    ready = torch.load(io.BytesIO(content), weights_only=True)
+    return None if ready is None else (ready[0], experience_of(ready[1]))

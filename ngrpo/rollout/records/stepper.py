@@ -1,0 +1,174 @@
+"""The two computations around vLLM's forward: what to feed, and what to choose and record.
+
+Both are plain tensor functions. On CUDA they are compiled, so that a strategy's step, the token draw, the normaliser
+and the bookkeeping become a few kernels over the logits; the same functions uncompiled are the reference. Fixed
+shapes, no value read back to the host.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding
+
+from ngrpo.exploration.base import Exploration, RowContext, Step, StepContext
+from ngrpo.exploration.runtime.compiled import compiled
+from ngrpo.exploration.runtime.decide import decide
+from ngrpo.rollout.records.buffers import BufferTensors, MixBuffers
+from ngrpo.rollout.records.session import Records, Session, SessionInputs
+from ngrpo.types.records import Record
+
+Fill = Callable[[Records, SessionInputs, BufferTensors, Tensor, Tensor], None]
+Choice = Callable[[Records, SessionInputs, float, Tensor, Tensor, Tensor, Tensor | None], Tensor]
+
+
+def feed_into(session: Session, buffers: MixBuffers, slots: Tensor, positions: Tensor) -> None:
+    """Writes what `look_up` finds into the first T places of the buffers.
+
+    Args:
+        session: the records.
+        buffers: read inside the forward.
+        slots: slot of each scheduled token, -1 or scratch for none; int64 [T].
+        positions: absolute position of each token; int64 [T].
+    """
+    strategy = session.spec.strategy
+    run: Fill = _fill if buffers.tensors.vectors is None else partial(fill_vectors, strategy)
+    if slots.is_cuda:
+        run = _compiled_fill if buffers.tensors.vectors is None else compiled(fill_vectors, strategy)
+        slots, positions = at_least_two(slots, -1), at_least_two(positions, 0)
+    run(session.records, session.inputs, buffers.tensors, slots, positions)
+
+
+def look_up(records: Records, prompt_lengths: Tensor, slots: Tensor, positions: Tensor) -> tuple[Tensor, Record]:
+    """Returns what stands at each token's position; prompt tokens are never mixed.
+
+    Returns:
+        mixed bool [T], and the record [T, ...].
+    """
+    slots, place, generated = _places(records, prompt_lengths, slots, positions)
+    return records.mixed[slots, place] & generated, records.record.map(lambda channel: channel[slots, place])
+
+
+def _places(
+    records: Records, prompt_lengths: Tensor, slots: Tensor, positions: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns each token's slot, its place in the response, and whether it has one."""
+    scratch, budget = records.mixed.shape[0] - 1, records.mixed.shape[1]
+    slots = torch.where(slots < 0, scratch, slots)
+    place = positions - prompt_lengths[slots]
+    generated = (place >= 0) & (place < budget) & (slots != scratch)
+    return slots, place.clamp(0, budget - 1), generated
+
+
+def _fill(records: Records, inputs: SessionInputs, buffers: BufferTensors, slots: Tensor, positions: Tensor) -> None:
+    mixed, record = look_up(records, inputs.prompt_lengths, slots, positions)
+    tokens, width = record.ids.shape
+    buffers.mixed[:tokens] = mixed
+    buffers.ids[:tokens, :width] = record.ids
+    buffers.weights[:tokens, :width] = record.weights
+    buffers.weights[:tokens, width:] = 0
+
+
+_compiled_fill = torch.compile(_fill, dynamic=True)
+
+
+def fill_vectors(
+    strategy: Exploration,
+    records: Records,
+    inputs: SessionInputs,
+    buffers: BufferTensors,
+    slots: Tensor,
+    positions: Tensor,
+) -> None:
+    """Writes the vectors that the strategy makes of its record."""
+    assert buffers.vectors is not None
+    mixed, record = look_up(records, inputs.prompt_lengths, slots, positions)
+    slots, place, _ = _places(records, inputs.prompt_lengths, slots, positions)
+    context = RowContext(inputs.keys[slots], positions.long(), inputs.embedding)
+    step = Step(records.tokens[slots, place].long(), mixed, *record._replace(ids=record.ids.long()))
+    vectors = strategy.inputs(partial(embedding, weight=inputs.embedding), step, context, inputs.parameters)
+    tokens = len(slots)
+    buffers.mixed[:tokens] = mixed
+    buffers.vectors[:tokens] = vectors
+
+
+def choose(
+    session: Session, logits: Tensor, slots: Tensor, positions: Tensor, recorded: Tensor | None = None
+) -> Tensor:
+    """Chooses and records the next token of each row.
+
+    Args:
+        session: strategy and records.
+        logits: float [R, V], as the model gave them.
+        slots: slot of each row, -1 or scratch for none; int64 [R].
+        positions: absolute slot of the token being chosen; integer [R].
+        recorded: False for a row whose prefill is not finished: it is sampled, and forgotten; bool [R].
+
+    Returns:
+        int64 [R].
+    """
+    strategy, rows = session.spec.strategy, len(slots)
+    run: Choice = partial(choose_and_record, strategy)
+    if logits.is_cuda:
+        run = compiled(choose_and_record, strategy)
+        logits, slots, positions = at_least_two(logits, 0), at_least_two(slots, -1), at_least_two(positions, 0)
+        recorded = None if recorded is None else at_least_two(recorded, 0)
+    tokens = run(session.records, session.inputs, session.spec.temperature, logits, slots, positions, recorded)
+    return tokens[:rows]
+
+
+def at_least_two(rows: Tensor, fill: int) -> Tensor:
+    """Gives a batch of one a second row: compiled code takes sizes of 2 and more, and 1 would be compiled apart."""
+    return rows if len(rows) > 1 else torch.cat((rows, torch.full_like(rows, fill)))
+
+
+def choose_and_record(
+    strategy: Exploration,
+    records: Records,
+    inputs: SessionInputs,
+    temperature: float,
+    logits: Tensor,
+    slots: Tensor,
+    positions: Tensor,
+    recorded: Tensor | None,
+) -> Tensor:
+    """What `choose` does, as one tensor function that can be compiled whole; writes into ``records``."""
+    scratch, budget = records.mixed.shape[0] - 1, records.mixed.shape[1]
+    slots = torch.where(slots < 0, scratch, slots)
+    if recorded is not None:
+        slots = torch.where(recorded, slots, scratch)
+    positions = positions.long()
+    place = (positions - inputs.prompt_lengths[slots]).clamp(0, budget - 1)
+    context = StepContext(
+        keys=inputs.keys[slots],
+        positions=positions,
+        embedding=inputs.embedding,
+        ended=place > records.end_at[slots],
+        end_ids=inputs.end_ids,
+        tables=inputs.tables,
+        carry=_carried(records, slots, place),
+    )
+    explore = None if inputs.explore is None else inputs.explore[slots]
+    step, log_probs = decide(strategy, logits, temperature, context, explore)
+    records.tokens[slots, place] = step.token.int()
+    records.log_probs[slots, place] = log_probs
+    records.mixed[slots, place] = step.mixed
+    records.record.put((slots, place), step.record)
+    if records.carry is not None and step.carry is not None:
+        records.carry[slots, place] = step.carry
+    # The first end token; a position chosen anew (after a dropped output) takes back what it said.
+    known = records.end_at[slots]
+    known = torch.where(known == place, budget, known)
+    records.end_at[slots] = torch.where(context.is_end(step.token), torch.minimum(known, place), known)
+    return step.token
+
+
+def _carried(records: Records, slots: Tensor, place: Tensor) -> Tensor:
+    """Returns what the position before left; int32 [R], or [0] if the strategy carries nothing.
+
+    It is kept by position, so that one chosen anew (after a dropped output) reads what it read the first time.
+    """
+    if records.carry is None:
+        return place.new_zeros(0, dtype=torch.int32)
+    return torch.where(place > 0, records.carry[slots, (place - 1).clamp(min=0)], 0)

@@ -1,0 +1,137 @@
+"""State and records of the rollouts that the torch engine is running, one row each, kept compact."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ngrpo.exploration.base import Exploration, Step
+from ngrpo.exploration.runtime.blank_record import blank_record
+from ngrpo.types.rollouts import Mixture, Request, Rollout, Sampling, StopReason
+
+
+class Rows:
+    """Up to S running rollouts; the first ``active`` rows are in use.
+
+    Args:
+        capacity: S.
+        strategy: says which channels are recorded.
+        sampling: bounds and stop ids.
+        end_ids: ids that end the reasoning; int64 [E].
+        like: an embedding row tensor, for device, dtype and width d.
+        all_explore: no request of the call is sampled plainly.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        strategy: Exploration,
+        sampling: Sampling,
+        end_ids: Tensor,
+        like: Tensor,
+        all_explore: bool,
+    ) -> None:
+        budget, device = sampling.max_new_tokens, like.device
+        self.sampling = sampling
+        self.end_ids = end_ids
+        self.stop_ids = torch.tensor(sampling.stop_ids, device=device)
+        self.active = 0
+        self.request = torch.zeros(capacity, dtype=torch.int64)
+        self.keys = torch.zeros(capacity, dtype=torch.int64, device=device)
+        self.prompt_length = torch.zeros(capacity, dtype=torch.int64, device=device)
+        self.emitted = torch.zeros(capacity, dtype=torch.int64, device=device)
+        self.ended = torch.zeros(capacity, dtype=torch.bool, device=device)
+        self.explore = None if all_explore else torch.ones(capacity, dtype=torch.bool, device=device)
+        self.carry = torch.zeros(capacity if strategy.carries else 0, dtype=torch.int32, device=device)
+        self.inputs = like.new_zeros(capacity, like.shape[-1])
+        self.tokens = torch.zeros(capacity, budget, dtype=torch.int64, device=device)
+        self.log_probs = torch.zeros(capacity, budget, device=device)
+        self.mixed = torch.zeros(capacity, budget, dtype=torch.bool, device=device)
+        vectors = like.new_zeros(capacity, budget, like.shape[-1]) if strategy.dense else None
+        self.records = blank_record(strategy, (capacity, budget), device, vectors)
+
+    def admit(self, numbers: list[int], requests: list[Request]) -> slice:
+        """Opens a row for each request (``numbers`` are their places in the result); returns the rows."""
+        rows = slice(self.active, self.active + len(requests))
+        device = self.keys.device
+        self.request[rows] = torch.tensor(numbers)
+        self.keys[rows] = torch.tensor([r.key for r in requests], device=device)
+        self.prompt_length[rows] = torch.tensor([len(r.prompt_ids) for r in requests], device=device)
+        if self.explore is not None:
+            self.explore[rows] = torch.tensor([r.explore for r in requests], device=device)
+        self.emitted[rows] = 0
+        self.ended[rows] = False
+        self.carry[rows] = 0
+        self.active = rows.stop
+        return rows
+
+    def record(self, rows: slice, step: Step, log_probs: Tensor, inputs: Tensor) -> None:
+        """Files a step of ``rows`` under its position; ``inputs`` [R, d] is what they are fed next."""
+        at = (torch.arange(rows.start, rows.stop, device=self.keys.device), self.emitted[rows])
+        self.tokens[at] = step.token
+        self.log_probs[at] = log_probs
+        self.mixed[at] = step.mixed
+        self.records.put(at, step.record)
+        if step.carry is not None:
+            self.carry[rows] = step.carry
+        self.inputs[rows] = inputs
+        self.ended[rows] |= torch.isin(step.token, self.end_ids)
+        self.emitted[rows] += 1
+
+    def last_positions(self) -> Tensor:
+        """Returns the absolute slot of each active row's newest token; int64 [R]."""
+        return self.prompt_length[: self.active] + self.emitted[: self.active] - 1
+
+    def finished(self) -> Tensor:
+        """Returns where the active rows are done; bool [R]."""
+        rows = slice(0, self.active)
+        last = self.tokens[torch.arange(self.active, device=self.keys.device), self.emitted[rows] - 1]
+        return torch.isin(last, self.stop_ids) | (self.emitted[rows] == self.sampling.max_new_tokens)
+
+    def take(self, rows: Sequence[int], requests: Sequence[Request]) -> list[Rollout]:
+        """Returns the rollouts of finished rows; one transfer a channel, however many rows there are."""
+        at = torch.tensor(rows, device=self.keys.device)
+        lengths = self.emitted[at].tolist()
+        filled = slice(0, max(lengths))
+
+        def host(channel: Tensor) -> Tensor:
+            return channel[at, filled].cpu()
+
+        tokens, log_probs, mixed = (host(channel) for channel in (self.tokens, self.log_probs, self.mixed))
+        records = self.records.map(host)
+
+        def rollout(row: int, length: int, request: Request) -> Rollout:
+            places = mixed[row, :length].nonzero()[:, 0]
+            return Rollout(
+                key=request.key,
+                prompt_ids=torch.tensor(request.prompt_ids),
+                # Copies: a view would keep the tensors of all rows.
+                response_ids=tokens[row, :length].clone(),
+                log_probs=log_probs[row, :length].clone(),
+                mixture=Mixture(places + len(request.prompt_ids), records.map(lambda channel: channel[row, places])),
+                stop_reason=self._reason(int(tokens[row, length - 1])),
+            )
+
+        return [rollout(*one) for one in zip(range(len(rows)), lengths, requests, strict=True)]
+
+    def _reason(self, last: int) -> StopReason:
+        return StopReason.STOP if last in self.sampling.stop_ids else StopReason.LENGTH
+
+    def drop(self, done: Tensor) -> tuple[Tensor, Tensor]:
+        """Closes the rows ``done`` (bool [R]) by moving the last survivors into the holes.
+
+        Returns:
+            The moves made, (source, target), int64 each: the cache must follow them.
+        """
+        survivors = int((~done).sum())
+        source = (~done[survivors:]).nonzero()[:, 0] + survivors
+        target = done[:survivors].nonzero()[:, 0]
+        fixed = (self.keys, self.prompt_length, self.emitted, self.ended, self.inputs)
+        for state in (*fixed, self.tokens, self.log_probs, self.mixed, self.explore, *self.records):
+            if state is not None:
+                state[target] = state[source]
+        if len(self.carry):
+            self.carry[target] = self.carry[source]
+        self.request[target.cpu()] = self.request[source.cpu()]
+        self.active = survivors
+        return source, target

@@ -1,0 +1,243 @@
+"""The embedded engine: plain PyTorch, runs everywhere, and is the oracle that other engines are held to."""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from ngrpo.errors import RunError, SettingError
+from ngrpo.exploration.base import Exploration, StepContext
+from ngrpo.exploration.runtime.bound import BoundExploration
+from ngrpo.exploration.runtime.compiled import compiled
+from ngrpo.exploration.runtime.decide import decide
+from ngrpo.modeling.attention import AttentionPlan
+from ngrpo.modeling.head import output_logits
+from ngrpo.modeling.layers import CompiledLayers
+from ngrpo.modeling.loading import DTYPES, ModelSource
+from ngrpo.rollout.engine import Report
+from ngrpo.rollout.torch_engine.batch_state import Rows
+from ngrpo.rollout.torch_engine.kv_cache import DecodeAttention, PrefillAttention, SlotCache, number_layers
+from ngrpo.types.rollouts import Request, Rollout, Sampling
+
+_ADMIT_SHARE = 4
+"""Waiting requests enter when a quarter of the slots is free: prefills stay large and groups stay together."""
+
+
+class TorchEngine:
+    """Continuous batching over a preallocated cache: finished rows are dropped, waiting requests admitted.
+
+    Requests that start with the same prompt and are admitted together share its prefill.
+
+    Args:
+        model: where the weights come from; the engine holds its own copy.
+        max_batch_size: most rollouts running at once.
+        compile: decode steps through torch.compile, prefills not; a last row alone runs plainly, since 1 is a size that
+            is compiled apart.
+    """
+
+    several_ranks = True
+    concurrent = True
+    tf32 = False
+
+    def __init__(self, model: ModelSource, max_batch_size: int = 128, compile: bool = False) -> None:
+        if max_batch_size < 1:
+            raise SettingError(f"rollout.engine.max_batch_size={max_batch_size} runs nothing; choose 1 or more.")
+        self.model = model
+        self.max_batch_size = max_batch_size
+        self.compile = compile
+        self._layers: CompiledLayers | None = None
+        self._cache: SlotCache | None = None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """That of the model."""
+        return DTYPES[self.model.dtype]
+
+    def start(self, device: torch.device) -> None:
+        """Loads the model onto ``device``."""
+        self.lm = self.model.load().to(device).requires_grad_(False)
+        if self.compile:
+            number_layers(self.lm)
+            self._layers = CompiledLayers(self.lm.base_model.layers)
+
+    def embedding(self) -> Tensor:
+        """Returns the served input embedding table, [V, d]."""
+        return self.lm.get_input_embeddings().weight
+
+    @torch.no_grad()
+    def sync_weights(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
+        """Copies new weights in.
+
+        Raises:
+            ValueError: a tensor that the model does not have, or one that is missing.
+        """
+        self._copy_in(tensors)
+
+    @torch.no_grad()
+    def sync_loaded(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
+        """Copies the weights in that are there already (see `RolloutEngine`)."""
+        if changed := self._copy_in(tensors):
+            raise RunError(
+                f"model.path={self.model.path} gives other weights each time it is loaded ({changed[0]} and "
+                f"{len(changed) - 1} more differ between trainer and engine); save the model anew, with all weights.",
+                everywhere=True,
+            )
+
+    def _copy_in(self, tensors: Iterable[tuple[str, Tensor]]) -> list[str]:
+        """Returns the names of the parameters that changed."""
+        parameters, changed = dict(self.lm.named_parameters()), []
+        for name, tensor in tensors:
+            if name not in parameters:
+                raise ValueError(f"weights for an unknown or repeated parameter: {name}")
+            served = parameters.pop(name)
+            if not torch.equal(served, tensor.to(served)):
+                changed.append(name)
+            served.copy_(tensor)
+        if parameters:
+            raise ValueError(f"no weights came for {', '.join(sorted(parameters))}")
+        return changed
+
+    def check_load(self, strategy: Exploration, requests: int, max_new_tokens: int) -> None:
+        """Refuses nothing: there is one record a slot, not one a request."""
+
+    def sleep(self) -> None:
+        """Frees the cache."""
+        self._cache = None
+
+    def wake(self) -> None:
+        """Needs nothing: the cache is made by the next `generate`."""
+
+    def close(self) -> None:
+        """Frees model and cache."""
+        self._cache = self._layers = None
+        self.__dict__.pop("lm", None)
+
+    @torch.no_grad()
+    def generate(
+        self,
+        requests: Sequence[Request],
+        sampling: Sampling,
+        exploration: BoundExploration,
+        report: Report | None = None,
+    ) -> list[Rollout]:
+        """Makes one rollout a request, in their order (see `RolloutEngine`)."""
+        if not requests:
+            return []
+        slots = min(self.max_batch_size, len(requests))
+        cache = self._cache_for(slots, max(len(r.prompt_ids) for r in requests) + sampling.max_new_tokens)
+        table = self.embedding()
+        end_ids = torch.tensor(exploration.end_ids, dtype=torch.int64, device=table.device)
+        rows = Rows(
+            slots,
+            exploration.strategy,
+            sampling,
+            end_ids,
+            like=table,
+            all_explore=all(r.explore for r in requests),
+        )
+        waiting = deque(enumerate(requests))
+        done: dict[int, Rollout] = {}
+        while waiting or rows.active:
+            if rows.active:
+                self._decode(rows, cache, exploration)
+                self._retire(rows, cache, requests, done, report)
+            if waiting and slots - rows.active >= min(len(waiting), max(1, slots // _ADMIT_SHARE), slots):
+                self._admit(rows, cache, waiting, slots - rows.active, exploration)
+                self._retire(rows, cache, requests, done, report)
+        return [done[number] for number in range(len(requests))]
+
+    def _cache_for(self, slots: int, length: int) -> SlotCache:
+        if self._cache is None or not self._cache.fits(slots, length):
+            self._cache = None
+            # One more than rows: the compiler makes a graph of its own for sizes that happen to be equal.
+            self._cache = SlotCache(self.lm.config, slots + 1, length, like=self.embedding())
+        return self._cache
+
+    def _decode(self, rows: Rows, cache: SlotCache, exploration: BoundExploration) -> None:
+        """Makes a step of all rows."""
+        plan = DecodeAttention(cache, rows.last_positions())
+        inputs, positions = rows.inputs[: rows.active, None].clone(), plan.positions[:, None].clone()
+        layers = self._layers if rows.active > 1 else None
+        with layers.running() if layers is not None else nullcontext():
+            hidden = self._forward(inputs, positions, plan)
+        self._step(rows, slice(0, rows.active), hidden[:, 0], exploration)
+
+    def _admit(
+        self,
+        rows: Rows,
+        cache: SlotCache,
+        waiting: deque[tuple[int, Request]],
+        room: int,
+        exploration: BoundExploration,
+    ) -> None:
+        """Prefills the next requests, each distinct prompt once, and makes their first step."""
+        admitted = [waiting.popleft() for _ in range(min(room, len(waiting)))]
+        new = rows.admit([number for number, _ in admitted], [request for _, request in admitted])
+        slots_of: dict[tuple[int, ...], list[int]] = {}
+        for slot, (_, request) in enumerate(admitted, start=new.start):
+            slots_of.setdefault(request.prompt_ids, []).append(slot)
+        device = rows.keys.device
+        lengths = [len(prompt) for prompt in slots_of]
+        slots = [torch.tensor(group, device=device) for group in slots_of.values()]
+        tokens = torch.tensor([token for prompt in slots_of for token in prompt], device=device)
+        positions = torch.cat([torch.arange(n, device=device) for n in lengths])
+        inputs = self.lm.get_input_embeddings()(tokens)
+        hidden = self._forward(inputs[None], positions[None], PrefillAttention(cache, lengths, slots))[0]
+        last = hidden[torch.tensor(lengths, device=device).cumsum(0) - 1]
+        first_step = last.new_empty(new.stop - new.start, last.shape[-1])
+        for group, row in zip(slots, last, strict=True):
+            first_step[group - new.start] = row
+        self._step(rows, new, first_step, exploration)
+
+    def _forward(self, inputs: Tensor, positions: Tensor, plan: AttentionPlan) -> Tensor:
+        """Runs the body; [B, T, d] -> hidden [B, T, d]."""
+        output = self.lm.base_model(inputs_embeds=inputs, position_ids=positions, use_cache=False, plan=plan)
+        return output.last_hidden_state
+
+    def _step(self, rows: Rows, at: slice, hidden: Tensor, exploration: BoundExploration) -> None:
+        """Decides the next token of the rows ``at`` from hidden [R, d] and records it.
+
+        Copies, since compiled code is guarded on a view being shorter than its base.
+        """
+        strategy, embed = exploration.strategy, self.lm.get_input_embeddings()
+        context = StepContext(
+            keys=rows.keys[at].clone(),
+            positions=rows.prompt_length[at] + rows.emitted[at],
+            embedding=embed.weight if strategy.reads_embedding else embed.weight[:0],
+            ended=rows.ended[at].clone(),
+            end_ids=rows.end_ids,
+            tables=exploration.tables,
+            carry=rows.carry[at].clone(),
+        )
+        explore = None if rows.explore is None else rows.explore[at].clone()
+        logits = output_logits(self.lm, hidden)
+        run = compiled(decide, strategy) if self.compile and len(logits) > 1 else partial(decide, strategy)
+        step, log_probs = run(logits, rows.sampling.temperature, context, explore)
+        inputs = embed(step.token)
+        if strategy.mixes:
+            vectors = strategy.inputs(embed, step, context, exploration.parameters)
+            inputs = torch.where(step.mixed[:, None], vectors, inputs)
+        rows.record(at, step, log_probs, inputs)
+
+    def _retire(
+        self,
+        rows: Rows,
+        cache: SlotCache,
+        requests: Sequence[Request],
+        done: dict[int, Rollout],
+        report: Report | None,
+    ) -> None:
+        """Takes out the finished rows."""
+        finished = rows.finished()
+        if not bool(finished.any()):
+            return
+        ended = finished.nonzero()[:, 0].tolist()
+        numbers = rows.request[ended].tolist()
+        done.update(zip(numbers, rows.take(ended, [requests[number] for number in numbers]), strict=True))
+        cache.move(*rows.drop(finished))
+        if report is not None:
+            tokens = sum(rollout.length for rollout in done.values()) + int(rows.emitted[: rows.active].sum())
+            report(len(done), tokens)

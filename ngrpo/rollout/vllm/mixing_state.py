@@ -1,0 +1,108 @@
+"""What the adapters of both model runners share: the session in force and the buffers it fills."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from ngrpo.exploration.runtime.own_code import from_strategy, told
+from ngrpo.rollout.records.buffers import MixBuffers
+from ngrpo.rollout.records.session import Collected, Session, SessionSpec
+from ngrpo.rollout.records.stepper import choose, feed_into
+from ngrpo.rollout.vllm.embedding import input_embedding, install
+
+CONFIG_KEY = "ngrpo"
+"""Key of our settings in vLLM's ``additional_config`` and in a request's ``extra_args``."""
+
+Result = TypeVar("Result")
+
+
+class MixingCore:
+    """One worker's mixing state.
+
+    Args:
+        model: the loaded vLLM model; its input embedding is replaced.
+        settings: ``width``, the largest K of any strategy that will run, and ``vectors``: feed vectors made outside
+            the forward, for strategies whose vectors are no sums of rows.
+        max_tokens: most tokens in a forward, graph padding included.
+        device: the worker's device.
+    """
+
+    def __init__(self, model: Any, settings: dict[str, Any], max_tokens: int, device: torch.device) -> None:
+        self.device = device
+        self.width, vectors = settings["width"], settings["vectors"]
+        like = input_embedding(model).weight.data if vectors else None
+        self.buffers = MixBuffers(max_tokens, 1 if vectors else max(self.width, 1), device, like)
+        self.embedding = install(model, self.buffers)
+        self.session: Session | None = None
+        self.failure: str | None = None
+
+    def begin(self, spec: SessionSpec) -> None:
+        """Starts a session; the one before it is forgotten.
+
+        Raises:
+            ValueError: the strategy mixes more ids, or in another way, than the engine was started for.
+        """
+        strategy, vectors = spec.strategy, self.buffers.tensors.vectors is not None
+        if not vectors and strategy.width > self.width:
+            raise ValueError(f"the engine was started for mixtures of {self.width} ids, not {strategy.width}")
+        if not vectors and not strategy.sums_rows:
+            raise ValueError(f"the engine was started for sums of embedding rows, which {strategy} does not feed")
+        needed = strategy.reads_embedding or (vectors and strategy.mixes)
+        table = self.embedding.table() if needed else self.embedding.weight.data[:0]
+        self.session = Session(spec, table, self.device)
+        self.failure = None
+
+    def collect(self) -> Collected:
+        """Ends the session and returns its records."""
+        assert self.session is not None
+        collected = self.session.collect()._replace(failure=self.failure)
+        self.session = None
+        self.buffers.clear()
+        return collected
+
+    def before_forward(self, slots: Tensor, positions: Tensor) -> None:
+        """Fills the buffers for the scheduled tokens; int64 [T] each."""
+        session = self.session
+        if session is None or not session.spec.strategy.mixes:
+            self.buffers.clear()
+            return
+        self._guarded(lambda: feed_into(session, self.buffers, slots, positions))
+        self.buffers.in_use = True
+
+    def choose(self, logits: Tensor, slots: Tensor, positions: Tensor, recorded: Tensor) -> Tensor:
+        """Chooses the next tokens (see `ngrpo.rollout.records.stepper.choose`).
+
+        After an exception of the strategy all responses end, and `collect` tells of it: raised in here, it would end
+        vLLM's process, and be told as the engine's fault.
+        """
+        session = self.session
+        assert session is not None
+        tokens = self._guarded(lambda: choose(session, logits, slots, positions, recorded))
+        stop = session.spec.stop_ids[0] if session.spec.stop_ids else 0
+        return torch.full_like(positions, stop, dtype=torch.int64) if tokens is None else tokens
+
+    def _guarded(self, run: Callable[[], Result]) -> Result | None:
+        """Runs what calls the strategy, until that has failed once."""
+        assert self.session is not None
+        if self.failure is None:
+            try:
+                return run()
+            except Exception as error:
+                if not from_strategy(error, self.session.spec.strategy):
+                    raise
+                self.failure = told(error)
+        return None
+
+
+def settings_of(vllm_config: Any) -> dict[str, Any] | None:
+    """Returns our settings of a vLLM engine, None for an engine that is not ours."""
+    additional = vllm_config.additional_config
+    return additional.get(CONFIG_KEY) if isinstance(additional, dict) else None
+
+
+def slot_of(sampling_params: Any) -> int:
+    """Returns the slot that a request was given, -1 for none."""
+    extra = sampling_params.extra_args or {}
+    return int(extra.get(CONFIG_KEY, {}).get("slot", -1))

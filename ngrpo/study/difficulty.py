@@ -1,0 +1,65 @@
+"""Which difficulty suits a model, measured before anything is trained."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from ngrpo.config.instantiate import build
+from ngrpo.entrypoints.train import accelerator_of
+from ngrpo.errors import SettingError
+from ngrpo.evaluation.evaluator import Evaluator
+from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+from ngrpo.study.definition import LevelsConfig, StudyConfig
+from ngrpo.study.untrained import training_config
+from ngrpo.utils.torch_settings import set_torch
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Accuracy by difficulty.
+
+    Attributes:
+        mean: Mean@1 by ``data.path``, in the order of the candidates.
+        chosen: the candidate whose Mean@1 is in range and nearest to its middle; None if none is.
+    """
+
+    mean: Mapping[str, float]
+    chosen: str | None
+
+
+def levels(conf: Path, study: StudyConfig) -> Levels:
+    """Samples validation problems of every candidate from the untrained model.
+
+    Raises:
+        SettingError: the study has no candidates.
+    """
+    if not study.levels.paths:
+        raise SettingError("levels.paths=[] has no difficulty to choose from; name some, such as [demo:1-1,demo:2-2].")
+    config = training_config(conf, [*study.train, f"model.path={study.base_model}"])
+    set_torch(config.trainer.threads, config.trainer.matmul_precision)
+    source = build(config.model)
+    tokenizer = source.tokenizer()
+    settings = RolloutSettings(1, config.rollout.max_new_tokens, config.rollout.temperature)
+    evaluator = Evaluator(samples=study.levels.samples)
+    engine = build(config.rollout.engine, model=source)
+    worker = RolloutWorker(
+        engine, tokenizer, build(config.reward), evaluator.exploration, settings, source.stop_ids(tokenizer), seed=0
+    )
+    worker.start(torch.device("cuda" if accelerator_of(config.trainer.accelerator) == "gpu" else "cpu"))
+    mean = {}
+    for path in study.levels.paths:
+        config.data.path, config.data.eval_path = path, f"{path}@validation"
+        config.data.eval_problems = study.levels.problems
+        data = build(config.data, tokenizer=tokenizer, prompts_per_batch=1, seed=0)
+        mean[path] = evaluator.run(worker, data.eval_prompts()).metrics["mean@1"]
+    worker.close()
+    return Levels(mean, nearest(mean, study.levels))
+
+
+def nearest(mean: Mapping[str, float], settings: LevelsConfig) -> str | None:
+    """Returns the candidate in range whose Mean@1 is nearest to the middle of the range; None without one."""
+    middle = (settings.low + settings.high) / 2
+    fitting = [path for path, value in mean.items() if settings.low <= value <= settings.high]
+    return min(fitting, key=lambda path: abs(mean[path] - middle), default=None)

@@ -1,0 +1,147 @@
+"""The critic's part in a training step."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from ngrpo.algo.moments import moments
+from ngrpo.algo.value_loss import value_loss
+from ngrpo.errors import SettingError
+from ngrpo.exploration.base import Exploration
+from ngrpo.modeling.critic import ValueModel
+from ngrpo.modeling.packing import PackedBatch
+from ngrpo.training.forward import Passes
+from ngrpo.training.optim.grad_norm import clip
+from ngrpo.training.samples import Sample
+from ngrpo.types.rollouts import Rollout
+
+
+@dataclass(frozen=True)
+class CriticSettings:
+    """How the critic is trained (``critic`` in the configuration); one step for each of the policy's.
+
+    Attributes:
+        optimizer: makes its optimiser from groups of its parameters.
+        clip: c of `ngrpo.algo.value_loss.value_loss`; None does not clip.
+        max_grad_norm: gradient norms above are scaled down to it.
+    """
+
+    optimizer: Callable[[Iterable[Any]], Optimizer]
+    clip: float | None = 0.2
+    max_grad_norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("clip", "max_grad_norm"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise SettingError(f"critic.{name}={value} must be positive; raise it.")
+
+
+class CriticUpdate:
+    """Values before the steps, and the steps.
+
+    Args:
+        model: the critic.
+        settings: clipping.
+        exploration: the strategy of the rollouts; rebuilds their inputs.
+        passes: forward passes on this rank.
+        ranks: number of data ranks.
+    """
+
+    def __init__(
+        self, model: ValueModel, settings: CriticSettings, exploration: Exploration, passes: Passes, ranks: int
+    ) -> None:
+        self.model = model
+        self.settings = settings
+        self.exploration = exploration
+        self.passes = passes
+        self.ranks = ranks
+
+    def values(self, rollouts: Sequence[Rollout]) -> list[Tensor]:
+        """Returns V of the state before each response token and after the last; float32 [T + 1] a rollout."""
+
+        def forward(batch: PackedBatch) -> Tensor:
+            values: Tensor = self.model(batch, self.exploration, last=True)
+            return values
+
+        return self.passes.by_rollout(self.model, forward, rollouts, further=1)
+
+    def _forward(self, batch: PackedBatch) -> Tensor:
+        values: Tensor = self.model(batch, self.exploration)
+        return values
+
+    def step(
+        self,
+        samples: Sequence[Sample],
+        optimizer: Optimizer,
+        backward: Callable[[Tensor], None],
+        admits: Callable[[dict[str, Tensor]], bool] = lambda numbers: True,
+    ) -> dict[str, Tensor]:
+        """Makes one optimiser step on this rank's share of a minibatch; returns its metrics.
+
+        Args:
+            samples: this rank's share.
+            optimizer: of the critic.
+            backward: adds a loss's gradient.
+            admits: says whether to make the step, from numbers that should be finite.
+        """
+        metrics = self.accumulate(samples, backward)
+        metrics["critic/grad_norm"] = clip(self.model.parameters(), self.settings.max_grad_norm)
+        finite = admits({name: metrics[name] for name in ("critic/loss", "critic/grad_norm")})
+        if finite and metrics["critic/tokens"] > 0:  # else momentum and weight decay alone would move the critic
+            optimizer.step()
+        optimizer.zero_grad()
+        return metrics
+
+    def accumulate(self, samples: Sequence[Sample], backward: Callable[[Tensor], None]) -> dict[str, Tensor]:
+        """Adds the gradient of the value loss, a mean over the tokens of the whole minibatch on all ranks.
+
+        Unscored responses (returns NaN) are left out; responses that only the policy's loss leaves out are not.
+        """
+        scored = sum(s.rollout.length for s in samples if not bool(_packed_returns([s]).isnan().any()))
+        tokens = self.passes.reduce(torch.tensor(float(scored)), "sum")
+        total = tokens.clamp(min=1)
+        sums = torch.zeros(2, dtype=torch.float64, device=self.passes.device)
+        with self.passes.over(self.model, [s.rollout for s in samples]) as parts:
+            for indices in parts:
+                chosen = [samples[i] for i in indices]
+                _, values = self.passes.run(self._forward, [s.rollout for s in chosen])
+                loss, clipped = self._sums(chosen, values)
+                backward(loss / total.to(loss.dtype) * self.ranks)
+                sums += torch.stack((loss.detach().double(), clipped.double()))
+        loss, clipped = (self.passes.reduce(sums, "sum") / total).unbind()
+        return {"critic/loss": loss, "critic/clip_fraction": clipped, "critic/tokens": tokens}
+
+    def _sums(self, samples: Sequence[Sample], values: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the sums over scored tokens of loss and clipped tokens."""
+        returns = _packed_returns(samples).to(values)
+        old = torch.cat([s.old_value for s in samples if s.old_value is not None]).to(values)
+        counted = ~returns.isnan()
+        found = value_loss(values, old, returns.nan_to_num(0.0), self.settings.clip)
+        return (found.loss * counted).sum(), (found.clipped & counted).sum()
+
+    def before(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
+        """Returns what the critic knew of a rollout batch before its steps, over all ranks.
+
+        ``critic/explained_variance`` is ``1 - Var(return - V) / Var(return)`` over tokens, left out where all returns
+        are equal.
+        """
+        returns = _packed_returns(samples)
+        values = torch.cat([s.old_value for s in samples if s.old_value is not None]).to(returns)
+        found = moments(returns, self.passes.reduce)
+        metrics = {
+            "critic/return_mean": found.mean,
+            "critic/value_mean": moments(values.where(~returns.isnan(), returns), self.passes.reduce).mean,
+        }
+        if not found.equal:
+            unexplained = moments(returns - values, self.passes.reduce).variance
+            metrics["critic/explained_variance"] = 1.0 - unexplained / found.variance
+        return metrics
+
+
+def _packed_returns(samples: Sequence[Sample]) -> Tensor:
+    return torch.cat([s.returns for s in samples if s.returns is not None])

@@ -1,0 +1,97 @@
+"""Forward passes over rollouts, the same for policy, reference and critic."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from ngrpo.algo.moments import Reduce
+from ngrpo.modeling.cost import PassCost
+from ngrpo.modeling.gathering import gathered_once, give_back
+from ngrpo.modeling.packing import PackedBatch, pack
+from ngrpo.modeling.policy import ScoringModel
+from ngrpo.modeling.precision import half_precision
+from ngrpo.training.batching import microbatches
+from ngrpo.types.rollouts import Rollout
+
+T = TypeVar("T")
+
+
+class Passes:
+    """Packs rollouts into microbatches that every rank makes equally many of, and runs models on them.
+
+    Args:
+        device: where the models are.
+        budget: most tokens (prompts included) in one pass.
+        mixed: compute in bfloat16, whatever the dtype of the parameters.
+        cost: tokens of a sequence -> what a pass over it costs.
+        reduce: over the ranks.
+        gather_once: let sharded models keep gathered weights, and gradients, over the passes that belong together.
+    """
+
+    def __init__(
+        self,
+        device: torch.device,
+        budget: int,
+        mixed: bool,
+        cost: PassCost,
+        reduce: Reduce,
+        gather_once: bool = False,
+    ) -> None:
+        self.device = device
+        self.budget = budget
+        self.mixed = mixed
+        self.cost = cost
+        self.reduce = reduce
+        self.gather_once = gather_once
+
+    def microbatches(self, rollouts: Sequence[Rollout]) -> list[list[int]]:
+        """Returns the indices of each microbatch's rollouts (a collective)."""
+        lengths = [r.tokens for r in rollouts]
+        costs = [self.cost(n) for n in lengths]
+        return microbatches(lengths, costs, self.budget, lambda count: int(self.reduce(torch.tensor(count), "max")))
+
+    def precision(self, model: ScoringModel) -> AbstractContextManager[None]:
+        """Returns the context that forward and backward of a model belong into."""
+        return half_precision(model) if self.mixed else nullcontext()
+
+    @contextmanager
+    def over(self, model: ScoringModel, rollouts: Sequence[Rollout]) -> Iterator[Iterator[list[int]]]:
+        """The context that a model's passes over rollouts, which belong together, are made in (a collective).
+
+        Yields:
+            The indices of each microbatch's rollouts, in the order of the passes.
+        """
+        gathering = gathered_once(model) if self.gather_once else nullcontext(iter)
+        with self.precision(model), gathering as in_turn:
+            yield in_turn(self.microbatches(rollouts))
+        give_back(model)
+
+    def run(self, forward: Callable[[PackedBatch], T], rollouts: Sequence[Rollout]) -> tuple[PackedBatch, T]:
+        """Runs one microbatch; returns it as the model saw it, and what the model makes of it."""
+        batch = pack(rollouts).to(self.device)
+        return batch, forward(batch)
+
+    @torch.no_grad()
+    def by_rollout(
+        self,
+        model: ScoringModel,
+        forward: Callable[[PackedBatch], Tensor],
+        rollouts: Sequence[Rollout],
+        further: int = 0,
+    ) -> list[Tensor]:
+        """Returns the numbers that ``forward`` gives the response tokens by ``model``, in order; on the CPU.
+
+        [T] for each response, or [T + further] where ``forward`` gives it as many more.
+        """
+        order, made = [], []
+        with self.over(model, rollouts) as parts:
+            for indices in parts:
+                order += indices
+                made.append(self.run(forward, [rollouts[i] for i in indices])[1])
+        # Fetched together, since fetching waits for the device.
+        numbers = torch.split(torch.cat(made).cpu(), [rollouts[i].length + further for i in order])
+        by_index = dict(zip(order, numbers, strict=True))
+        return [by_index[i] for i in range(len(rollouts))]

@@ -1,0 +1,7 @@
+"""Optimisers, learning rates, gradient norms and offloading.
+
+- ``grad_norm.py``: The norm of a gradient whose parts lie on different meshes
+- ``lr_schedule.py``: The learning rate over the optimiser steps of a run, as a factor on its setting
+- ``offload.py``: Device memory given away while it is not needed
+- ``optimizers.py``: Optimisers beside PyTorch's own
+"""

@@ -1,0 +1,119 @@
+"""A rank's share of a rollout batch: prompts, rollouts, rewards."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from ngrpo.types.problems import PassRate, Prompt
+from ngrpo.types.rollouts import Rollout, StopReason
+from ngrpo.types.scores import Score
+
+
+@dataclass(frozen=True)
+class Experience:
+    """P prompts with G rollouts each, group by group.
+
+    Attributes:
+        prompts: P prompts.
+        rollouts: P * G rollouts; those of prompt p are [p * G, (p + 1) * G).
+        keys: key of the problem that each rollout answers; P * G. Advantages are made from groups of equal keys.
+        texts: the responses as text, special tokens kept; P * G.
+        scores: P * G.
+        generate_s: wall-clock seconds spent generating.
+        reward_s: wall-clock seconds spent scoring.
+        terms: the weighted values of the reward terms beside correctness, by name; float32 [P * G] each.
+        left_out_tokens: response tokens of groups that were generated with these and left out of the batch.
+    """
+
+    prompts: list[Prompt]
+    rollouts: list[Rollout]
+    keys: list[int]
+    texts: list[str]
+    scores: list[Score]
+    generate_s: float
+    reward_s: float
+    terms: Mapping[str, Tensor] = field(default_factory=dict)
+    left_out_tokens: int = 0
+
+    @property
+    def group_size(self) -> int:
+        """G."""
+        return len(self.rollouts) // len(self.prompts)
+
+    @property
+    def rewards(self) -> Tensor:
+        """Correctness and all terms added up; float32 [P, G].
+
+        NaN leaves a sample out: where the reference could not be used, where a term says so, where it is `infinite`.
+        """
+        total = sum(self.terms.values(), start=self.correctness)
+        return total.masked_fill(self.infinite, torch.nan).view(len(self.prompts), -1)
+
+    @property
+    def infinite(self) -> Tensor:
+        """Whether a summand of each reward is infinite, which spoils the step it would be part of; bool [P * G]."""
+        return torch.stack([self.correctness, *self.terms.values()]).isinf().any(0)
+
+    @property
+    def correctness(self) -> Tensor:
+        """The verifier's rewards, NaN where the reference could not be used; float32 [P * G]."""
+        # Named, since half-precision training changes the default dtype.
+        return torch.tensor([s.reward for s in self.scores], dtype=torch.float32)
+
+    @property
+    def correct(self) -> Tensor:
+        """Whether each answer is right; bool [P, G]."""
+        return torch.tensor([s.correct for s in self.scores]).view(len(self.prompts), -1)
+
+    @property
+    def pass_rates(self) -> list[PassRate]:
+        """The share of right answers among each prompt's scored ones; prompts without a scored one are left out."""
+        scored = ~self.correctness.isnan().view_as(self.correct)
+        counts = zip(self.prompts, self.correct.sum(-1).tolist(), scored.sum(-1).tolist(), strict=True)
+        return [PassRate(prompt.problem.key, right / total) for prompt, right, total in counts if total]
+
+    @property
+    def outcomes(self) -> Tensor:
+        """A number for each final answer, equal where the texts are (no answer is one of them); int64 [P * G]."""
+        numbers: dict[str | None, int] = {}
+        return torch.tensor([numbers.setdefault(s.answer, len(numbers)) for s in self.scores])
+
+    @property
+    def tokens(self) -> int:
+        """Response tokens that were generated, those left out included."""
+        return sum(r.length for r in self.rollouts) + self.left_out_tokens
+
+    @property
+    def truncated(self) -> Tensor:
+        """Whether each rollout ran into the length limit; bool [P * G]."""
+        return torch.tensor([r.stop_reason is StopReason.LENGTH for r in self.rollouts])
+
+    def groups(self) -> list["Experience"]:
+        """Returns each prompt's rollouts as an experience of its own, without terms; the seconds stay behind."""
+        size = self.group_size
+        spans = [slice(start, start + size) for start in range(0, len(self.rollouts), size)]
+        return [
+            Experience([prompt], self.rollouts[at], self.keys[at], self.texts[at], self.scores[at], 0.0, 0.0)
+            for prompt, at in zip(self.prompts, spans, strict=True)
+        ]
+
+
+def joined(groups: Sequence[Experience], made: Sequence[Experience]) -> Experience:
+    """Returns one experience of chosen groups.
+
+    Args:
+        groups: from `Experience.groups`.
+        made: all that was generated to choose them from; gives seconds and tokens.
+    """
+    batch = Experience(
+        prompts=[prompt for group in groups for prompt in group.prompts],
+        rollouts=[rollout for group in groups for rollout in group.rollouts],
+        keys=[key for group in groups for key in group.keys],
+        texts=[text for group in groups for text in group.texts],
+        scores=[score for group in groups for score in group.scores],
+        generate_s=sum(part.generate_s for part in made),
+        reward_s=sum(part.reward_s for part in made),
+    )
+    return replace(batch, left_out_tokens=sum(part.tokens for part in made) - batch.tokens)

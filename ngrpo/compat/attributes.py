@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from ngrpo.compat.moved import NAMES, PACKAGES
@@ -13,7 +14,7 @@ def moved_from(package: str) -> Callable[[str], Any]:
 
     def attribute(name: str) -> Any:
         place = NAMES.get(f"{package}.{name}", f"{PACKAGES[package]}.{name}").rpartition(".")[0]
-        if name.startswith("__"):
+        if name.startswith("__") or find_spec(f"{package}.{name}") is not None:  # a module below, not loaded yet
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         found = getattr(import_module(place), name, None)
         if found is None:

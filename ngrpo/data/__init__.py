@@ -14,6 +14,5 @@
 - ``screen.py``: What is left out of the data for its content
 - ``settings.py``: What is said about one source of training problems
 - ``sources/``: Where problems come from: the built-in demo, files, the Hugging Face hub
-- ``text.py``: Texts of problems: which can be encoded, and when two are the same but for how they are set
 - ``word_problems/``: The generated word problems of the demo
 """

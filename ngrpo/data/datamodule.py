@@ -19,7 +19,7 @@ from ngrpo.data.prepared import PreparedSource
 from ngrpo.data.reasons import no_usable_row
 from ngrpo.data.settings import SourceSettings, training_sources
 from ngrpo.data.sources import ProblemSource, open_source
-from ngrpo.data.text import check_text, fingerprint
+from ngrpo.data.sources.problem_text import check_text, fingerprint
 from ngrpo.data.word_problems.levels import read_path
 from ngrpo.distributed.collectives import ranks
 from ngrpo.errors import SettingError

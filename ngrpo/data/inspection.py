@@ -10,7 +10,7 @@ import numpy as np
 from ngrpo.data.datamodule import PromptDataModule
 from ngrpo.data.prepared import PreparedSource
 from ngrpo.data.sources import ProblemSource
-from ngrpo.data.text import fingerprint
+from ngrpo.data.sources.problem_text import fingerprint
 from ngrpo.types.problems import Problem, Prompt
 
 ENDLESS_ROWS = 10_000

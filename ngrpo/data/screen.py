@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ngrpo.data.sources import Row
-from ngrpo.data.text import fingerprint
+from ngrpo.data.sources.problem_text import fingerprint
 from ngrpo.types.problems import LeftOut, Problem
 
 

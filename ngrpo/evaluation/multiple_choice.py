@@ -7,7 +7,7 @@ from typing import Any
 
 from ngrpo.data.sources import Fields
 from ngrpo.data.sources.base import Row
-from ngrpo.data.text import is_text
+from ngrpo.data.sources.problem_text import is_text
 from ngrpo.types.problems import LeftOut, Problem
 
 LETTERS = "ABCDEFGHIJ"

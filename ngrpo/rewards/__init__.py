@@ -1,12 +1,10 @@
 r"""Rewards.
 
 - ``answers/``: Whether two written answers say the same
-- ``boxed.py``: Where a response states its answer: the last ``\boxed{...}`` after the reasoning
 - ``formulas.py``: Text as formulas: their numbers and letters, and the operators between them, whatever notation they
   are written in
 - ``isolation/``: Rewards in processes of their own, which can be killed
 - ``math.py``: The mathematics reward: the boxed answer, compared with the reference
-- ``scoring.py``: Calling rewards that the user may have written
 - ``terms/``: Reward terms: what is added to correctness, by weight
 - ``unevaluated.py``: Whether an answer leaves to the reader what the question asks for: ``\binom{8}{2}`` of the
   question, for 28

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from ngrpo.errors import SettingError
-from ngrpo.rewards.boxed import answer_of
+from ngrpo.rewards.answers.boxed import answer_of
 from ngrpo.rewards.isolation.pool import Pair, VerifierPool
 from ngrpo.rewards.unevaluated import Correct, echoes
 from ngrpo.types.scores import Score, Verdict
@@ -23,7 +23,7 @@ class MathReward:
     Args:
         timeout_s: wall-clock seconds allowed for comparing one answer.
         workers: processes that compare answers.
-        reasoning_end: the marker that closes a reasoning block; see `ngrpo.rewards.boxed.answer_of`.
+        reasoning_end: the marker that closes a reasoning block; see `ngrpo.rewards.answers.boxed.answer_of`.
         correct: the reward of a correct answer.
         wrong: the reward of any other.
         require_evaluated: whether an unevaluated expression that stands in the question is no answer where the

@@ -16,8 +16,8 @@ from ngrpo.exploration.random import request_key
 from ngrpo.exploration.runtime.bound import BoundExploration, bind
 from ngrpo.exploration.runtime.own_code import StrategyError, from_strategy
 from ngrpo.exploration.vocabulary import Vocabulary
-from ngrpo.rewards.scoring import scored
 from ngrpo.rewards.terms.base import Responses, RewardTerms, WeightedTerm
+from ngrpo.rewards.terms.calls import scored
 from ngrpo.rollout.engine import Report, RolloutEngine
 from ngrpo.rollout.null_engine import Bystander
 from ngrpo.rollout.recovery import EngineFailure

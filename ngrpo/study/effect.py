@@ -23,7 +23,7 @@ from torch.nn.functional import cosine_similarity, embedding
 from ngrpo.exploration.random import uniform
 from ngrpo.exploration.runtime.bound import BoundExploration, bind
 from ngrpo.modeling.packing import pack
-from ngrpo.rewards.boxed import after_reasoning, last_boxed
+from ngrpo.rewards.answers.boxed import after_reasoning, last_boxed
 from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.study.mix_until import Limits, MixUntil
 from ngrpo.study.results import Effect

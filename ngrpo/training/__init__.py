@@ -8,7 +8,7 @@
 - ``metric_logging.py``: Statistics over the rollouts of all ranks
 - ``module.py``: The LightningModule: policy and reference, and one rollout batch's optimiser steps
 - ``nonfinite_guard.py``: Which optimiser steps are made: those with finite numbers
-- ``optim/``:
+- ``optim/``: Optimisers, learning rates, gradient norms and offloading
 - ``rounding.py``: Whether optimiser steps reach the parameters: a small step on a bfloat16 weight is rounded away
 - ``samples.py``: Between rollouts and loss: what is known of each response, packed and unpacked
 - ``skipped_steps.py``: Optimiser steps that were not finite, as files that can be looked at again

@@ -1,6 +1,6 @@
 import pytest
 
-from ngrpo.data.text import fingerprint, normalised
+from ngrpo.data.sources.problem_text import fingerprint, normalised
 
 SAME = [
     ("What is $1+1$?", "what is 1 + 1"),

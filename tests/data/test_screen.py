@@ -1,7 +1,7 @@
 import pytest
 
 from ngrpo.data.screen import Screen
-from ngrpo.data.text import fingerprint
+from ngrpo.data.sources.problem_text import fingerprint
 from ngrpo.types.problems import LeftOut, Problem
 
 

@@ -15,8 +15,8 @@ from omegaconf import OmegaConf
 from ngrpo.errors import RunError, SettingError
 from ngrpo.rewards.isolation.custom import RewardApart, TermApart, build_reward
 from ngrpo.rewards.isolation.isolated import Apart, CallFailed
-from ngrpo.rewards.scoring import Elsewhere, scored
 from ngrpo.rewards.terms.base import RewardTerms, WeightedTerm
+from ngrpo.rewards.terms.calls import Elsewhere, scored
 from ngrpo.types.scores import Verdict
 
 THREE = responses(["7", None, "8"], keys=[4, 4, 9], lengths=[2, 3, 5])

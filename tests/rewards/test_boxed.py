@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ngrpo.rewards.boxed import MAX_ANSWER, after_reasoning, answer_of, boxes, has_one_box, last_boxed
+from ngrpo.rewards.answers.boxed import MAX_ANSWER, after_reasoning, answer_of, boxes, has_one_box, last_boxed
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from ngrpo.errors import RunError
-from ngrpo.rewards.scoring import declared, scored
+from ngrpo.rewards.terms.calls import declared, scored
 from ngrpo.types.scores import Score, Verdict
 
 SCORE = Score(1.0, True, "4", Verdict.CORRECT)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ngrpo.rewards.boxed import answer_of
+from ngrpo.rewards.answers.boxed import answer_of
 from ngrpo.rewards.isolation.judge import judge
 from ngrpo.types.scores import Verdict
 

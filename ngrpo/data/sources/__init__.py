@@ -5,6 +5,7 @@
 - ``fields.py``: From a record of a data set to a problem
 - ``files.py``: Problems in JSON, JSONL and parquet files
 - ``hub.py``: Problems streamed from the Hugging Face hub
+- ``problem_text.py``: Texts of problems: which can be encoded, and when two are the same but for how they are set
 - ``resolve.py``: From the value of ``data.path`` to a source
 """
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ngrpo.data.sources.base import Row
-from ngrpo.data.text import is_text
+from ngrpo.data.sources.problem_text import is_text
 from ngrpo.errors import SettingError
-from ngrpo.rewards.boxed import last_boxed
+from ngrpo.rewards.answers.boxed import last_boxed
 from ngrpo.types.problems import LeftOut, Problem
 
 _WHOLE_NUMBER = re.compile(r"\+?(-?)0*(\d+)\.0+")

@@ -8,6 +8,7 @@ equals only that very collection. `docs/verifier.md` lists what this means for e
   the digits written
 - ``assignments.py``: Values of several names: ``n = 7, k = 2``, ``(n, k) = (7, 2)``, and several such solutions
 - ``bases.py``: Numbers written in a base: ``101_2``, ``1A_{16}``, ``101_{\text{two}}``, ``101 base 2``
+- ``boxed.py``: Where a response states its answer: the last ``\boxed{...}`` after the reasoning
 - ``characters.py``: Characters that people type instead of LaTeX, each with its LaTeX
 - ``clock.py``: Times of day and ratios, mostly written with colons
 - ``collections.py``: Several answers in one: lists and sets without order, pairs and tuples with one

@@ -14,7 +14,7 @@ from typing import Any
 import ngrpo
 from ngrpo.distributed.collectives import packed
 from ngrpo.errors import RunError, SettingError
-from ngrpo.rewards.scoring import Elsewhere
+from ngrpo.rewards.terms.calls import Elsewhere
 from ngrpo.types.scores import Verdict
 
 LIMIT = "custom_reward_timeout_s"

@@ -12,8 +12,8 @@ from torch import Tensor
 from ngrpo.config.instantiate import build
 from ngrpo.distributed.collectives import packed
 from ngrpo.distributed.parent_watch import leave_signals_to_parent
-from ngrpo.rewards.scoring import declared, origin
 from ngrpo.rewards.terms.base import Stateful
+from ngrpo.rewards.terms.calls import declared, origin
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ngrpo.algo.best import Bounds, sum_of_bounds
 from ngrpo.errors import RunError, SettingError
-from ngrpo.rewards.scoring import NONE_ALONE, at, origin
+from ngrpo.rewards.terms.calls import NONE_ALONE, at, origin
 from ngrpo.types.problems import Problem
 from ngrpo.types.rollouts import Rollout
 from ngrpo.types.scores import Score, Verdict

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ngrpo.rewards.boxed import has_one_box
+from ngrpo.rewards.answers.boxed import has_one_box
 from ngrpo.rewards.terms.base import Responses
 
 
@@ -17,7 +17,7 @@ class OneBox:
     Neither a box inside the reasoning nor reasoning that is never closed counts, as for the verifier.
 
     Attributes:
-        reasoning_end: the marker that closes a reasoning block; see `ngrpo.rewards.boxed.answer_of`.
+        reasoning_end: the marker that closes a reasoning block; see `ngrpo.rewards.answers.boxed.answer_of`.
     """
 
     reasoning_end: str | None = "</think>"

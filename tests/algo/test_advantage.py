@@ -1,10 +1,10 @@
 import json
 import math
 import statistics
-from pathlib import Path
 
 import pytest
 import torch
+from places import ROOT
 
 from ngrpo.algo.advantage import (
     by_correctness,
@@ -16,7 +16,7 @@ from ngrpo.algo.advantage import (
     virtual_best,
 )
 
-VECTORS = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())
+VECTORS = json.loads((ROOT / "tests/vectors.json").read_text())
 GROUPS = VECTORS["grpo_advantage"]["inputs"]["groups"]
 NAN = math.nan
 

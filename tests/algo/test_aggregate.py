@@ -1,14 +1,14 @@
 import json
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
+from places import ROOT
 
 from ngrpo.algo.aggregate import BatchTotals, const_norm, seq_mean_token_mean, seq_mean_token_sum, token_mean
 
-EFFECT = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())["token_mean_microbatch_effect"]
+EFFECT = json.loads((ROOT / "tests/vectors.json").read_text())["token_mean_microbatch_effect"]
 Aggregate = Callable[[torch.Tensor, BatchTotals], torch.Tensor]
 ALL = [token_mean, seq_mean_token_mean, seq_mean_token_sum, partial(const_norm, length=10)]
 LENGTHS = torch.tensor(EFFECT["inputs"]["lengths"], dtype=torch.float64)

@@ -1,12 +1,12 @@
 import json
-from pathlib import Path
 
 import pytest
 import torch
+from places import ROOT
 
 from ngrpo.algo.clip import clipped_surrogate, clipped_weight, unclipped
 
-TABLE = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())["clip_table"]
+TABLE = json.loads((ROOT / "tests/vectors.json").read_text())["clip_table"]
 BOUNDS = {"ngrpo_0.16_0.24": (0.16, 0.24), "dapo_0.2_0.28": (0.2, 0.28), "sym_0.2": (0.2, 0.2)}
 
 
@@ -56,7 +56,7 @@ def test_dual_clip_bounds_only_negative_advantages_beyond_its_multiple() -> None
     assert surrogate.clipped.tolist() == [False, True, False]
 
 
-CISPO = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())["cispo"]
+CISPO = json.loads((ROOT / "tests/vectors.json").read_text())["cispo"]
 
 
 @pytest.mark.parametrize("key", CISPO["outputs"])

@@ -1,11 +1,11 @@
 import json
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from over_ranks import alone, in_ranks
+from places import ROOT
 
 from ngrpo.algo.advantage import group_standardised
 from ngrpo.algo.consistency import ConsistencyBlend, across_prompts, answer_entropy
@@ -13,7 +13,7 @@ from ngrpo.algo.credit import ScoredBatch
 from ngrpo.algo.groups import Groups
 from ngrpo.errors import SettingError
 
-VECTOR = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())["copo"]
+VECTOR = json.loads((ROOT / "tests/vectors.json").read_text())["copo"]
 REWARDS = torch.tensor(VECTOR["inputs"]["rewards"], dtype=torch.float64)
 ANSWERS = torch.tensor([[sorted(set(row)).index(answer) for answer in row] for row in VECTOR["inputs"]["outcomes"]])
 NAN = math.nan

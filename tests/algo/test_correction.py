@@ -1,14 +1,14 @@
 import json
 import math
-from pathlib import Path
 
 import pytest
 import torch
+from places import ROOT
 
 from ngrpo.algo.correction import Mask, NoCorrection, Truncate
 from ngrpo.errors import SettingError
 
-VECTOR = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())["tis"]
+VECTOR = json.loads((ROOT / "tests/vectors.json").read_text())["tis"]
 OUTPUTS = VECTOR["outputs"]
 TRAINER, ENGINE = (torch.tensor(VECTOR["inputs"][k], dtype=torch.float64) for k in ("logp_trainer_old", "logp_rollout"))
 LOG_WEIGHT = TRAINER - ENGINE

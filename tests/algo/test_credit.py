@@ -1,18 +1,18 @@
 import json
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from over_ranks import alone, in_ranks
+from places import ROOT
 
 from ngrpo.algo.credit import Broadcast, DiscountedReturns, GeneralisedAdvantage, ScoredBatch, gae
 from ngrpo.algo.groups import Groups
 from ngrpo.errors import SettingError
 
-VECTORS = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())
+VECTORS = json.loads((ROOT / "tests/vectors.json").read_text())
 NAN = math.nan
 
 

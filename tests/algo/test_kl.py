@@ -1,13 +1,13 @@
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
+from places import ROOT
 
 from ngrpo.algo.kl import k1, k2, k3, weighted_k3
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())["kl_estimators"]
+GOLDEN = json.loads((ROOT / "tests/vectors.json").read_text())["kl_estimators"]
 INPUTS, OUTPUTS = GOLDEN["inputs"], GOLDEN["outputs"]
 Estimator = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 ALL: dict[str, Estimator] = {"k1": k1, "k2": k2, "k3": k3}

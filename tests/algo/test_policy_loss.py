@@ -3,12 +3,12 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from hydra.utils import instantiate
+from places import ROOT
 
 from ngrpo.algo import advantage, kl, ratio
 from ngrpo.algo.aggregate import BatchTotals, const_norm, seq_mean_token_mean, seq_mean_token_sum, token_mean
@@ -18,7 +18,7 @@ from ngrpo.algo.loss_terms import LossInputs, LossOutput, LossSums
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.errors import SettingError
 
-VECTORS = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())
+VECTORS = json.loads((ROOT / "tests/vectors.json").read_text())
 GRPO = Algorithm(
     advantage=advantage.group_standardised,
     ratio=ratio.token,

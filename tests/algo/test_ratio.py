@@ -1,13 +1,13 @@
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
+from places import ROOT
 
 from ngrpo.algo import ratio
 
-VECTORS = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())
+VECTORS = json.loads((ROOT / "tests/vectors.json").read_text())
 
 
 def packed(rows: list[list[float]]) -> torch.Tensor:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
+from places import ROOT
 
 from ngrpo.callbacks import model_check
 from ngrpo.config.schema import register
@@ -19,7 +20,7 @@ from ngrpo.modeling.packing import PackedBatch
 from ngrpo.report.run_store import RunStore
 from ngrpo.rollout.torch_engine.engine import TorchEngine
 
-CONF = Path(__file__).parents[2] / "conf"
+CONF = ROOT / "conf"
 ON = "+callbacks.model_check._target_=ngrpo.callbacks.model_check.ModelCheck"
 OFF = "callbacks.model_check=null"
 

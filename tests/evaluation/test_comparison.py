@@ -9,13 +9,12 @@ import direct_figures as direct
 import pytest
 import torch
 from made_answers import random_rows, row, table
+from places import ROOT
 
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.answer_store import AnswerStore
 from ngrpo.evaluation.bootstrap import interval
 from ngrpo.evaluation.comparison import compare, compare_runs
-
-ROOT = Path(__file__).parents[2]
 
 
 def store(run: Path, rows: list[dict], name: str = "amc23") -> Path:

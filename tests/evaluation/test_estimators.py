@@ -1,13 +1,13 @@
 import json
 from math import comb
-from pathlib import Path
 
 import pytest
 import torch
+from places import ROOT
 
 from ngrpo.evaluation.estimators import area_under, majority_at_k, pass_at_k
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())["pass_at_k"]
+GOLDEN = json.loads((ROOT / "tests/vectors.json").read_text())["pass_at_k"]
 
 
 @pytest.mark.parametrize(("n", "c", "k"), GOLDEN["inputs"]["triples_n_c_k"])

@@ -2,12 +2,12 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from contexts import step_context
+from places import ROOT
 from torch import Tensor
 
 from ngrpo.errors import SettingError
@@ -16,7 +16,7 @@ from ngrpo.exploration.density import gaussian_log_density, table_rms
 from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.vocabulary import Vocabulary
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())["gaussian_soft_token"]
+GOLDEN = json.loads((ROOT / "tests/vectors.json").read_text())["gaussian_soft_token"]
 E = torch.tensor(GOLDEN["inputs"]["E"])
 OLD, NEW, XI = (torch.tensor([GOLDEN["inputs"][name]]) for name in ("logits_old", "logits_new", "xi"))
 VOCABULARY = Vocabulary(4, frozenset(), {})

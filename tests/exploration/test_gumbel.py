@@ -1,19 +1,19 @@
 """Gumbel soft thinking against the worked examples."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from contexts import step_context
+from places import ROOT
 from torch.nn.functional import embedding
 
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Step
 from ngrpo.exploration.gumbel import GumbelSoftThinking, masked_mean, summed
 
-VECTORS = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())
+VECTORS = json.loads((ROOT / "tests/vectors.json").read_text())
 GOLDEN = VECTORS["gumbel_softmax"]["outputs"]
 OLD, NEW, U = (
     torch.tensor([VECTORS["gumbel_softmax"]["inputs"][n]], dtype=torch.float64) for n in ("p_old", "p_new", "u")

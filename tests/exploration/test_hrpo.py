@@ -1,18 +1,18 @@
 """HRPO's gate against the worked example."""
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
 from contexts import step_context
+from places import ROOT
 from torch import Tensor
 from torch.nn.functional import embedding
 
 from ngrpo.errors import SettingError
 from ngrpo.exploration.hrpo import HybridReasoning, gate, inverse_decay, mean_over_norm
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())["hrpo_gate"]
+GOLDEN = json.loads((ROOT / "tests/vectors.json").read_text())["hrpo_gate"]
 GIVEN = {name: torch.tensor(value, dtype=torch.float64) for name, value in GOLDEN["inputs"].items()}
 OUTPUTS = GOLDEN["outputs"]
 

@@ -1,16 +1,16 @@
 """min-p against its golden vector."""
 
 import json
-from pathlib import Path
 
 import pytest
 import torch
 from contexts import step_context
+from places import ROOT
 
 from ngrpo.errors import SettingError
 from ngrpo.exploration.min_p import MinPSampling, keep_min_p
 
-VECTOR = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())["min_p"]
+VECTOR = json.loads((ROOT / "tests/vectors.json").read_text())["min_p"]
 
 
 @pytest.mark.parametrize("key", VECTOR["outputs"])

@@ -2,11 +2,11 @@
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from places import ROOT
 from torch import Tensor, nn
 
 from ngrpo.errors import SettingError
@@ -14,7 +14,7 @@ from ngrpo.exploration.base import RowContext, Step, StepContext
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.neighbor_table import build_neighbor_table
 
-VECTORS = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())
+VECTORS = json.loads((ROOT / "tests/vectors.json").read_text())
 E = torch.tensor(VECTORS["mixing_weights"]["inputs"]["E"], dtype=torch.float64)
 NEVER = torch.tensor([], dtype=torch.int64)
 NOWHERE = RowContext(NEVER, NEVER, E[:0])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from places import ROOT
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -15,7 +16,7 @@ from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.neighbor_table import SIMILARITIES, build_neighbor_table, excluded_rows, neighbor_table
 from ngrpo.exploration.vocabulary import Vocabulary
 
-VECTORS = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())
+VECTORS = json.loads((ROOT / "tests/vectors.json").read_text())
 METRICS = ["cosine", "l2", "l1", "dot"]
 
 

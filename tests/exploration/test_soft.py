@@ -1,19 +1,19 @@
 """Soft Thinking against the worked example."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from contexts import step_context
+from places import ROOT
 from torch.nn.functional import embedding
 
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Step
 from ngrpo.exploration.soft import SoftThinking, entropy
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())["soft_thinking"]
+GOLDEN = json.loads((ROOT / "tests/vectors.json").read_text())["soft_thinking"]
 INPUTS, OUTPUTS = GOLDEN["inputs"], GOLDEN["outputs"]
 LOGITS = torch.tensor([INPUTS["p"]], dtype=torch.float64).log()
 END = 4

@@ -13,6 +13,7 @@ from hydra import compose, initialize_config_dir
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from omegaconf import DictConfig, OmegaConf
+from places import ROOT
 
 from ngrpo.config.schema import register
 from ngrpo.data.datamodule import PromptDataModule
@@ -24,7 +25,7 @@ from ngrpo.types.scores import Verdict
 from ngrpo.utils.out_of_memory import out_of_memory
 
 pytestmark = pytest.mark.faults
-CONF = Path(__file__).parents[2] / "conf"
+CONF = ROOT / "conf"
 RELAXED = {"deadline": None, "suppress_health_check": list(HealthCheck), "derandomize": True, "database": None}
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text()

@@ -8,6 +8,7 @@ import pytest
 import torch
 from made_models import SPECIAL, VOCABULARY, tiny_config, tiny_model
 from made_rollouts import rollout
+from places import ROOT
 from torch import Tensor
 from transformers import CONFIG_MAPPING, PretrainedConfig, PreTrainedModel
 
@@ -184,6 +185,6 @@ def test_every_function_after_the_head_belongs_to_a_supported_type():
 
 
 def test_the_documentation_names_the_supported_types():
-    text = Path(__file__).parents[2].joinpath("docs/models.md").read_text().split("## ")[1]
+    text = ROOT.joinpath("docs/models.md").read_text().split("## ")[1]
     listed = text.split("configuration:")[1].split("Any other")[0].rstrip().rstrip(".").replace("\n", " ").split(",")
     assert {name.strip() for name in listed} == SUPPORTED

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from places import ROOT
 from torch import Tensor
 
 from ngrpo.exploration.base import Exploration
@@ -22,7 +22,7 @@ from ngrpo.rollout.records.split import split_rollouts
 from ngrpo.rollout.records.stepper import choose, feed_into
 from ngrpo.types.rollouts import Request, Rollout
 
-GOLDEN = json.loads((Path(__file__).parents[1] / "vectors.json").read_text())["serving_loop_lag"]
+GOLDEN = json.loads((ROOT / "tests/vectors.json").read_text())["serving_loop_lag"]
 TOKENS = GOLDEN["inputs"]["tokens"]
 STRATEGIES: list[Exploration] = [
     NeighborMixing(rate=1.0, end_token=None),

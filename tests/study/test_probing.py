@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from places import ROOT
 
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.neighbor import NeighborMixing
@@ -23,7 +24,7 @@ from ngrpo.study.untrained import Strategy, Untrained, untrained
 
 PROMPTS = [(5, 6), (5, 6), (7, 8, 9)]
 ENOUGH, NONE = Slice(), Slice.of(0.0)
-CONF = Path(__file__).parents[2] / "conf"
+CONF = ROOT / "conf"
 
 
 @pytest.fixture

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from places import ROOT
 
 from ngrpo.study.results import load
 
-ROOT = Path(__file__).parents[2]
 FEWER = ["arms.token_grpo.seeds=1", "arms.neighbor_grpo.seeds=1", "tune.rates=[1e-4]", "iterations=2"]
 
 

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from places import ROOT
 
 pytest.importorskip("vllm.v1", reason="vLLM is not installed")
 pytestmark = pytest.mark.vllm
-
-ROOT = Path(__file__).parents[3]
 
 
 def run(*command: str) -> str:

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 import torch
+from places import ROOT
 from process_tree import assert_over, tree
 
 pytest.importorskip("vllm.v1", reason="vLLM is not installed")
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 
-ROOT = Path(__file__).parents[3]
 ITERATIONS = 4
 LIMIT_S = 400
 LEFT_S = 30

@@ -3,14 +3,12 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from places import ROOT
 
 pytest.importorskip("vllm.v1", reason="vLLM is not installed")
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
-
-ROOT = Path(__file__).parents[3]
 
 
 def test_the_demo_trains_with_vllm_to_the_end(tmp_path):

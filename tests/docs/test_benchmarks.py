@@ -1,0 +1,89 @@
+"""The benchmarks run, smaller, on a CPU."""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from places import ROOT
+
+from ngrpo.training.memory_budget import MemoryBudget
+
+
+def run(script: str, *words: str, processes: int = 1) -> str:
+    path = os.pathsep.join([str(ROOT), *sys.path])
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"] * (processes > 1)
+    done = subprocess.run(
+        [sys.executable, *launcher, f"scripts/{script}", "--shape", "tiny", *words],
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def update(tmp_path: Path, *words: str, processes: int = 1) -> dict[str, Any]:
+    words = ("--compile", "off", "--iterations", "1", "--json", str(tmp_path / "update.json"), *words)
+    run("bench_update.py", *words, processes=processes)
+    return json.loads((tmp_path / "update.json").read_text())
+
+
+def test_update(tmp_path: Path):
+    made = update(tmp_path, "--sequences", "8", "--shortest", "20", "--longest", "60", "--padded")
+    assert [result["name"] for result in made["results"]] == [
+        "checkpointing selective", "checkpointing full", "stock transformers, padded, no reference",
+    ]  # fmt: skip
+    for result in made["results"]:
+        assert result["tokens"] == sum(made["runs"][0]["lengths"])
+        assert result["tokens_per_s"] == pytest.approx(result["tokens"] / result["update_s"])
+        assert 0 < result["update_s"] <= result["seconds"]
+
+
+def test_two_processes_do_the_work_of_one(tmp_path: Path):
+    words = ("--sequences", "32", "--shortest", "20", "--longest", "60", "--checkpointing", "full")
+    words = (*words, "--precision", "32-true")
+    one, two = update(tmp_path, *words), update(tmp_path, *words, processes=2)
+    assert (one["ranks"], two["ranks"]) == (1, 2)
+    (one,), (two,) = one["results"], two["results"]
+    assert two["tokens"] == one["tokens"]
+    assert one["grad_norm"] > 0
+    assert two["loss"] == pytest.approx(one["loss"], rel=1e-5)
+    assert two["grad_norm"] == pytest.approx(one["grad_norm"], rel=1e-5)
+
+
+def test_memory_of_one_microbatch(tmp_path: Path):
+    made = update(tmp_path, "--shortest", "20", "--longest", "50", "--checkpointing", "full", "--memory", "200", "400")
+    assert [result["tokens"] for result in made["results"]] == [200, 400]
+    assert [run["microbatch_tokens"] for run in made["runs"]] == [200, 400]
+
+
+def test_a_microbatch_that_does_not_fit_is_not_measured_as_a_smaller_one(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(ROOT / "scripts")
+    bench = importlib.import_module("bench_update")
+
+    def half(budget: MemoryBudget, work: Callable[[], Any], *_: Any) -> Any:
+        budget.tokens = 64
+        return work()
+
+    case = bench.Run("tiny", (20,) * 8, 128, "full", False, "32-true", True, 1)
+    assert bench.measured(case, 1.0).tokens == 160
+    monkeypatch.setattr(MemoryBudget, "fit", half)
+    with pytest.raises(torch.OutOfMemoryError):
+        bench.measured(case, 1.0)
+
+
+def test_a_whole_step(tmp_path: Path):
+    words = ["--work", str(tmp_path), "--engine", "torch", "--tokens", "8", "--steps", "1", "--warm-up", "1"]
+    run("bench_step.py", *words, "--no-compile", "--modes", "ours", "--json", str(tmp_path / "step.json"))
+    (ours,) = json.loads((tmp_path / "step.json").read_text())["results"].values()
+    phases = ("generate_s", "reward_s", "score_s", "update_s", "sync_s")
+    assert 0 < sum(ours[name] for name in phases) <= ours["step_s"]

@@ -1,0 +1,333 @@
+"""Faults between settings, alone and through `train`, which must refuse them before a model is loaded."""
+
+from functools import cache, partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig, OmegaConf
+from places import ROOT
+from transformers import PretrainedConfig, Qwen2Config
+
+from ngrpo.algo import advantage, aggregate, clip, kl, ratio
+from ngrpo.algo.correction import Truncate
+from ngrpo.algo.credit import DiscountedReturns, GeneralisedAdvantage
+from ngrpo.algo.policy_loss import Algorithm
+from ngrpo.config.schema import register
+from ngrpo.data.curriculum import EveryProblem, SampledByPassRate
+from ngrpo.entrypoints.train import train
+from ngrpo.entrypoints.validation import (
+    check_ahead,
+    check_algorithm,
+    check_context,
+    check_critic,
+    check_engine,
+    check_group,
+    check_ranks,
+    check_shaping,
+    check_support,
+    warn_of_equal_groups,
+)
+from ngrpo.errors import SettingError
+from ngrpo.exploration.gaussian import GaussianSoftTokens
+from ngrpo.exploration.gumbel import GumbelSoftThinking
+from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.exploration.soft import SoftThinking
+from ngrpo.exploration.token import TokenSampling
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.rewards.terms.base import WeightedTerm
+from ngrpo.rewards.terms.overlong import OverlongPunishment
+from ngrpo.rollout.dynamic_sampling import DynamicSampling, every_group
+from ngrpo.rollout.torch_engine.engine import TorchEngine
+from ngrpo.rollout.worker import RolloutSettings
+from ngrpo.training.critic_update import CriticSettings
+
+CONF = ROOT / "conf"
+
+
+def algorithm(**settings: Any) -> Algorithm:
+    parts = {"advantage": advantage.group_centred, "ratio": ratio.token, "clip": clip.clipped_surrogate}
+    return Algorithm(**{**parts, "aggregate": aggregate.token_mean, "kl": kl.k3, **settings})
+
+
+def assert_refused(error: BaseException, *words: str) -> None:
+    """One sentence on one line, with every word in it."""
+    message = str(error)
+    assert message.endswith(".")
+    assert "\n" not in message
+    for word in words:
+        assert word in message
+
+
+@pytest.mark.parametrize(
+    "function",
+    [advantage.group_centred, partial(advantage.group_standardised, eps=1e-4)],
+    ids=["plain", "partial"],
+)
+def test_group_of_one_is_refused_where_rewards_are_compared(function: Any) -> None:
+    check_group(algorithm(advantage=function), RolloutSettings(group_size=2))
+    with pytest.raises(SettingError) as caught:
+        check_group(algorithm(advantage=function), RolloutSettings(group_size=1))
+    name = getattr(function, "func", function).__name__
+    assert_refused(caught.value, "rollout.group_size=1 ", f"algo.advantage={name} ", "2 or more")
+
+
+def test_group_of_one_passes_without_a_comparison() -> None:
+    check_group(algorithm(advantage=lambda rewards: rewards), RolloutSettings(group_size=1))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (
+            {"credit": DiscountedReturns(), "ratio": ratio.sequence},
+            ["algo.credit=DiscountedReturns ", "algo.ratio=sequence ", "algo/ratio=token"],
+        ),
+        ({"kl_in": "reward"}, ["algo.kl_in=reward ", "algo.kl_coef=0 ", "algo.kl_in=loss"]),
+        (
+            {"kl_in": "reward", "kl_coef": 0.1, "advantage": partial(advantage.by_correctness, right=1.0)},
+            ["algo.kl_in=reward ", "algo.advantage=by_correctness ", "algo.kl_in=loss"],
+        ),
+    ],
+    ids=["token credit, sequence ratio", "no coefficient", "thresholded reward"],
+)
+def test_parts_that_contradict_each_other_are_refused(settings: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(SettingError) as caught:
+        check_algorithm(algorithm(**settings))
+    assert_refused(caught.value, *words)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"credit": DiscountedReturns(), "ratio": ratio.sequence_token},
+        {"kl_in": "reward", "kl_coef": 0.1},
+        {"kl_in": "reward", "kl_coef": 0.1, "advantage": advantage.by_correctness, "credit": DiscountedReturns()},
+        {"ratio": ratio.sequence, "entropy_coef": 0.1, "kl_coef": 0.1},
+    ],
+    ids=["gspo-token", "kl in reward", "kl in token rewards", "gspo with everything else"],
+)
+def test_parts_that_fit_together_pass(settings: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
+    check_algorithm(algorithm(**settings))
+    assert not caplog.records
+
+
+def test_k1_in_the_loss_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    check_algorithm(algorithm(kl=kl.k1))
+    assert not caplog.records
+    check_algorithm(algorithm(kl=partial(kl.k1), kl_coef=0.1))
+    assert "algo/kl=k1" in caplog.text
+
+
+def test_a_critic_is_needed_exactly_where_it_is_used() -> None:
+    critic, by_values = CriticSettings(torch.optim.SGD), algorithm(credit=GeneralisedAdvantage())
+    check_critic(by_values, critic)
+    check_critic(algorithm(), None)
+    with pytest.raises(SettingError) as caught:
+        check_critic(by_values, None)
+    assert_refused(caught.value, "algo.credit=GeneralisedAdvantage ", "critic=null", "critic=value_head")
+    with pytest.raises(SettingError) as caught:
+        check_critic(algorithm(), critic)
+    assert_refused(caught.value, "algo.credit=Broadcast ", "critic=null")
+
+
+def test_terms_are_refused_where_the_rewards_size_says_what_is_right() -> None:
+    by_size = algorithm(advantage=partial(advantage.by_correctness, right=1.0))
+    terms = [WeightedTerm("overlong", 1.0, OverlongPunishment(8, 4))]
+    check_shaping(by_size, [])
+    check_shaping(algorithm(), terms)
+    with pytest.raises(SettingError) as caught:
+        check_shaping(by_size, terms)
+    assert_refused(caught.value, "reward_terms=['overlong']", "algo.advantage=by_correctness", "reward_terms=[]")
+
+
+@pytest.mark.parametrize(("prompts", "steps", "ranks"), [(8, 4, 1), (8, 4, 2), (8, 1, 8), (64, 4, 8)])
+def test_prompts_that_ranks_and_steps_share_pass(prompts: int, steps: int, ranks: int) -> None:
+    check_ranks(algorithm(prompts_per_batch=prompts, optimizer_steps=steps), ranks)
+
+
+@pytest.mark.parametrize(("prompts", "steps", "ranks"), [(8, 4, 4), (8, 1, 3), (6, 2, 2)])
+def test_prompts_that_cannot_be_shared_are_refused(prompts: int, steps: int, ranks: int) -> None:
+    with pytest.raises(SettingError) as caught:
+        check_ranks(algorithm(prompts_per_batch=prompts, optimizer_steps=steps), ranks)
+    wanted = (
+        f"algo.prompts_per_batch={prompts} ",
+        f"algo.optimizer_steps={steps} ",
+        f"{ranks} data-parallel processes",
+    )
+    assert_refused(caught.value, *wanted, f"multiple of {steps * ranks}")
+
+
+def test_truncated_sampling_is_refused() -> None:
+    check_support(TokenSampling())
+    check_support(NeighborMixing())
+    for strategy in (TokenSampling(top_k=20), TokenSampling(top_p=0.9)):
+        with pytest.raises(SettingError) as caught:
+            check_support(strategy)
+        assert_refused(caught.value, str(strategy), "exploration=token", "top_k=0", "top_p=1.0")
+
+
+def test_context_is_the_sum_of_prompt_and_response() -> None:
+    config = Qwen2Config(max_position_embeddings=256)
+    check_context(config, 128, 128)
+    with pytest.raises(SettingError) as caught:
+        check_context(config, 128, 129)
+    assert_refused(caught.value, "data.max_prompt_tokens=128 ", "rollout.max_new_tokens=129 ", "256 positions")
+
+
+def test_model_without_a_limit_passes() -> None:
+    check_context(PretrainedConfig(), 10**6, 10**6)
+
+
+@cache
+def defaults() -> DictConfig:
+    register()
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        return compose("train", overrides=["trainer=cpu", "data.eval_problems=2", "trainer.threads=1"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"rollout.group_size": 1}, ["rollout.group_size=1 ", "group_standardised"]),
+        ({"rollout.group_size": 0}, ["rollout.group_size=0 "]),
+        ({"rollout.max_new_tokens": 0}, ["rollout.max_new_tokens=0 "]),
+        (
+            {"rollout.max_new_tokens": 10**6},
+            ["rollout.max_new_tokens=1000000 ", "data.max_prompt_tokens=128 "],
+        ),
+        ({"rollout.temperature": 0.0}, ["rollout.temperature=0.0 "]),
+        ({"rollout.engine.max_batch_size": 0}, ["rollout.engine.max_batch_size=0 "]),
+        ({"exploration.top_k": 5}, ["top_k=5", "top_k=0"]),
+        ({"exploration.top_p": 2.0}, ["exploration.top_p=2.0 "]),
+        ({"algo.prompts_per_batch": 6}, ["algo.prompts_per_batch=6 ", "algo.optimizer_steps=4 "]),
+        (
+            {"algo.prompts_per_batch": 4, "trainer.devices": 2},
+            ["algo.prompts_per_batch=4 ", "2 data-parallel processes"],
+        ),
+        ({"algo.kl_coef": -1.0}, ["algo.kl_coef=-1.0 "]),
+        ({"algo.kl_in": "reward", "algo.kl_coef": 0.0}, ["algo.kl_in=reward "]),
+        ({"algo.zero_signal": "hide"}, ["algo.zero_signal=hide "]),
+        ({"trainer.iterations": 0}, ["trainer.iterations=0 "]),
+        ({"trainer.iterations": "???"}, ["trainer.iterations"]),
+        ({"trainer.microbatch_tokens": 0}, ["trainer.microbatch_tokens=0 "]),
+        ({"trainer.optimzer": 1}, ["trainer.optimzer"]),
+        ({"data.max_prompt_tokens": 0}, ["data.max_prompt_tokens=0 "]),
+        ({"data.path": "/nowhere.jsonl", "data.max_prompt_tokens": 128}, ["data.path='/nowhere.jsonl' "]),
+        ({"model.path": "/nowhere"}, ["model.path=/nowhere "]),
+        ({"model.dtype": "float16"}, ["model.dtype=float16 "]),
+        ({"reward.workers": 0}, ["reward.workers"]),
+        ({"callbacks.checkpoint.keep": 0}, ["keep=0 "]),
+        ({"callbacks.evaluation.evaluator.samples": 0}, ["evaluator.samples=0 "]),
+        ({"ckpt": "latest"}, ["ckpt=latest "]),
+        ({"ckpt": "/nowhere"}, ["ckpt=/nowhere "]),
+    ],
+    ids=str,
+)
+def test_train_refuses_before_any_model_is_loaded(
+    changes: dict[str, Any], words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(self: ModelSource) -> None:
+        raise AssertionError("a model was loaded")
+
+    monkeypatch.setattr(ModelSource, "load", load)
+    # A process count of 2 must be refused by arithmetic, not by starting two processes.
+    monkeypatch.setattr(torch.distributed, "init_process_group", load)
+    config = defaults().copy()
+    for key, value in changes.items():
+        OmegaConf.update(config, key, value, force_add=True)
+    with pytest.raises(SettingError) as caught:
+        train(config, tmp_path / "run", {}, tmp_path)
+    assert_refused(caught.value, *words)
+
+
+def test_train_gets_as_far_as_the_model_with_good_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the refusals above are not due to something else."""
+
+    def load(self: ModelSource) -> None:
+        raise InterruptedError("a model was loaded")
+
+    monkeypatch.setattr(ModelSource, "load", load)
+    with pytest.raises(InterruptedError, match="a model was loaded"):
+        train(defaults(), tmp_path / "run", {"algo": "grpo"}, tmp_path)
+
+
+def test_train_refuses_a_checkpoint_that_already_has_all_iterations(tmp_path: Path) -> None:
+    folder = tmp_path / "run" / "checkpoints" / "iteration-40"
+    folder.mkdir(parents=True)
+    config = defaults().copy()
+    config.ckpt = "latest"
+    with pytest.raises(SettingError) as caught:
+        train(config, tmp_path / "run", {}, tmp_path)
+    assert_refused(caught.value, "trainer.iterations=40 ", f"ckpt={folder} ")
+
+
+@pytest.mark.parametrize(("several", "ranks", "refused"), [(True, 8, False), (False, 1, False), (False, 2, True)])
+def test_an_engine_for_one_process_is_refused_in_several(several: bool, ranks: int, refused: bool) -> None:
+    engine = SimpleNamespace(several_ranks=several)
+    if not refused:
+        assert check_engine(engine, ranks) is None
+        return
+    with pytest.raises(SettingError) as caught:
+        check_engine(engine, ranks)
+    assert_refused(caught.value, "SimpleNamespace ", "trainer.num_nodes=2", "own_process=true", "rollout=torch")
+
+
+def test_a_truncated_strategy_that_scores_its_support_is_not_refused() -> None:
+    check_support(GumbelSoftThinking(top_k=2, top_p=0.5))
+
+
+def test_equal_groups_are_warned_of_once_and_only_where_they_are_equal(caplog: pytest.LogCaptureFixture) -> None:
+    for strategy in (SoftThinking(rate=0.5), GaussianSoftTokens(tau=0.0001), TokenSampling()):
+        warn_of_equal_groups(strategy)
+    assert caplog.records == []
+    warn_of_equal_groups(SoftThinking())
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "identical" in record.getMessage()
+    assert "exploration.rate < 1" in record.getMessage()
+
+
+def test_training_asks_the_engine_whether_the_records_of_a_batch_fit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[Any, ...]] = []
+
+    def check_load(self: TorchEngine, *load: Any) -> None:
+        asked.append(load)
+        raise SettingError("rollout.engine has no room.")
+
+    monkeypatch.setattr(TorchEngine, "check_load", check_load)
+    config = defaults().copy()
+    with pytest.raises(SettingError, match="no room"):
+        train(config, tmp_path / "run", {}, tmp_path)
+    rollouts = config.algo.prompts_per_batch * config.rollout.group_size
+    assert asked == [(TokenSampling(), rollouts, config.rollout.max_new_tokens)]
+
+
+def test_rollouts_made_ahead_need_an_engine_beside_the_trainer_and_weights() -> None:
+    ahead, engine = RolloutSettings(ahead=1), SimpleNamespace(concurrent=True)
+    selection = DynamicSampling(every_group)
+    plain, weighed = algorithm(), algorithm(correction=Truncate())
+    check_ahead(ahead, engine, weighed, selection, EveryProblem())
+    check_ahead(RolloutSettings(), SimpleNamespace(concurrent=False), plain, selection, EveryProblem())
+    for arguments, words in (
+        (
+            (SimpleNamespace(concurrent=False), weighed, selection, EveryProblem()),
+            ("rollout.engine=", "own_process=true"),
+        ),
+        ((engine, plain, selection, EveryProblem()), ("algo.correction=NoCorrection ", "algo/correction=truncate")),
+        ((engine, weighed, DynamicSampling(every_group, 2), EveryProblem()), ("selection.max_refills=2 ", "=0")),
+        ((engine, weighed, selection, SampledByPassRate()), ("data.curriculum=", "data/curriculum=every_problem")),
+    ):
+        with pytest.raises(SettingError) as caught:
+            check_ahead(ahead, *arguments)
+        assert_refused(caught.value, "rollout.ahead=1 ", *words)
+
+
+def test_more_than_one_batch_ahead_is_refused() -> None:
+    with pytest.raises(SettingError, match=r"^rollout\.ahead=2 .*0 or 1\.$"):
+        RolloutSettings(ahead=2)

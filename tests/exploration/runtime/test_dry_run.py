@@ -1,0 +1,285 @@
+"""Strategies that are not what they declare are refused when they are bound; those that are bind at once."""
+
+import sys
+import time
+from dataclasses import dataclass
+
+import pytest
+import torch
+from places import ROOT
+
+from ngrpo.errors import SettingError
+from ngrpo.exploration.base import Exploration, Step
+from ngrpo.exploration.gaussian import GaussianSoftTokens
+from ngrpo.exploration.gaussian_top_k import GaussianTopK
+from ngrpo.exploration.gumbel import GumbelSoftThinking
+from ngrpo.exploration.hrpo import HybridReasoning
+from ngrpo.exploration.min_p import MinPSampling
+from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.exploration.runtime.bound import bind
+from ngrpo.exploration.soft import SoftThinking
+from ngrpo.exploration.token import TokenSampling
+from ngrpo.exploration.vocabulary import Vocabulary
+
+V, D = 64, 8
+TABLE = torch.randn(V, D, generator=torch.Generator().manual_seed(0))
+VOCABULARY = Vocabulary(V, frozenset({0}), {"</think>": 5})
+EXAMPLES = str(ROOT / "examples")
+
+
+@dataclass(frozen=True)
+class Blend(Exploration):
+    """The two most likely tokens, half the time: sound as it is; its subclasses are not."""
+
+    rate: float = 0.5
+
+    width = 2
+
+    def step(self, logits, ctx):
+        largest, ids = logits.topk(2)
+        mixed = (ctx.uniform("gate") < self.rate) & ~ctx.ended
+        return self.changed(Step(ctx.sample(logits), mixed, ids, largest.softmax(-1)), logits, ctx)
+
+    def changed(self, step, logits, ctx):
+        return step
+
+
+def wrong(flags: dict[str, object] | None = None, **changes) -> Exploration:
+    """A `Blend` with other flags whose steps have other fields, made of (step, logits, context)."""
+
+    class Wrong(Blend):
+        def changed(self, step, logits, ctx):
+            return step._replace(**{name: make(step, logits, ctx) for name, make in changes.items()})
+
+    for name, value in (flags or {}).items():
+        setattr(Wrong, name, value)
+    return Wrong()
+
+
+def rows(value: float, dtype: torch.dtype = torch.float32):
+    return lambda step, logits, ctx: torch.full_like(step.token, value, dtype=dtype)
+
+
+def shipped() -> list[Exploration]:
+    sys.path.insert(0, EXAMPLES)
+    try:
+        from blend_top_two import BlendTopTwo
+    finally:
+        sys.path.remove(EXAMPLES)
+    return [
+        TokenSampling(),
+        TokenSampling(top_k=5, top_p=0.9),
+        MinPSampling(),
+        NeighborMixing(),
+        SoftThinking(),
+        SoftThinking(rate=0.5),
+        GumbelSoftThinking(),
+        GumbelSoftThinking(top_p=1.0, density="masked_mean"),
+        GaussianSoftTokens(),
+        GaussianSoftTokens(tau=0.0001),
+        GaussianTopK(),
+        HybridReasoning(),
+        BlendTopTwo(),
+        Blend(),
+    ]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("strategy", shipped(), ids=lambda s: type(s).__name__)
+def test_sound_strategies_bind_in_under_a_second(strategy, dtype):
+    start = time.perf_counter()
+    bound = bind(strategy, TABLE.to(dtype), VOCABULARY)
+    assert time.perf_counter() - start < 1.0
+    assert bound.strategy is strategy
+
+
+CONTRADICTIONS = {
+    "noise that is not declared": (wrong(noise=rows(0.5)), "step returns noise and noisy=True is not declared"),
+    "noise that is declared only": (wrong({"noisy": True}), "noisy=True is declared and step returns no noise"),
+    "scores": (wrong(scores=lambda s, *_: s.weights), "step returns scores and scored=True is not declared"),
+    "vector": (wrong(vector=lambda s, *_: TABLE[s.token]), "step returns vector and dense=True is not declared"),
+    "state": (wrong(carry=rows(1, torch.int32)), "step returns carry and carries=True is not declared"),
+    "state that is read": (
+        wrong(weights=lambda s, _, ctx: s.weights * (ctx.carry + 1)[:, None].float()),
+        "step reads ctx.carry and carries=True is not declared",
+    ),
+    "embedding that is read": (
+        wrong(weights=lambda s, _, ctx: ctx.embedding[s.ids].sum(-1)),
+        "step reads ctx.embedding and reads_embedding=True is not declared",
+    ),
+    "width too large": (wrong({"width": 3}), r"step returns ids of shape \[2, 2\] instead of \[2, 3\]; width"),
+    "width too small": (wrong({"width": 1}), r"step returns ids of shape \[2, 2\] instead of \[2, 1\]; width"),
+    "mixed without a mixture": (
+        wrong({"width": 0}, ids=lambda s, *_: s.ids[:, :0], weights=lambda s, *_: s.weights[:, :0]),
+        "marks rows as mixed and returns nothing to feed",
+    ),
+}
+
+UNUSABLE = {
+    "weights in float64": (wrong(weights=lambda s, *_: s.weights.double()), "weights of dtype float64"),
+    "weights in bfloat16": (wrong(weights=lambda s, *_: s.weights.bfloat16()), "weights of dtype bfloat16"),
+    "ids as floats": (wrong(ids=lambda s, *_: s.ids.float()), "ids of dtype float32 instead of int64"),
+    "a column of tokens": (wrong(token=lambda s, *_: s.token[:, None]), r"token of shape \[2, 1\] instead of \[2\]"),
+    "a list of tokens": (wrong(token=lambda s, *_: [3, 4]), "token of type list; return a tensor"),
+    "mixed as numbers": (wrong(mixed=lambda s, *_: s.mixed.float()), "mixed of dtype float32 instead of bool"),
+    "another device": (wrong(weights=lambda s, *_: s.weights.to("meta")), "weights on meta and its logits are on cpu"),
+    "a vector of another width": (
+        wrong({"dense": True}, vector=lambda s, *_: TABLE[s.token][:, :3]), r"vector of shape \[2, 3\] instead"
+    ),
+    "a vector of another dtype": (
+        wrong({"dense": True}, vector=lambda s, *_: TABLE[s.token].double()), "vector of dtype float64"
+    ),
+    "a NaN in the vector": (
+        wrong({"dense": True}, vector=lambda s, *_: TABLE[s.token] * float("nan")), "vectors that are not finite"
+    ),
+    "NaN weights": (wrong(weights=lambda s, *_: s.weights * float("nan")), "weights that are not finite"),
+    "NaN weights where the model is sure": (
+        wrong(weights=lambda s, logits, _: s.weights * (logits.softmax(-1).amin(-1) > 0).float().log()[:, None]),
+        "weights that are not finite",
+    ),
+    "NaN scores": (
+        wrong({"scored": True}, scores=lambda s, *_: s.weights * float("nan")), "scores that are NaN"
+    ),
+    "infinite noise": (wrong({"noisy": True}, noise=rows(float("inf"))), "not a finite standard deviation"),
+    "negative noise": (wrong({"noisy": True}, noise=rows(-1.0)), "not a finite standard deviation"),
+    "state in int64": (wrong({"carries": True}, carry=rows(1, torch.int64)), "carry of dtype int64 instead of int32"),
+    "a token beyond the vocabulary": (wrong(token=lambda s, *_: s.token + V), "tokens outside the 64"),
+    "an id below it": (wrong(ids=lambda s, *_: s.ids - V), "ids outside the 64 of the vocabulary"),
+    "a read of one value": (
+        wrong(mixed=lambda s, logits, _: s.mixed & (logits.max().item() > 0)), "reads values back to the host"
+    ),
+    "a condition": (wrong(token=lambda s, *_: s.token if s.mixed.any() else s.token), "reads values back to the host"),
+    "a loop over rows": (
+        wrong(token=lambda s, *_: torch.tensor([t + 0 for t in s.token.tolist()])), "reads values back to the host"
+    ),
+    "a mask as an index": (wrong(weights=lambda s, *_: s.weights * len(s.token[s.mixed])), "indexing with a mask"),
+    "the other rows": (
+        wrong(weights=lambda s, logits, _: s.weights * logits.mean()), "another weights for a row alone than"
+    ),
+    "the number of rows": (wrong(mixed=lambda s, *_: s.mixed & (len(s.token) > 1)), "another mixed for a row alone"),
+    "another generator": (
+        wrong(weights=lambda s, *_: torch.rand_like(s.weights)), "two equal calls of step return different weights"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("strategy", "fault"), CONTRADICTIONS.values(), ids=CONTRADICTIONS)
+def test_what_contradicts_the_class_is_refused(strategy: Exploration, fault: str):
+    with pytest.raises(SettingError, match=fault) as caught:
+        bind(strategy, TABLE, VOCABULARY)
+    assert str(caught.value).startswith("exploration=Wrong cannot be run: ")
+
+
+@pytest.mark.parametrize(("strategy", "fault"), UNUSABLE.values(), ids=UNUSABLE)
+def test_what_cannot_be_recorded_and_fed_is_refused(strategy: Exploration, fault: str):
+    with pytest.raises(SettingError, match=fault):
+        bind(strategy, TABLE, VOCABULARY)
+
+
+def test_a_step_that_is_no_step_is_refused():
+    class Pair(Blend):
+        def changed(self, step, logits, ctx):
+            return step.token, step.mixed
+
+    with pytest.raises(SettingError, match="step returns a tuple; return a Step"):
+        bind(Pair(), TABLE, VOCABULARY)
+
+
+def test_state_of_the_object_is_refused():
+    class Counting(Blend):
+        calls = [0]
+
+        def changed(self, step, logits, ctx):
+            self.calls[0] += 1
+            return step._replace(weights=step.weights * self.calls[0])
+
+    with pytest.raises(SettingError, match="keep state in Step.carry"):
+        bind(Counting(), TABLE, VOCABULARY)
+
+
+def test_inputs_and_scores_are_tried_as_the_trainer_has_them():
+    class OtherDtype(Blend):
+        def inputs(self, embed, step, ctx, parameters):
+            return super().inputs(embed, step, ctx, parameters).double()
+
+    class Infinite(Blend):
+        def log_prob(self, logits, step, ctx):
+            return super().log_prob(logits, step, ctx) / 0
+
+    class OfUnrecorded(Blend):
+        def log_prob(self, logits, step, ctx):
+            return super().log_prob(logits, step, ctx) + step.weights[:, 0]
+
+    class OfTables(Blend):
+        def log_prob(self, logits, step, ctx):
+            return super().log_prob(logits, step, ctx) + ctx.tables["shift"]
+
+    for strategy, fault in [
+        (OtherDtype(), "inputs returns numbers of dtype float64 instead of float32"),
+        (Infinite(), "log_prob returns numbers that are not finite"),
+        (OfUnrecorded(), "log_prob depends on what is not recorded"),
+    ]:
+        with pytest.raises(SettingError, match=fault):
+            bind(strategy, TABLE, VOCABULARY)
+    with pytest.raises(AttributeError, match="tables"):
+        bind(OfTables(), TABLE, VOCABULARY)
+
+
+def test_tables_and_learned_parameters_are_tried():
+    class Listed(Blend):
+        def prepare(self, embedding, vocabulary):
+            return {"ids": [1, 2]}
+
+    class Learning(Blend):
+        rates = {"gain": 0.1}
+
+        def initial_parameters(self, dim):
+            return {"gain": torch.ones(dim)}
+
+        def learning_rates(self):
+            return self.rates
+
+    class Unpaced(Learning):
+        rates = {}
+
+    class Backwards(Learning):
+        rates = {"gain": -0.1}
+
+    class Changing(Learning):
+        def initial_parameters(self, dim):
+            return {"gain": torch.rand(dim)}
+
+    bind(Learning(), TABLE, VOCABULARY)
+    for strategy, fault in [
+        (Listed(), "prepare returns something else than tensors"),
+        (Unpaced(), r"it learns \['gain'\] and has learning rates for \[\]"),
+        (Backwards(), "the learning rate of gain is -0.1"),
+        (Changing(), "the initial gain differs from call to call"),
+    ]:
+        with pytest.raises(SettingError, match=fault):
+            bind(strategy, TABLE, VOCABULARY)
+
+
+@pytest.mark.parametrize("method", ["prepare", "step", "inputs", "log_prob"])
+def test_an_exception_of_the_author_passes_with_its_traceback(method: str):
+    def broken(*args):
+        raise KeyError("a typing error of the author")
+
+    strategy = type("Broken", (Blend,), {method: broken})()
+    with pytest.raises(KeyError, match="a typing error") as caught:
+        bind(strategy, TABLE, VOCABULARY)
+    assert any(entry.name == "broken" and str(entry.path) == __file__ for entry in caught.traceback)
+
+
+def test_restored_tables_are_tried_instead_of_new_ones():
+    class Prepared(Blend):
+        def prepare(self, embedding, vocabulary):
+            raise AssertionError("prepared anew")
+
+        def changed(self, step, logits, ctx):
+            return step._replace(weights=step.weights * ctx.tables["scale"])
+
+    kept = {"scale": torch.tensor(2.0)}
+    assert bind(Prepared(), TABLE, VOCABULARY, tables=kept).tables["scale"] == 2.0
+    with pytest.raises(SettingError, match="weights of shape"):
+        bind(Prepared(), TABLE, VOCABULARY, tables={"scale": torch.ones(5, 1, 1)})

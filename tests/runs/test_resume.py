@@ -1,0 +1,136 @@
+"""Six iterations straight equal three, kill -9, resume, three."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+import torch
+from places import ROOT
+
+from ngrpo.data.word_problems.problems import problem
+
+
+def command(run: Path, prompts: Path, *overrides: str) -> list[str]:
+    return [
+        sys.executable,
+        "scripts/train.py",
+        "exploration=neighbor",
+        "debug=fast",
+        "trainer.iterations=6",
+        "exploration.refresh_every=2",
+        "exploration.rate=0.5",
+        "callbacks.checkpoint.every=3",
+        "callbacks.export=null",
+        "reward.workers=1",
+        "callbacks.evaluation.every=0",
+        f"hydra.run.dir={run}",
+        "+callbacks.recorder._target_=prompt_recorder.PromptRecorder",
+        f"+callbacks.recorder.path={prompts}",
+        *overrides,
+    ]
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    path = f"{ROOT}:{ROOT / 'tests'}"
+    return os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "NGRPO_CACHE": str(tmp_path / "cache")}
+
+
+def final_state(run: Path) -> dict:
+    return torch.load(run / "checkpoints" / "iteration-6" / "state.ckpt", weights_only=True)
+
+
+CASES = {
+    "grpo": ["algo=grpo"],
+    # Prompts drawn beside the batches, and counts that rewards depend on.
+    "dapo": ["algo=dapo", "reward_terms=[overlong,count_bonus]", "selection.max_refills=2"],
+    # Rollouts that were made before their turn, with weights that no longer exist.
+    "ahead": ["algo=grpo", "algo/correction=truncate", "rollout.ahead=1"],
+    # A second model with an optimiser of its own, and a learning rate that changes.
+    "ppo": [
+        "algo=ppo",
+        "trainer.schedule._target_=ngrpo.training.optim.lr_schedule.cosine",
+        "trainer.schedule.warmup=3",
+    ],
+    # Two sources, one of them from the start again, and problems that come by the pass rates of the run itself.
+    "mixture": [
+        "data=mixture",
+        "data/curriculum=sampled_by_pass_rate",
+        "+data.sources.few={path: PROBLEMS, max_difficulty: 2, weight: 2}",
+        "+data.sources.hard={path: PROBLEMS, min_difficulty: 3}",
+        "data.eval_path=demo",
+        "data.instruction=''",
+    ],
+}
+
+
+def write_problems(file: Path) -> str:
+    made = [problem(key, "train") for key in range(24)]
+    file.write_text("\n".join(json.dumps({"problem": p.question, **asdict(p)}) for p in made))
+    return str(file)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("case", CASES)
+def test_resume_after_kill_is_exact(tmp_path: Path, environment: dict[str, str], case: str):
+    problems = write_problems(tmp_path / "problems.jsonl")
+    chosen = [override.replace("PROBLEMS", problems) for override in CASES[case]]
+    straight, broken, resumed = tmp_path / "straight", tmp_path / "broken", tmp_path / "resumed"
+    subprocess.run(command(straight, tmp_path / "a.txt", *chosen), cwd=ROOT, env=environment, check=True, timeout=240)
+
+    process = subprocess.Popen(command(broken, tmp_path / "b.txt", *chosen), cwd=ROOT, env=environment)
+    deadline = time.monotonic() + 240
+    while not (broken / "checkpoints" / "latest").exists():
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (broken / "checkpoints" / "iteration-6").exists()
+    resume = command(resumed, tmp_path / "c.txt", *chosen, f"ckpt={broken}")
+    subprocess.run(resume, cwd=ROOT, env=environment, check=True, timeout=240)
+
+    before = (tmp_path / "b.txt").read_text().splitlines()[:3]
+    after = (tmp_path / "c.txt").read_text().splitlines()
+    assert before + after == (tmp_path / "a.txt").read_text().splitlines()
+    one, two = final_state(straight), final_state(resumed)
+    assert one["state_dict"].keys() == two["state_dict"].keys()
+    for name, tensor in one["state_dict"].items():
+        assert torch.equal(tensor, two["state_dict"][name]), name
+    assert len(one["optimizer_states"]) == (2 if case == "ppo" else 1)
+    for first, second in zip(one["optimizer_states"], two["optimizer_states"], strict=True):
+        assert all(torch.equal(m["exp_avg"], second["state"][i]["exp_avg"]) for i, m in first["state"].items())
+        assert first["param_groups"] == second["param_groups"]
+    assert any(name.startswith("critic.") for name in one["state_dict"]) == (case == "ppo")
+    tables = [state["callbacks"]["RolloutCallback"]["tables"]["neighbors"] for state in (one, two)]
+    assert torch.equal(*tables)
+    terms = [state["callbacks"]["RolloutCallback"]["reward_terms"] for state in (one, two)]
+    assert terms[0] == terms[1]
+    (stream,), (other,) = (s["loops"]["fit_loop"]["state_dict"]["combined_loader"] for s in (one, two))
+    assert stream == other
+    again = any(source["epoch"] for source in stream["sources"])
+    assert (again, len(stream["curriculum"].get("rates", [])) > 9) == (case == "mixture", case == "mixture")
+    drawn = sum(source["drawn"] for source in stream["sources"])
+    assert (drawn > 6 * 4, bool(terms[0])) == (case == "dapo", case == "dapo")
+
+
+def test_resuming_a_finished_run_says_what_to_raise(tmp_path: Path, environment: dict[str, str]):
+    run = tmp_path / "run"
+    quick = (
+        "trainer.iterations=1",
+        "callbacks.checkpoint.every=1",
+        "callbacks.evaluation=null",
+        "callbacks.summary=null",
+    )
+    subprocess.run(command(run, tmp_path / "a.txt", *quick), cwd=ROOT, env=environment, check=True, timeout=240)
+    again = command(tmp_path / "again", tmp_path / "b.txt", *quick, f"ckpt={run}")
+    done = subprocess.run(again, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 1
+    assert "trainer.iterations=1 is already reached by ckpt=" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,140 @@
+"""Two processes on the CPU, launched as a user launches them, against one."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from places import ROOT
+from safetensors.torch import load_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
+
+from ngrpo.checkpoint.folders import STATE
+from ngrpo.report.run_store import RunStore
+
+
+def train(folder: Path, processes: int, *overrides: str) -> Path:
+    """Runs the training script in ``folder`` and returns it."""
+    command = [
+        sys.executable, "scripts/train.py", "exploration=neighbor", "trainer.accelerator=cpu",
+        f"trainer.devices={processes}", "debug=fast", "algo.optimizer_steps=2", "callbacks.evaluation.every=0",
+        f"hydra.run.dir={folder}", *overrides,
+    ]  # fmt: skip
+    path = os.pathsep.join([str(ROOT), str(ROOT / "tests/helpers"), *sys.path])
+    environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "summary.json").read_text())
+
+
+def first_iteration(folder: Path) -> dict[str, float]:
+    """What was logged of the first iteration's rollouts, times and memory left out."""
+    events = EventAccumulator(str(folder / "tensorboard")).Reload()
+    values = {tag: events.Scalars(tag)[0].value for tag in events.Tags()["scalars"]}
+    groups = ("train/", "rollout/", "reward/", "exploration/")
+    return {t: v for t, v in values.items() if t.startswith(groups) and "mismatch" not in t and "tokens_per_s" not in t}
+
+
+def resumed_from(folder: Path) -> str:
+    return f"ckpt='{folder}/checkpoints/iteration-1'"  # quoted: Hydra's grammar has a meaning for =
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    compared = "+callbacks.model_check._target_=ngrpo.callbacks.model_check.ModelCheck"
+    return train(tmp_path_factory.mktemp("two"), 2, "algo=gspo", compared)
+
+
+def test_sharded_models_compute_the_models_own_logits(two: Path):
+    assert "trainer and engine compute the model's own logits" in (two / "train.log").read_text()
+
+
+def test_rollouts_and_evaluation_are_those_of_one_process(two: Path, tmp_path: Path):
+    one = train(tmp_path, 1, "algo=gspo", "trainer.iterations=1", "callbacks.export=null", "callbacks.checkpoint=null")
+    assert summary(one)["eval"]["before"] == summary(two)["eval"]["before"]
+    expected = first_iteration(one)
+    assert expected["rollout/length_mean"] * 16 == pytest.approx(summary(one)["tokens_generated"])
+    assert len(expected) > 15
+    assert first_iteration(two) == pytest.approx(expected, abs=1e-5)
+    (first, second), (alone,) = RunStore(two).iterations(), RunStore(one).iterations()
+    assert sorted(first.problems, key=str) == sorted(alone.problems, key=str)
+    assert len(second.problems) == len(first.problems)
+    stored = RunStore(two).rollouts(0)  # some of them were trained on by the other process
+    assert stored
+    assert all(0 < len(rollout.entropies) == len(rollout.tokens) for rollout in stored)
+    assert RunStore(two).evaluations()[0] == RunStore(one).evaluations()[0]
+
+
+def test_two_processes_resume_what_two_processes_saved(two: Path, tmp_path: Path):
+    again = train(
+        tmp_path, 2, "algo=gspo", f"ckpt='{two}/checkpoints/iteration-1'"
+    )  # quoted: Hydra's grammar has a meaning for =
+    straight, resumed = summary(two), summary(again)
+    assert straight["iterations"] == resumed["iterations"] == 2
+    assert straight["tokens_generated"] == resumed["tokens_generated"]
+    assert straight["eval"] == resumed["eval"]
+    assert RunStore(two).evaluations() == RunStore(again).evaluations()
+    met, met_again = ([r.problems for r in RunStore(folder).iterations()] for folder in (two, again))
+    assert met == met_again
+    assert len(met) == 2
+    trained, continued = (load_file(folder / "model" / "model.safetensors") for folder in (two, again))
+    assert all(torch.equal(tensor, continued[name]) for name, tensor in trained.items())
+    assert {path.name for path in (two / "checkpoints").iterdir()} == {"iteration-1", "iteration-2", "latest"}
+
+
+DYNAMIC = (
+    "algo=dapo", "selection.keep._target_=keep_but_0_and_2.keep_but_0_and_2", "reward_terms=[overlong,count_bonus]",
+    "+callbacks.recorder._target_=prompt_recorder.PromptRecorder",
+)  # fmt: skip
+
+
+def recorded(folder: Path) -> list[str]:
+    return sorted((folder / "prompts.txt").read_text().splitlines())
+
+
+def test_a_rank_with_dead_groups_only_stays_with_the_other(tmp_path: Path):
+    """Problems 0 and 2, rank 0's of the first batch, are not kept: 4 and 5 take their places, on one process too."""
+    folders = {ranks: tmp_path / str(ranks) for ranks in (1, 2)}
+    for ranks, folder in folders.items():
+        train(folder, ranks, *DYNAMIC, f"+callbacks.recorder.path={folder}/prompts.txt")
+    assert recorded(folders[1]) == ["0 [4, 1, 5, 3]", "1 [6, 7, 8, 9]"]
+    assert recorded(folders[2]) == ["0 [1, 3]", "0 [4, 5]", "1 [6, 8]", "1 [7, 9]"]
+    assert first_iteration(folders[2]) == pytest.approx(first_iteration(folders[1]), abs=1e-5)
+    again = tmp_path / "again"
+    train(
+        again,
+        2,
+        *DYNAMIC,
+        f"+callbacks.recorder.path={again}/prompts.txt",
+        f"ckpt='{folders[2]}/checkpoints/iteration-1'",
+    )
+    assert recorded(again) == recorded(folders[2])[2:]
+    assert summary(again)["tokens_generated"] == summary(folders[2])["tokens_generated"]
+    trained, continued = (load_file(folder / "model" / "model.safetensors") for folder in (folders[2], again))
+    assert all(torch.equal(tensor, continued[name]) for name, tensor in trained.items())
+
+
+def test_the_critic_is_sharded_and_resumes(tmp_path: Path):
+    folders = tmp_path / "straight", tmp_path / "again"
+    train(folders[0], 2, "algo=ppo", "callbacks.export=null")
+    train(folders[1], 2, "algo=ppo", "callbacks.export=null", resumed_from(folders[0]))
+    states = []
+    for folder in folders:
+        whole = folder / "whole.ckpt"
+        dcp_to_torch_save(folder / "checkpoints" / "iteration-2" / STATE, whole)
+        states.append(torch.load(whole, weights_only=True))
+    weights, resumed = (state["state_dict"] for state in states)
+    assert weights.keys() == resumed.keys()
+    assert {"critic.head.weight", "policy.lm.model.norm.weight"} <= weights.keys()
+    assert float(weights["critic.head.weight"].abs().max()) > 0
+    assert all(torch.equal(tensor, resumed[name]) for name, tensor in weights.items())
+    assert {"optimizer_0", "optimizer_1"} <= states[0].keys()

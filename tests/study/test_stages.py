@@ -1,0 +1,164 @@
+"""What a study does and in which order, with commands that leave what the real ones would."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_answers import row, table
+from places import ROOT
+
+from ngrpo.errors import RunError, SettingError
+from ngrpo.evaluation.answer_store import AnswerStore
+from ngrpo.report.records import IterationRecord
+from ngrpo.report.run_store import RunStore
+from ngrpo.study.definition import StudyConfig, as_json, load_study
+from ngrpo.study.difficulty import nearest
+from ngrpo.study.finished import TUNED, collect, read_tuned
+from ngrpo.study.results import Tried, write
+from ngrpo.study.stages import Work, choice
+
+CONF = ROOT / "conf"
+
+
+class FakeShell:
+    """Notes the commands and writes what they would; the validation accuracy is highest at 3e-4."""
+
+    def __init__(self) -> None:
+        self.commands: list[str] = []
+        self.fail_in = ""
+
+    def run(self, command: Sequence[str], log: Path) -> float:
+        script, words = command[1], dict(word.split("=", 1) for word in command[2:])
+        self.commands.append(f"{script} {log.parent.name}")
+        if self.fail_in and self.fail_in in script:
+            raise RunError("no")
+        self.train(Path(words["hydra.run.dir"]), words) if "train" in script else self.evaluate(words)
+        return 2.0
+
+    def train(self, folder: Path, words: dict[str, str]) -> None:
+        iterations = int(words["trainer.iterations"])
+        RunStore(folder).add_iteration(IterationRecord(0, {"policy/entropy": 1.0}, []))
+        (folder / "model").mkdir()
+        (folder / "model" / "config.json").write_text("{}")
+        summary = {"iterations": iterations, "wall_s": 1.5}
+        (folder / "summary.json").write_text(json.dumps(summary))
+
+    def evaluate(self, words: dict[str, str]) -> None:
+        store = AnswerStore(Path(words["out"]) / "custom")
+        store.open({"n": 2})
+        right = "0.0003" in words["model.path"]
+        store.add(table([row(0, 0, "1", True), row(0, 1, "1", right)]))
+
+
+@pytest.fixture
+def study() -> StudyConfig:
+    return load_study(CONF, "quick", ["test.samples=2", "tune.validation.samples=2"])
+
+
+def do(jobs: list, shell: FakeShell) -> None:
+    for job in jobs:
+        job.work(shell)
+
+
+def test_everything_is_done_once_and_left_out_when_it_is_there(study: StudyConfig, tmp_path: Path) -> None:
+    shell, work = FakeShell(), Work(study, tmp_path)
+    assert work.model_job() == []
+    do(work.base_job() + work.tune_jobs(), shell)
+    tuned = work.tuned()
+    assert {arm: one.chosen for arm, one in tuned.items()} == {"token_grpo": 3e-4, "neighbor_grpo": 3e-4}
+    write(tmp_path / TUNED, tuned)
+    assert read_tuned(tmp_path) == tuned
+    jobs = work.run_jobs(tuned)
+    assert [job.name for job in jobs] == [f"run {arm} seed {seed}" for seed in (0, 1) for arm in study.arms]
+    do(jobs, shell)
+    assert len(shell.commands) == 1 + 4 * 2 + 4 * 2
+    assert work.base_job() == work.tune_jobs() == work.run_jobs(tuned) == []
+
+    (work.run_folder("neighbor_grpo", 3e-4, 1) / "result.json").unlink()
+    (again,) = work.run_jobs(tuned)
+    assert again.name == "run neighbor_grpo seed 1"
+    results = collect(as_json(study), tmp_path)
+    assert [(run.arm, run.seed) for run in results.runs] == [("neighbor_grpo", 0), ("token_grpo", 0), ("token_grpo", 1)]
+    assert results.base is not None
+    run = results.runs[0]
+    assert (run.rate, run.test.right, run.curves) == (3e-4, [2], {"policy/entropy": [1.0]})
+    assert run.settings[-3:] == ["seed=0", "trainer.iterations=3", "trainer.optimizer.lr=0.0003"]
+
+
+def test_a_rate_that_is_tried_later_and_chosen_has_runs_of_its_own(study: StudyConfig, tmp_path: Path) -> None:
+    shell, few = FakeShell(), Work(replace(study, tune=replace(study.tune, rates=[1e-4])), tmp_path)
+    do(few.tune_jobs(), shell)
+    do(few.run_jobs(few.tuned()), shell)
+    work = Work(study, tmp_path)
+    assert [job.name for job in work.tune_jobs()] == ["tune token_grpo 0.0003", "tune neighbor_grpo 0.0003"]
+    do(work.tune_jobs(), shell)
+    tuned = work.tuned()
+    write(tmp_path / TUNED, tuned)
+    assert collect(as_json(study), tmp_path).runs == []
+    assert len(work.run_jobs(tuned)) == 4
+    do(work.run_jobs(tuned)[:1], shell)
+    assert [run.rate for run in collect(as_json(study), tmp_path).runs] == [3e-4]
+    write(tmp_path / TUNED, few.tuned())
+    assert [run.rate for run in collect(as_json(study), tmp_path).runs] == [1e-4] * 4
+
+
+def test_a_finished_training_is_kept_and_an_unfinished_one_made_again(study: StudyConfig, tmp_path: Path) -> None:
+    work, shell = Work(study, tmp_path), FakeShell()
+    shell.fail_in = "evaluate"
+    job = work.tune_jobs()[0]
+    with pytest.raises(RunError):
+        job.work(shell)
+    shell.fail_in = ""
+    job.work(shell)
+    assert [name.split()[0] for name in shell.commands] == [
+        "scripts/train.py", "scripts/evaluate.py", "scripts/evaluate.py"
+    ]  # fmt: skip
+
+    other, shell = work.tune_jobs()[0], FakeShell()
+    train = tmp_path / "tune" / other.name.split()[1] / other.name.split()[2] / "train"
+    train.mkdir(parents=True)
+    (train / "summary.json").write_text('{"iterations": 1, "wall_s": 1.0}')
+    (train.parent / "answers" / "old").mkdir(parents=True)
+    other.work(shell)
+    assert [name.split()[0] for name in shell.commands] == ["scripts/train.py", "scripts/evaluate.py"]
+    assert not (train.parent / "answers" / "old").exists()
+
+
+def test_only_results_stay_where_files_are_not_kept(tmp_path: Path) -> None:
+    work = Work(load_study(CONF, "quick", ["keep_files=false", "tune.validation.samples=2"]), tmp_path)
+    work.tune_jobs()[0].work(FakeShell())
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["result.json"]
+
+
+def test_runs_wait_for_the_rates(study: StudyConfig, tmp_path: Path) -> None:
+    with pytest.raises(RunError, match="token_grpo, neighbor_grpo have no learning rate yet"):
+        Work(study, tmp_path).run_jobs({})
+
+
+def test_the_best_rate_is_chosen_and_the_lowest_of_equals() -> None:
+    tried = [Tried(rate, {"m": value}) for rate, value in ((1e-3, 0.5), (1e-4, 0.7), (1e-5, 0.7), (1e-6, 0.1))]
+    assert choice(tried, "m") == 1e-5
+
+
+def test_the_level_nearest_to_the_middle_is_chosen(study: StudyConfig) -> None:
+    mean = {"a": 0.5, "b": 0.29, "c": 0.12, "d": 0.0}
+    assert nearest(mean, study.levels) == "c"
+    assert nearest({"a": 0.9}, study.levels) is None
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("reference=soft_grpo", "reference=soft_grpo is no arm"),
+        ("arms.neighbor_grpo.against=gspo", r"arms\.neighbor_grpo\.against=gspo is no arm; choose one of token_grpo"),
+        ("diversity.path=letters", "path=letters is not known"),
+        ("arms.token_grpo.seeds=0", "arms.token_grpo.seeds=0"),
+        ("tune.seed=1", "tune.seed=1 is also a seed"),
+        ("tune.rates=[]", "no learning rate"),
+    ],
+)
+def test_contradictions_are_refused(override: str, message: str) -> None:
+    with pytest.raises(SettingError, match=message.replace("[", r"\[")):
+        load_study(CONF, "quick", [override])

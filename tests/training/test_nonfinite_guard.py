@@ -1,0 +1,230 @@
+"""Steps that are not finite are skipped, kept, and end the run when there is nothing else."""
+
+import math
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from lightning import Callback, Trainer
+from omegaconf import OmegaConf
+from places import ROOT
+from poison import PoisonGradient
+from torch.utils.data import DataLoader
+from update_probe import ALGORITHMS, Case, GivenExperience
+
+from ngrpo.config.instantiate import checked
+from ngrpo.config.schema import register
+from ngrpo.distributed.collectives import Ranks
+from ngrpo.entrypoints.replay_step import replay
+from ngrpo.errors import RunError, SettingError
+from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.training.memory_budget import MemoryBudget
+from ngrpo.training.module import PolicyOptimization, UpdateSettings
+from ngrpo.training.nonfinite_guard import StepGuard
+from ngrpo.training.skipped_steps import FOLDER, load
+from ngrpo.types.problems import PromptBatch
+
+CONF = ROOT / "conf"
+
+
+@pytest.fixture
+def case(make_engine, bound, requests, sampling, tiny_model_path: Path) -> Case:
+    engine = make_engine()
+    rollouts = engine.generate(requests[:16], sampling, bound(engine, NeighborMixing(rate=0.3)))
+    rewards = torch.tensor([[1.0, 0.0, 1.0, 0.0]] * 4)
+    return Case(str(tiny_model_path), "grpo", sampling.temperature, 300, rollouts, rewards)
+
+
+class Weights(Callback):
+    """Keeps a copy of one weight matrix, the number of skipped steps and the loss after each iteration."""
+
+    def __init__(self) -> None:
+        self.after: list[torch.Tensor] = []
+        self.skipped: list[float] = []
+        self.losses: list[float] = []
+        self.gradients: list[torch.Tensor] = []
+
+    def on_before_optimizer_step(self, trainer, pl_module, optimizer) -> None:
+        self.gradients.append(pl_module.policy.lm.lm_head.weight.grad.clone())
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx) -> None:
+        self.after.append(pl_module.policy.lm.lm_head.weight.detach().clone())
+        self.skipped.append(float(trainer.callback_metrics["policy/skipped_steps"]))
+        self.losses.append(float(trainer.callback_metrics["policy/loss"]))
+
+
+def fit(
+    case: Case, guard: StepGuard, rewards: dict[int, torch.Tensor], poisoned: list[int], iterations: int
+) -> Weights:
+    """Two optimiser steps an iteration, on other rewards in some iterations, with NaN gradients in others."""
+    kept = Weights()
+    trainer = Trainer(
+        accelerator="cpu", devices=1, max_epochs=1, callbacks=[PoisonGradient(poisoned), kept], logger=False,
+        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
+    )  # fmt: skip
+    module = PolicyOptimization(
+        ModelSource(case.model_path), replace(ALGORITHMS["grpo"], optimizer_steps=2), NeighborMixing(),
+        partial(torch.optim.AdamW, lr=0.01), UpdateSettings(case.temperature, case.microbatch_tokens), guard=guard,
+    )  # fmt: skip
+    batches = [PromptBatch([], 0, iteration) for iteration in range(iterations)]
+    for batch in batches:
+        changed = replace(case, rewards=rewards.get(batch.iteration, case.rewards))
+        batch.experience = GivenExperience(changed, 0, 1)
+    trainer.fit(module, DataLoader(batches, batch_size=None))
+    return kept
+
+
+def test_a_nan_gradient_moves_nothing_and_is_counted(case: Case, tmp_path: Path) -> None:
+    kept = fit(case, StepGuard(3, tmp_path), {}, poisoned=[1], iterations=3)
+    assert kept.skipped == [0, 2, 0]
+    assert torch.equal(kept.after[0], kept.after[1])
+    assert not torch.equal(kept.after[1], kept.after[2])
+    assert kept.after[2].isfinite().all()
+    files = sorted(path.name for path in (tmp_path / "bad_steps").iterdir())
+    assert files == ["iteration-2-step-1-rank-0.pt", "iteration-2-step-2-rank-0.pt"]
+
+
+def test_an_infinite_reward_skips_its_own_step_only(case: Case, tmp_path: Path) -> None:
+    spoiled = case.rewards.clone()
+    spoiled[3, 2] = math.inf
+    kept = fit(case, StepGuard(1_000, tmp_path), {0: spoiled}, poisoned=[], iterations=1)
+    assert kept.skipped == [1]
+    assert math.isfinite(kept.losses[0])
+    (file,) = (tmp_path / "bad_steps").iterdir()
+    bad = load(file)
+    assert (bad.iteration, bad.step, bad.reason) == (0, 1, "a reward is infinite")
+    assert bad.problems == [2] * 4 + [3] * 4
+
+
+def test_a_kept_step_is_what_was_learned_from(case: Case, tmp_path: Path) -> None:
+    fit(case, StepGuard(3, tmp_path, {"seed": 5}), {}, poisoned=[0], iterations=1)
+    bad = load(tmp_path / "bad_steps" / "iteration-1-step-2-rank-0.pt")
+    assert bad.settings == {"seed": 5}
+    assert bad.reason == "policy/grad_norm nan"
+    for sample, rollout in zip(bad.samples, case.rollouts[8:], strict=True):
+        assert torch.equal(sample.rollout.response_ids, rollout.response_ids)
+        assert torch.equal(sample.rollout.mixture.record.weights, rollout.mixture.record.weights)
+        assert sample.rollout.stop_reason is rollout.stop_reason
+        assert sample.old_log_prob is not None
+        assert sample.advantage.shape == (1, rollout.length)
+
+
+def test_too_many_in_a_row_end_the_run_and_a_good_one_between_does_not(case: Case, tmp_path: Path) -> None:
+    fit(case, StepGuard(3, tmp_path), {}, poisoned=[0, 2, 4], iterations=5)
+    with pytest.raises(RunError) as caught:
+        fit(case, StepGuard(3, tmp_path), {}, poisoned=[1, 2], iterations=5)
+    assert caught.value.everywhere
+    assert str(caught.value) == (
+        "trainer.max_bad_steps=3 optimiser steps in a row were skipped, the last for its policy/grad_norm nan"
+        " (iteration 3, optimiser step 1); lower trainer.optimizer.lr, or look at them with scripts/replay_step.py "
+        f"{tmp_path}/bad_steps; there is no checkpoint to go on from."
+    )
+
+
+def test_limit_is_checked() -> None:
+    with pytest.raises(SettingError, match=r"^trainer\.max_bad_steps=0 would stop before the first step"):
+        StepGuard(0)
+
+
+def test_replay_names_the_sample_that_is_not_finite(case: Case, tmp_path: Path) -> None:
+    register()
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        config = checked(compose("train", overrides=["exploration=neighbor", f"model.path={case.model_path}"]))
+    fit(case, StepGuard(3, tmp_path, OmegaConf.to_container(config)), {}, poisoned=[0], iterations=1)
+    bad = load(tmp_path / "bad_steps" / "iteration-1-step-1-rank-0.pt")
+    reports = replay(bad, None)
+    assert all(one.finite for one in reports)  # the gradient was spoiled from outside
+    assert [one.problem for one in reports] == [0] * 4 + [1] * 4
+    bad.samples[5].old_log_prob[2] = math.nan
+    reports = replay(bad, None)
+    assert [one.finite for one in reports] == [True] * 5 + [False] + [True] * 2
+
+
+def test_what_is_no_skipped_step_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.pt"
+    path.write_bytes(b"cos\nsystem\n.")
+    with pytest.raises(SettingError, match=f"^{path} holds no skipped step; give a file of a run's bad_steps folder.$"):
+        load(path)
+
+
+class Exhausted:
+    """Fails above a number of tokens, and says how often it was asked with how many."""
+
+    def __init__(self, budget: MemoryBudget, room: int, error: Exception) -> None:
+        self.budget, self.room, self.error = budget, room, error
+        self.asked: list[int] = []
+        self.cleared = 0
+
+    def work(self) -> str:
+        self.asked.append(self.budget.tokens)
+        if self.budget.tokens > self.room:
+            raise self.error
+        return "done"
+
+    def clear(self) -> None:
+        self.cleared += 1
+
+
+OUT = [torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("[...] DefaultCPUAllocator: can't allocate memory")]
+
+
+@pytest.mark.parametrize("error", OUT, ids=["gpu", "cpu"])
+def test_the_budget_is_halved_until_it_fits_and_stays(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
+    budget = MemoryBudget(8192)
+    work = Exhausted(budget, 2048, error)
+    assert budget.fit(work.work, work.clear, longest=500, ranks=1) == "done"
+    assert (work.asked, work.cleared, budget.tokens) == ([8192, 4096, 2048], 2, 2048)
+    assert "goes on, with 4096 tokens a pass" in caplog.text
+
+
+def test_what_cannot_be_halved_is_said() -> None:
+    budget = MemoryBudget(8192)
+    work = Exhausted(budget, 100, OUT[0])
+    with pytest.raises(RunError, match=r"with one sequence of 3000 tokens at a time; lower rollout\.max_new_tokens"):
+        budget.fit(work.work, work.clear, longest=3000, ranks=1)
+    assert work.asked == [8192, 4096, 2048]
+    with pytest.raises(RunError, match=r"with trainer\.microbatch_tokens=8192; go on with .*microbatch_tokens=4096\.$"):
+        MemoryBudget(8192).fit(Exhausted(MemoryBudget(8192), 1, OUT[0]).work, work.clear, longest=30, ranks=2)
+
+
+def test_other_errors_pass() -> None:
+    budget = MemoryBudget(8192)
+    with pytest.raises(RuntimeError, match="shapes"):
+        budget.fit(Exhausted(budget, 1, RuntimeError("shapes")).work, lambda: None, longest=30, ranks=1)
+
+
+def test_memory_that_runs_out_in_the_middle_leaves_the_gradient_of_an_undisturbed_step(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    straight = fit(replace(case, microbatch_tokens=150), StepGuard(), {}, [], iterations=1)
+    run, calls = PolicyOptimization.manual_backward, []
+
+    def backward(self: PolicyOptimization, loss: torch.Tensor) -> None:
+        calls.append(self.budget.tokens)
+        run(self, loss)
+        if calls == [300, 300]:  # after half of the minibatch
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+
+    monkeypatch.setattr(PolicyOptimization, "manual_backward", backward)
+    disturbed = fit(case, StepGuard(), {}, [], iterations=1)
+    assert calls[:2] == [300, 300]
+    assert set(calls[2:]) == {150}
+    for expected, found in zip(straight.gradients, disturbed.gradients, strict=True):
+        torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("tensor_rank", "files"), [(0, ["iteration-1-step-1-rank-3.pt"]), (1, [])])
+def test_a_tensor_group_keeps_a_skipped_step_once(
+    tensor_rank: int, files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of it have the same samples; the file's number is that of the data rank."""
+    monkeypatch.setattr("ngrpo.training.nonfinite_guard.ranks", lambda: Ranks(3, 4, tensor_rank, 2))
+    guard = StepGuard(2, tmp_path)
+    guard.begin(0, {})
+    assert not guard.admits([], {"policy/loss": torch.tensor(math.nan)})
+    assert guard.skipped == 1
+    assert [path.name for path in (tmp_path / FOLDER).glob("*")] == files

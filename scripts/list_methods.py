@@ -1,6 +1,6 @@
 """Lists the exploration strategies and the algorithms: ``python scripts/list_methods.py``.
 
-With ``--markdown`` the tables are those of the README, which a test compares.
+With ``--markdown`` the tables are those of docs/methods.md, which a test compares.
 """
 
 import argparse

@@ -1,0 +1,129 @@
+"""The figures that the pages quote are those of the stored results."""
+
+import json
+import re
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+import pytest
+from places import ROOT
+from prose import PAGES, execute
+
+from ngrpo.study.results import load
+from ngrpo.study.summary import late
+
+
+def benchmark(name: str) -> dict[str, Any]:
+    """Returns what a benchmark wrote on a GPU."""
+    return json.loads((ROOT / "docs/benchmarks" / f"{name}.json").read_text())
+
+
+def quoted(first: str) -> list[str]:
+    """Returns the cells after the first of the page's row that begins with it."""
+    (row,) = re.findall(rf"^\| {re.escape(first)} \| (.*) \|$", PAGES["docs/scaling.md"], flags=re.MULTILINE)
+    return [cell.strip() for cell in row.split("|")]
+
+
+@pytest.mark.parametrize(
+    ("file", "first"),
+    [
+        ("update_h100", "H100 80GB"),
+        ("update_h200", "H200"),
+        ("update_h200_12288", "H200, larger passes"),
+        ("update_2xh200", "two H200, FSDP2"),
+        ("update_2xh200_once", "two H200, gathering once"),
+    ],
+)
+def test_the_updates_quoted_were_measured(file: str, first: str) -> None:
+    made = benchmark(file)
+    (run,), (result,) = made["runs"], made["results"]
+    sequences, *cells = quoted(first)
+    assert sequences.split()[-1] == str(run["lengths"][0])
+    expected = [f"{run['microbatch_tokens']:,}", f"{result['tokens_per_s']:,.0f}", f"{result['mfu_percent']:.1f} %"]
+    expected += [f"{result['beyond_gib']:.1f} GiB"]
+    expected += [f"{result['loss']:.5f}", f"{result['grad_norm']:.4f}"] if "loss" in result else ["", ""]
+    assert cells == expected
+
+
+def test_two_cards_are_as_fast_as_quoted() -> None:
+    names = ("update_h200_12288", "update_2xh200", "update_2xh200_once")
+    one, each, once = (benchmark(name)["results"][0] for name in names)
+    text = " ".join(PAGES["docs/scaling.md"].split())
+    assert f"Two cards are {each['tokens_per_s'] / one['tokens_per_s']:.2f} times as fast as one that makes" in text
+    assert f"they are {once['tokens_per_s'] / one['tokens_per_s']:.2f} times as fast." in text
+    assert benchmark(names[2])["runs"][0]["gather_once"]
+    for two in (each, once):
+        assert two["loss"] == pytest.approx(one["loss"], rel=1e-3)
+        assert two["grad_norm"] == pytest.approx(one["grad_norm"], rel=1e-3)
+
+
+def test_the_memory_quoted_was_measured() -> None:
+    made = benchmark("memory_h200")
+    for run, result in zip(made["runs"], made["results"], strict=True):
+        assert run["checkpointing"] == "full"
+        assert quoted(f"{run['microbatch_tokens']:,}") == [f"{result['beyond_gib']:.1f} GiB"]
+
+
+def test_the_iterations_quoted_were_measured() -> None:
+    text = " ".join(PAGES["docs/scaling.md"].split())
+    for card in ("H100", "H200"):
+        made = benchmark(f"step_{card.lower()}")
+        for mode, first in (("ours bf16", "ours"), ("trl liger", "TRL + Liger")):
+            result = made["results"][mode]
+            seconds = [f"{result[name]:.2f} s" for name in ("step_s", "generate_s", "score_s", "update_s")]
+            cells = quoted(f"{first}, {card}")
+            assert [*cells[:4], cells[-1]] == [*seconds, f"{result['used_gib']:.1f} GiB"]
+        assert f"{made['speed_up']['ours bf16']:.2f} times as fast on the {card}" in text
+    whole = benchmark("n_grpo_1_5b_h200")["results"]["ours"]
+    assert f"at most {whole['used_gib']:.1f} GiB in use" in text
+    assert f"it took {whole['step_s']:.1f} s" in text
+
+
+def rows_of(table: str) -> dict[tuple[str, str], str]:
+    """Returns the cells of a markdown table by first cell and heading."""
+    heads, _, *rows = ([cell.strip() for cell in line.strip("| ").split("|")] for line in table.strip().splitlines())
+    return {(row[0], head): cell for row in rows for head, cell in zip(heads[1:], row[1:], strict=False)}
+
+
+@pytest.mark.parametrize("name", [folder.name for folder in (ROOT / "docs/study").iterdir()])
+def test_the_studies_quoted_are_those_of_the_stored_runs(name: str, tmp_path: Path) -> None:
+    folder = ROOT / "docs/study" / name
+    execute(["python", "scripts/study.py", "report", "--results", str(folder / "results.json"), "--to", str(tmp_path)])
+    made = (tmp_path / f"{name}.md").read_text()
+    assert made == (folder / f"{name}.md").read_text()
+    assert (tmp_path / f"{name}.png").stat().st_size > 0
+    stored: dict[tuple[str, str], str] = {}
+    for table in made.split("\n\n")[1:]:
+        stored |= rows_of(table)
+    (section,) = (part for part in PAGES["docs/studies.md"].split("\n## ") if f"study/{name}/{name}.png" in part)
+    quoted_cells: dict[tuple[str, str], str] = {}
+    for table in section.split("\n\n"):
+        quoted_cells |= rows_of(table) if table.startswith(("| arm |", "| pair |")) else {}
+    assert len({first for first, _ in quoted_cells}) == 12 + 2
+    assert {"mean@1", "vector alone: answer"} <= {head for _, head in quoted_cells}
+    assert {key: cell for key, cell in quoted_cells.items() if stored.get(key, "") != cell} == {}
+
+
+def test_the_validation_figures_quoted_are_those_of_the_stored_runs() -> None:
+    tuned = load(ROOT / "docs/study/smollm2/results.json").tuned
+    plain, gumbel = (
+        next(one.metrics for one in tuned[arm].tried if one.rate == rate)
+        for arm, rate in (("token_grpo", 3e-6), ("gumbel_grpo", 1e-5))
+    )
+    text = " ".join(PAGES["docs/studies.md"].split())
+    ours, theirs = (
+        [f"{metrics[name]:.3f}" for name in ("mean@16", "pass@8", "pass@16")] for metrics in (plain, gumbel)
+    )
+    assert f"a Mean@16 of {ours[0]}, a Pass@8 of {ours[1]} and a Pass@16 of {ours[2]}" in text
+    assert f"Gumbel mixing at 1e-5 had {theirs[0]}, {theirs[1]} and {theirs[2]}." in text
+
+
+def test_the_ways_quoted_of_arms_that_do_not_learn_are_those_of_the_stored_runs() -> None:
+    results = load(ROOT / "docs/study/demo/results.json")
+    ways, gaussian = (
+        mean([late(run)["late/train/distinct_paths"] for run in results.of_arm(arm)])
+        for arm in ("neighbor_no_gate_grpo", "gaussian_grpo")
+    )
+    text = " ".join(PAGES["docs/studies.md"].split())
+    assert f"({ways:.2f} paths a group at the end), with Gaussian noise few do ({gaussian:.2f})" in text

@@ -1,0 +1,36 @@
+"""The README, CONTRIBUTING and the pages under docs/ as text."""
+
+import os
+import re
+import subprocess
+import sys
+
+from places import ROOT
+
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text()
+    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
+}
+"""Text by path."""
+
+
+def commands() -> list[str]:
+    """Returns every line of the pages' bash blocks, once."""
+    blocks = [block for text in PAGES.values() for block in re.findall(r"```bash\n(.*?)```", text, flags=re.DOTALL)]
+    return list(dict.fromkeys(line for block in blocks for line in block.splitlines() if line.strip()))
+
+
+def execute(command: list[str], **environment: str) -> str:
+    """Runs a command of a page in the repository with this Python, and returns what it prints."""
+    command = [sys.executable if word == "python" else word for word in command]
+    python_path = f"{ROOT}:{environment.pop('PYTHONPATH', '')}"
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=os.environ | {"PYTHONPATH": python_path, "OMP_NUM_THREADS": "1"} | environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout

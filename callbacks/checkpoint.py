@@ -9,8 +9,8 @@ from lightning import Callback, LightningModule, Trainer
 from torch.distributed.checkpoint.api import CheckpointException
 
 from ngrpo.callbacks.best import Monitor
-from ngrpo.checkpoint.folders import FOLDER, STATE, complete, discard, publish, remains, unfinished
-from ngrpo.checkpoint.saved_runs import note
+from ngrpo.checkpoint.folders import FOLDER, STATE, complete, discard, how_to_resume, publish, unfinished
+from ngrpo.checkpoint.saved_runs import record_save
 from ngrpo.distributed.collectives import gathered_everywhere
 from ngrpo.errors import RunError, SettingError
 from ngrpo.modeling.sharding import local
@@ -116,12 +116,13 @@ class IterationCheckpoint(Callback):
         if not failures:
             return
         raise RunError(
-            f"{final} could not be written ({failures[0]}); free some space; {remains(self.run_dir)}.", everywhere=True
+            f"{final} could not be written ({failures[0]}); free some space; {how_to_resume(self.run_dir)}.",
+            everywhere=True,
         )
 
     def _publish(self, temporary: Path, final: Path, record: float | None) -> None:
         publish(temporary, final, self.identity)
-        note(self.outputs, self.run_dir)
+        record_save(self.outputs, self.run_dir)
         self.best.drop_replaced(self.run_dir)
         if record is not None:
             self.best.mark(final, record)

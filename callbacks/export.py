@@ -8,7 +8,7 @@ from lightning import Callback, Trainer
 from ngrpo.checkpoint.export import Weights, export
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.training.module import PolicyOptimization
-from ngrpo.utils.atomic_write import whole_folder
+from ngrpo.utils.atomic_write import atomic_folder
 
 FOLDER = "model"
 
@@ -32,6 +32,6 @@ class Export(Callback):
         model = {name: tensor.cpu() for name, tensor in pl_module.policy_weights()}
         learned = {name: tensor.cpu() for name, tensor in pl_module.learned_exploration().items()}
         if trainer.is_global_zero:
-            with whole_folder(self.run_dir / FOLDER) as folder:
+            with atomic_folder(self.run_dir / FOLDER) as folder:
                 export(self.source, self.tokenizer, Weights(model, learned), folder)
         trainer.strategy.barrier()

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from lightning import Callback, Trainer
 
-from ngrpo.checkpoint.folders import remains
+from ngrpo.checkpoint.folders import how_to_resume
 from ngrpo.distributed.collectives import from_first
 from ngrpo.errors import RunError, SettingError
 from ngrpo.modeling.loading import DTYPES
@@ -84,7 +84,7 @@ class MismatchLimit(Callback):
             raise RunError(
                 f"iteration {batch.iteration + 1}: {told}, above {stop:.3g}) and what is learned would be wrong; take "
                 "another engine or model, or raise callbacks.mismatch_limit.stop; "
-                f"{remains(self.run_dir) if self.run_dir else 'nothing was saved'}.",
+                f"{how_to_resume(self.run_dir) if self.run_dir else 'nothing was saved'}.",
                 everywhere=True,
             )
         if value > warn and not self._said:

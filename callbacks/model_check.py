@@ -30,7 +30,7 @@ class ModelCheck(Callback):
     """Refuses a model that the trainer or the engine computes otherwise than transformers does.
 
     Place it after the rollout callback. What has passed once is not compared again (see `ngrpo.model_check.known`),
-    except in a run that goes on from a checkpoint, whose weights are new.
+    except in a run that resumes from a checkpoint, whose weights are new.
 
     Args:
         worker: has the engine.
@@ -128,5 +128,5 @@ def _excess(finding: Finding) -> float:
 def _refusal(path: str, worst: Finding) -> str:
     return (
         f"model.path={path} would be trained wrongly: the {worst.path} differs from the model's own logits by {worst}; "
-        f"choose another model{', or another engine' * (worst.path == 'engine')}, or set {_OFF} to go on all the same."
+        f"choose another model{', or another engine' * (worst.path == 'engine')}, or set {_OFF} to continue anyway."
     )

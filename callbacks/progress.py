@@ -17,7 +17,7 @@ from rich.progress import (
 )
 from torch.optim import Optimizer
 
-from ngrpo.report.status_line import LiveLine
+from ngrpo.report.status_line import StatusLine
 from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.types.problems import PromptBatch
 
@@ -39,7 +39,7 @@ class ProgressReport(Callback):
         self.worker = worker
         self._bar = _bar()
         self._task = self._bar.add_task("", total=iterations)
-        self._line = LiveLine()
+        self._line = StatusLine()
         self._live: Live | None = None
         self._steps = 0
 

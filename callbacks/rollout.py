@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from lightning import Callback, Trainer
 
-from ngrpo.checkpoint.folders import remains
+from ngrpo.checkpoint.folders import how_to_resume
 from ngrpo.distributed.collectives import from_first, gathered, ranks
 from ngrpo.errors import RunError
 from ngrpo.rollout.dynamic_sampling import DynamicSampling, Selection, own_share, select
@@ -101,7 +101,7 @@ class RolloutCallback(Callback):
             made = from_first(lambda: self.next_batch.take(batch.iteration))
             self._age = int(made is not None)
             if made is None:
-                own = recovered(fresh, rebuild, remains(self.run_dir) if self.run_dir else "nothing was saved")
+                own = recovered(fresh, rebuild, how_to_resume(self.run_dir) if self.run_dir else "nothing was saved")
                 made = from_first(lambda: own)
             if made is not None:
                 self._unparsable_here += _unparsable(made)

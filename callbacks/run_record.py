@@ -73,14 +73,14 @@ class RunRecord(Callback):
         if not trainer.is_global_zero:
             return
         if trainer.ckpt_path is not None:
-            self._go_on(trainer, Path(trainer.ckpt_path).parent)
+            self._resume(trainer, Path(trainer.ckpt_path).parent)
         self._add_evaluations(trainer)
 
-    def _go_on(self, trainer: Trainer, checkpoint: Path) -> None:
+    def _resume(self, trainer: Trainer, checkpoint: Path) -> None:
         done = iteration_of(checkpoint)
         self.store.go_on_from(checkpoint.parents[1], done)
         self._evaluated = {record.iteration for record in self.store.evaluations()}
-        # The closing evaluation of a run that goes on is in no checkpoint, and its loggers have dropped it.
+        # The closing evaluation of a run that is resumed is in no checkpoint, and its loggers have dropped it.
         for record in self.store.evaluations():
             if record.iteration == done and done not in {result.iteration for result in _results(trainer)}:
                 log_evaluation(trainer, done, record.metrics)

@@ -1,4 +1,4 @@
-"""Stopping on request: the iteration is finished and saved, and the run says how to go on."""
+"""Stopping on request: the iteration is finished and saved, and the run says how to resume."""
 
 import signal
 import time
@@ -10,7 +10,7 @@ import torch
 from lightning import Callback, LightningModule, Trainer
 from rich import get_console
 
-from ngrpo.checkpoint.folders import remains
+from ngrpo.checkpoint.folders import how_to_resume
 from ngrpo.errors import StopNow, Stopped
 from ngrpo.training.metric_logging import over_ranks
 from ngrpo.types.problems import PromptBatch
@@ -71,7 +71,7 @@ class GracefulStop(Callback):
         launcher = getattr(self._trainer.strategy, "launcher", None) if self._trainer is not None else None
         if launcher is not None:  # the ranks that this one started would wait for it
             launcher.kill(signal.SIGKILL)
-        raise StopNow(f"{name} twice: stopped at once; {remains(self.run_dir)}", 128 + number)
+        raise StopNow(f"{name} twice: stopped at once; {how_to_resume(self.run_dir)}", 128 + number)
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: PromptBatch, batch_idx: int
@@ -91,7 +91,7 @@ class GracefulStop(Callback):
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Leaves the training loop, after the checkpoint."""
         if self._message is not None:
-            raise Stopped(f"{self._message}; {remains(self.run_dir)}", self._status)
+            raise Stopped(f"{self._message}; {how_to_resume(self.run_dir)}", self._status)
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
         """Puts the handlers back."""

@@ -6,7 +6,7 @@ class SettingError(ValueError):
 
 
 class RunError(RuntimeError):
-    """A run cannot go on; the message says why, what is left of it and how to go on, in one sentence.
+    """A run cannot continue; the message says why, what is left of it and how to resume it, in one sentence.
 
     Attributes:
         everywhere: whether all ranks raise it; else the others must be ended.

@@ -27,7 +27,7 @@ from rich import get_console
 from rich.table import Table
 
 from ngrpo.entrypoints.arguments import whole
-from ngrpo.entrypoints.error_handling import guarded
+from ngrpo.entrypoints.error_handling import run_main
 
 
 def main() -> None:
@@ -245,4 +245,4 @@ def report(arguments: argparse.Namespace, speeds: dict[str, list[float]], more: 
 
 
 if __name__ == "__main__":
-    guarded(main)
+    run_main(main)

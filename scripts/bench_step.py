@@ -32,7 +32,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ngrpo.entrypoints.arguments import whole
-from ngrpo.entrypoints.error_handling import guarded
+from ngrpo.entrypoints.error_handling import run_main
 from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.types.scores import Score, Verdict
 
@@ -354,4 +354,4 @@ def report(arguments: argparse.Namespace, results: dict[str, dict[str, Any]]) ->
 
 
 if __name__ == "__main__":
-    guarded(main)
+    run_main(main)

@@ -43,7 +43,7 @@ from ngrpo.algo.advantage import group_standardised
 from ngrpo.algo.clip import clipped_surrogate
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.entrypoints.arguments import real, whole
-from ngrpo.entrypoints.error_handling import guarded
+from ngrpo.entrypoints.error_handling import run_main
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.attention import IMPLEMENTATION
 from ngrpo.modeling.cost import PassCost
@@ -444,4 +444,4 @@ def report(arguments: argparse.Namespace, runs: list[Run], results: list[Result]
 
 
 if __name__ == "__main__":
-    guarded(main)
+    run_main(main)

@@ -20,7 +20,7 @@ from torch import Tensor
 from ngrpo.config.instantiate import build
 from ngrpo.config.schema import register
 from ngrpo.entrypoints.arguments import real, whole
-from ngrpo.entrypoints.error_handling import guarded
+from ngrpo.entrypoints.error_handling import run_main
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.random import request_key
 from ngrpo.exploration.runtime.bound import bind
@@ -115,4 +115,4 @@ def score(model: ScoringModel, strategy: Exploration, temperature: float, rollou
 
 
 if __name__ == "__main__":
-    guarded(main)
+    run_main(main)

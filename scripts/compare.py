@@ -12,7 +12,7 @@ from pathlib import Path
 from rich import get_console
 
 from ngrpo.entrypoints.arguments import SEEDS, whole
-from ngrpo.entrypoints.error_handling import guarded
+from ngrpo.entrypoints.error_handling import run_main
 from ngrpo.evaluation.comparison import compare_runs
 from ngrpo.evaluation.tables import comparison_table
 
@@ -36,4 +36,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    guarded(main)
+    run_main(main)

@@ -9,7 +9,7 @@ import hydra
 from omegaconf import DictConfig
 
 from ngrpo.config.schema import register
-from ngrpo.entrypoints.error_handling import door
+from ngrpo.entrypoints.error_handling import handling_errors
 from ngrpo.entrypoints.hydra_main import grant_typed, run
 
 register()
@@ -18,13 +18,13 @@ register()
 @hydra.main(version_base="1.3", config_path="../conf", config_name="evaluate")
 def main(config: DictConfig) -> None:
     """Runs one evaluation."""
-    from ngrpo.entrypoints.console import quieten
+    from ngrpo.entrypoints.console import silence_libraries
     from ngrpo.entrypoints.evaluate import evaluate
-    from ngrpo.utils.standard_streams import outlive_readers
+    from ngrpo.utils.standard_streams import survive_closed_streams
 
-    outlive_readers()
-    quieten()
-    with door():
+    survive_closed_streams()
+    silence_libraries()
+    with handling_errors():
         grant_typed(config)
         evaluate(config, Path(config.out))
 

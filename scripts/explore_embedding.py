@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ngrpo.entrypoints.arguments import real, whole
-from ngrpo.entrypoints.console import quieten
-from ngrpo.entrypoints.error_handling import guarded
+from ngrpo.entrypoints.console import silence_libraries
+from ngrpo.entrypoints.error_handling import run_main
 from ngrpo.exploration.neighbor_table import SIMILARITIES
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.report.analysis.pilot import PilotSettings, pilot
@@ -33,7 +33,7 @@ _TAKEN = 10
 def main() -> None:
     """Makes the study."""
     arguments = parsed()
-    quieten()
+    silence_libraries()
     settings = PilotSettings(
         tuple(arguments.scale), arguments.k, arguments.neighborhood, arguments.samples, arguments.metric
     )
@@ -81,4 +81,4 @@ def table_of(found: dict[str, Any], model: str, settings: PilotSettings) -> Tabl
 
 
 if __name__ == "__main__":
-    guarded(main)
+    run_main(main)

@@ -9,7 +9,7 @@ from pathlib import Path
 from ngrpo.config.instantiate import build
 from ngrpo.config.permissions import StoredPermissions
 from ngrpo.config.schema import register
-from ngrpo.entrypoints.error_handling import guarded
+from ngrpo.entrypoints.error_handling import run_main
 from ngrpo.errors import SettingError
 
 
@@ -22,16 +22,16 @@ def main() -> None:
     arguments = parser.parse_args()
     from ngrpo.checkpoint.export import checkpoint_weights, export
     from ngrpo.checkpoint.export_target import check_target, new_folder
-    from ngrpo.checkpoint.folders import opened, resolve
-    from ngrpo.entrypoints.config_snapshot import kept
+    from ngrpo.checkpoint.folders import open_checkpoint, resolve
+    from ngrpo.entrypoints.config_snapshot import load_config
     from ngrpo.modeling.loading import ModelSource
 
     register()
     permissions = StoredPermissions.of(arguments)
     check_target(arguments.target)
     folder = resolve(arguments.checkpoint, Path(arguments.checkpoint), Path("outputs"))
-    opened(folder)
-    source = build(*permissions.checked(kept(folder.parents[1]), ["model"]))
+    open_checkpoint(folder)
+    source = build(*permissions.checked(load_config(folder.parents[1]), ["model"]))
     if not isinstance(source, ModelSource):
         raise SettingError(f"the settings of the run in {folder.parents[1]} name no model; they are damaged.")
     with new_folder(arguments.target) as target:
@@ -40,4 +40,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    guarded(main)
+    run_main(main)

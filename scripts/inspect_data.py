@@ -22,7 +22,7 @@ from ngrpo.config.instantiate import build, checked
 from ngrpo.config.permissions import grant
 from ngrpo.config.schema import register
 from ngrpo.entrypoints.arguments import whole
-from ngrpo.entrypoints.error_handling import guarded
+from ngrpo.entrypoints.error_handling import run_main
 from ngrpo.utils.sanitize import visible
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ def main() -> None:
     parser.add_argument("--rows", type=whole(0), help="look at the first N rows of each source")
     parser.add_argument("--list", type=whole(0), default=5, help="how many doubles to list")
     arguments = parser.parse_intermixed_args()
-    from ngrpo.entrypoints.console import quieten
+    from ngrpo.entrypoints.console import silence_libraries
 
-    quieten()
+    silence_libraries()
     start = time.monotonic()
     found = inspect_configured(arguments.settings, arguments.rows)
     seconds = time.monotonic() - start
@@ -117,4 +117,4 @@ def doubles_table(title: str, doubles: "list[Double]") -> Table:
 
 
 if __name__ == "__main__":
-    guarded(main)
+    run_main(main)

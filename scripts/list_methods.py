@@ -10,7 +10,7 @@ from rich import get_console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from ngrpo.entrypoints.error_handling import guarded
+from ngrpo.entrypoints.error_handling import run_main
 from ngrpo.entrypoints.method_tables import MethodTable, algorithms, explorations
 
 CONF = Path(__file__).parents[1] / "conf"
@@ -38,4 +38,4 @@ def as_rich(table: MethodTable) -> Table:
 
 
 if __name__ == "__main__":
-    guarded(main)
+    run_main(main)

@@ -26,9 +26,9 @@ from ngrpo.demo_model.pretraining_text import plain_texts
 from ngrpo.demo_model.recipe import SIZES, Recipe
 from ngrpo.demo_model.tokenizer import train_tokenizer
 from ngrpo.entrypoints.arguments import SEEDS, real, whole
-from ngrpo.entrypoints.error_handling import guarded
+from ngrpo.entrypoints.error_handling import run_main
 from ngrpo.errors import SettingError
-from ngrpo.utils.atomic_write import usual_mode
+from ngrpo.utils.atomic_write import apply_umask
 
 VOCABULARY = 576
 
@@ -106,8 +106,8 @@ def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Pat
     )
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    usual_mode(folder)
+    apply_umask(folder)
 
 
 if __name__ == "__main__":
-    guarded(main)
+    run_main(main)

@@ -13,8 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ngrpo.entrypoints.arguments import whole
-from ngrpo.entrypoints.console import quieten
-from ngrpo.entrypoints.error_handling import guarded
+from ngrpo.entrypoints.console import silence_libraries
+from ngrpo.entrypoints.error_handling import run_main
 from ngrpo.exploration.neighbor_table import SIMILARITIES, nearest_rows
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.report.analysis.single_token_words import EmbeddedVocabulary
@@ -33,7 +33,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if not arguments.words and arguments.search is None:
         parser.error("give words, or --search TEXT")
-    quieten()
+    silence_libraries()
     vocabulary = EmbeddedVocabulary.of(ModelSource(arguments.model))
     tokens = vocabulary.tokens(arguments.words).tolist()
     if arguments.search is not None:
@@ -56,4 +56,4 @@ def table_of(vocabulary: EmbeddedVocabulary, tokens: list[int], arguments: argpa
 
 
 if __name__ == "__main__":
-    guarded(main)
+    run_main(main)

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from ngrpo.config.permissions import StoredPermissions
 from ngrpo.config.schema import register
-from ngrpo.entrypoints.error_handling import guarded
+from ngrpo.entrypoints.error_handling import run_main
 
 
 def main() -> None:
@@ -43,4 +43,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    guarded(main)
+    run_main(main)

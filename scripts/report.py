@@ -7,7 +7,7 @@ which training writes; the run may be going on.
 import argparse
 from pathlib import Path
 
-from ngrpo.entrypoints.error_handling import guarded
+from ngrpo.entrypoints.error_handling import run_main
 from ngrpo.report.page import write_page
 
 
@@ -20,4 +20,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    guarded(main)
+    run_main(main)

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from ngrpo.entrypoints.arguments import real, whole
-from ngrpo.entrypoints.error_handling import guarded
+from ngrpo.entrypoints.error_handling import run_main
 from ngrpo.study.definition import StudyConfig, as_json, load_study
 from ngrpo.study.difficulty import levels
 from ngrpo.study.figure import write_figure
@@ -33,7 +33,7 @@ from ngrpo.study.table import tables
 from ngrpo.study.untrained import Untrained, untrained
 from ngrpo.utils.atomic_write import write_text
 from ngrpo.utils.lock import lock
-from ngrpo.utils.standard_streams import outlive_readers
+from ngrpo.utils.standard_streams import survive_closed_streams
 
 ROOT = Path(__file__).resolve().parents[1]
 CONF = ROOT / "conf"
@@ -71,7 +71,7 @@ def main() -> None:
     if arguments.stage == "report" and call.results is not None:
         report(call)
         return
-    outlive_readers()
+    survive_closed_streams()
     os.chdir(ROOT)
     with lock(call.out):
         if arguments.stage not in ("model", "levels"):  # the second chooses a setting, for what the first made
@@ -200,4 +200,4 @@ STAGES: dict[str, Callable[[Call], list[str]]] = {
 
 
 if __name__ == "__main__":
-    guarded(main)
+    run_main(main)

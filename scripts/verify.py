@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ngrpo.entrypoints.arguments import real, whole
-from ngrpo.entrypoints.error_handling import guarded
+from ngrpo.entrypoints.error_handling import run_main
 from ngrpo.errors import SettingError
 from ngrpo.rewards.math import MathReward
 from ngrpo.types.scores import Score
@@ -82,4 +82,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    guarded(main)
+    run_main(main)

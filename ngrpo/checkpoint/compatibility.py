@@ -10,7 +10,7 @@ from omegaconf import DictConfig
 
 from ngrpo.config.allowlist import below
 from ngrpo.config.earlier_settings import differences, flat
-from ngrpo.config.environment import concealed, fingerprinted
+from ngrpo.config.environment import fingerprinted, redacted
 from ngrpo.errors import SettingError
 from ngrpo.modeling.digest import weights_digest
 from ngrpo.modeling.loading import ModelSource
@@ -64,7 +64,7 @@ def identity(config: DictConfig, source: ModelSource, tokenizer: Any, data: str,
     """
     kept = {name: value for name, value in flat(fingerprinted(config)) if compared(name)}
     return kept | {
-        "data.path": concealed(data),
+        "data.path": redacted(data),
         "model.path": weights_digest(source),
         "tokenizer": _tokenizer_identity(tokenizer),
         "processes": str(processes),

@@ -18,7 +18,7 @@ from ngrpo.modeling.attention import IMPLEMENTATION
 from ngrpo.modeling.learned import save_learned
 from ngrpo.modeling.loading import DTYPES, ModelSource
 from ngrpo.modeling.lora import LoraSettings, merged
-from ngrpo.utils.atomic_write import usual_mode
+from ngrpo.utils.atomic_write import apply_umask
 
 _MODEL, _LEARNED = "policy.lm.", "policy.learned."
 
@@ -75,7 +75,7 @@ def export(source: ModelSource, tokenizer: Any, weights: Weights, folder: Path) 
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     save_learned(weights.learned, folder)
-    usual_mode(folder)
+    apply_umask(folder)
 
 
 def checkpoint_weights(folder: Path, lora: LoraSettings | None = None) -> Weights:

@@ -72,7 +72,7 @@ def complete(run: Path) -> list[Path]:
     return sorted(filter(_is_complete, folders), key=lambda folder: (sequence_of(folder) or 0, iteration_of(folder)))
 
 
-def opened(folder: Path) -> Manifest:
+def open_checkpoint(folder: Path) -> Manifest:
     """Returns the manifest of a checkpoint that is as it was written.
 
     Raises:
@@ -84,7 +84,7 @@ def opened(folder: Path) -> Manifest:
         if manifest.format != FORMAT:
             raise SettingError(
                 f"ckpt={folder} has the format {manifest.format} of another version of this program, which reads format"
-                f" {FORMAT}; go on with the version that wrote it, or start a new run from its exported model."
+                f" {FORMAT}; resume with the version that wrote it, or start a new run from its exported model."
             )
         verify(folder, manifest)
         check_shards(folder / STATE)
@@ -113,12 +113,12 @@ def _intact(folder: Path) -> bool:
     return manifest.format == FORMAT
 
 
-def remains(run: Path) -> str:
-    """Returns a clause that says how to go on with a run that ended early."""
+def how_to_resume(run: Path) -> str:
+    """Returns a clause that says how to resume a run that ended early."""
     folders = complete(run)
     if not folders:
-        return "there is no checkpoint to go on from"
-    return f"the last checkpoint is of iteration {iteration_of(folders[-1])}: go on with ckpt={run}"
+        return "there is no checkpoint to resume from"
+    return f"the last checkpoint is of iteration {iteration_of(folders[-1])}: resume with ckpt={run}"
 
 
 def iteration_of(folder: Path) -> int:
@@ -157,14 +157,14 @@ def _latest_of(run: Path) -> Path | None:
     folders = complete(run)
     pointer = run / FOLDER / _POINTER
     named = run / FOLDER / pointer.read_text().strip() if pointer.is_file() else None
-    if named in folders and sequence_of(named) is None:  # damaged, which `opened` will say
+    if named in folders and sequence_of(named) is None:  # damaged, which `open_checkpoint` will say
         return named
     return folders[-1] if folders else None
 
 
 def _when(folder: Path, outputs: Path) -> tuple[int, int]:
     """Returns when a checkpoint's run saved last; the clock counts between runs that are on no list."""
-    return saved_runs.order(outputs, folder.parents[1]), written_at(folder)
+    return saved_runs.save_rank(outputs, folder.parents[1]), written_at(folder)
 
 
 def _is_complete(folder: Path) -> bool:

@@ -9,7 +9,7 @@ from ngrpo.utils.atomic_write import write_text
 _FILE = ".saved"
 
 
-def note(outputs: Path, run: Path) -> None:
+def record_save(outputs: Path, run: Path) -> None:
     """Puts a run at the end of the folder's list of runs that have saved; one that lies elsewhere is on no list."""
     outputs, run = outputs.resolve(), run.resolve()
     if not run.is_relative_to(outputs):
@@ -24,7 +24,7 @@ def note(outputs: Path, run: Path) -> None:
         os.close(handle)
 
 
-def order(outputs: Path, run: Path) -> int:
+def save_rank(outputs: Path, run: Path) -> int:
     """Returns a number that is higher for a run that saved later; -1 for one that is not on the folder's list."""
     outputs, run = outputs.resolve(), run.resolve()
     listed = _listed(outputs)

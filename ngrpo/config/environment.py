@@ -22,15 +22,15 @@ _settings: dict[str, tuple[str, str]] = {}
 
 
 def register() -> None:
-    """Takes the place of OmegaConf's resolver of the same name, which it calls; log records are `concealed` too."""
+    """Takes the place of OmegaConf's resolver of the same name, which it calls; log records are `redacted` too."""
     OmegaConf.register_new_resolver("oc.env", _env, replace=True)
-    logging.setLogRecordFactory(_concealed_record)
+    logging.setLogRecordFactory(_redacted_record)
 
 
-def _concealed_record(*arguments: Any, **named: Any) -> logging.LogRecord:
+def _redacted_record(*arguments: Any, **named: Any) -> logging.LogRecord:
     record = logging.LogRecord(*arguments, **named)
     if _given:
-        record.msg, record.args = concealed(record.getMessage()), None
+        record.msg, record.args = redacted(record.getMessage()), None
     return record
 
 
@@ -41,7 +41,7 @@ def _env(name: str, *default: Any) -> str | None:
     return env(name, *default)
 
 
-def note(config: DictConfig) -> None:
+def remember(config: DictConfig) -> None:
     """Remembers which settings of a composed configuration come from the environment, in place of those before."""
     _settings.clear()
     _walk(config, OmegaConf.to_container(config), "")
@@ -71,7 +71,7 @@ def _with(config: DictConfig, texts: Mapping[str, str]) -> dict[str, Any]:
     return dict(made)
 
 
-def concealed(text: str) -> str:
+def redacted(text: str) -> str:
     """Returns a text with interpolations in place of the values that the environment gave."""
     for name, (raw, value) in _settings.items():
         for quote in ("", "'"):

@@ -32,7 +32,7 @@ def checked(config: DictConfig, schema: type = Config) -> DictConfig:
         SettingError: a key is unknown, a value is missing, or a target is not allowed.
     """
     try:
-        environment.note(config)
+        environment.remember(config)
         resolved = OmegaConf.to_container(config, resolve=True)
         _check_no_interpolation(resolved, "")
         merged = OmegaConf.merge(OmegaConf.structured(schema), resolved)

@@ -98,7 +98,7 @@ class Config:
         logger: builds a Lightning logger.
         callbacks: Lightning callbacks by name; null leaves one out.
         seed: of everything random.
-        ckpt: null, "latest", or a run's or checkpoint's folder to go on from.
+        ckpt: null, "latest", or a run's or checkpoint's folder to resume from.
         allow_targets: modules beside `ngrpo.config.allowlist.ALLOWED` that `_target_` may name; those named on the
             command line are added.
         custom_reward_timeout_s: seconds that a call of a reward, or of a reward term, from outside the package may

@@ -80,7 +80,7 @@ class Cursor:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where `state` was taken."""
+        """Resume where `state` was taken."""
         self.show(state)
         self._items = None
 

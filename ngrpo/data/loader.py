@@ -158,7 +158,7 @@ class PromptStream:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where `state` was taken.
+        """Resume where `state` was taken.
 
         Raises:
             SettingError: the state is of other data or another seed, so its position means nothing here.
@@ -169,7 +169,7 @@ class PromptStream:
         ):
             if saved != present:
                 raise SettingError(
-                    f"{setting}={present} cannot go on from a checkpoint made with {saved}; set it back,"
+                    f"{setting}={present} cannot resume from a checkpoint made with {saved}; set it back,"
                     " or start a new run from the checkpoint's weights."
                 )
         self.iteration = state["iteration"]

@@ -4,7 +4,7 @@
   before any work
 - ``config_snapshot.py``: The settings of a run, in its folder
 - ``console.py``: Log records on the console that the progress bar lives on
-- ``error_handling.py``: What the scripts do with errors: for whatever a user can mend, one line on the terminal and
+- ``error_handling.py``: What the scripts do with errors: for whatever a user can fix, one line on the terminal and
   an exit status
 - ``evaluate.py``: Evaluates a model without training it
 - ``hydra_main.py``: Hydra's main, without what a file could make Hydra itself run

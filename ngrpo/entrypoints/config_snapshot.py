@@ -16,7 +16,7 @@ FOLDER = ".hydra"
 """Where Hydra would put them, before a script can tell that the folder is another process's: it is told not to."""
 
 
-def keep(config: DictConfig, run_dir: Path) -> None:
+def save_config(config: DictConfig, run_dir: Path) -> None:
     """Writes ``config.yaml``, and beside it Hydra's own settings and the overrides if Hydra has composed them.
 
     Args:
@@ -32,13 +32,13 @@ def keep(config: DictConfig, run_dir: Path) -> None:
         OmegaConf.save(HydraConfig.instance().cfg, folder / "hydra.yaml")
 
 
-def holds(run_dir: Path) -> bool:
-    """Says whether there is something that `keep` wrote."""
+def has_config(run_dir: Path) -> bool:
+    """Says whether there is something that `save_config` wrote."""
     return (run_dir / FOLDER / "config.yaml").is_file()
 
 
-def kept(run_dir: Path) -> DictConfig:
-    """Reads what `keep` wrote; what it permits itself is for the caller to leave alone.
+def load_config(run_dir: Path) -> DictConfig:
+    """Reads what `save_config` wrote; what it permits itself is for the caller to leave alone.
 
     Raises:
         SettingError: there is none, or it is damaged.

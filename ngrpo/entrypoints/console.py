@@ -17,7 +17,7 @@ class ConsoleHandler(logging.Handler):
         get_console().print(visible(self.format(record)), markup=False, highlight=False, soft_wrap=True)
 
 
-def quieten() -> None:
+def silence_libraries() -> None:
     """Leaves out what others print and nobody can act on."""
     disable_progress_bar()
     # Said of prompts that are left out for their length.

@@ -1,4 +1,4 @@
-"""What the scripts do with errors: for whatever a user can mend, one line on the terminal and an exit status."""
+"""What the scripts do with errors: for whatever a user can fix, one line on the terminal and an exit status."""
 
 import errno
 import io
@@ -12,12 +12,12 @@ from typing import TextIO
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
-from ngrpo.config.environment import concealed
+from ngrpo.config.environment import redacted
 from ngrpo.config.hydra_errors import composition_sentence, from_composing
 from ngrpo.errors import RunError, SettingError, StopNow, Stopped
 from ngrpo.utils.author_code import from_author
 from ngrpo.utils.lock import FolderInUse
-from ngrpo.utils.standard_streams import open_all, tell_log
+from ngrpo.utils.standard_streams import log_to_files, open_closed_streams
 
 _FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is used up", errno.EFBIG: "the file grew too large"}
 # What imports PyTorch or Lightning is imported where an error needs it: --help is there in a second without.
@@ -27,14 +27,14 @@ _LOST = ("Connection closed by peer", "Connection reset by peer")
 _TRACEBACK = "HYDRA_FULL_ERROR"
 """Hydra's own switch: set to 1 by a user who wants to see where an error comes from."""
 
-_OURS = "NGRPO_DOOR"
+_OURS = "NGRPO_SET_FULL_ERROR"
 """Set where the switch is set by this module: the ranks that a process starts inherit both."""
 
 _WANTED = os.environ.get(_TRACEBACK) == "1" and _OURS not in os.environ
 
 
 @contextmanager
-def door() -> Iterator[None]:
+def handling_errors() -> Iterator[None]:
     """Ends the process with one line for whatever a user can act on; other exceptions pass.
 
     Around a script it shows errors of the composition; within Hydra's task, those of the run, before Hydra adds a line
@@ -48,17 +48,17 @@ def door() -> Iterator[None]:
     try:
         yield
     except Stopped as stopped:
-        _leave(str(stopped), stopped.status, agreed=True)
+        _exit(str(stopped), stopped.status, agreed=True)
     except StopNow as stopped:
-        _leave(str(stopped), stopped.status, agreed=False)
+        _exit(str(stopped), stopped.status, agreed=False)
     except KeyboardInterrupt:
-        _leave("stopped by Ctrl-C before training began", 130, agreed=False)
+        _exit("stopped by Ctrl-C before training began", 130, agreed=False)
     except Exception as error:
         message = sentence(error)
         if message is None or _WANTED:
             raise
         agreed = isinstance(error, RunError) and error.everywhere
-        _leave(f"error: {message}", 1, agreed, logged=not isinstance(error, FolderInUse))
+        _exit(f"error: {message}", 1, agreed, logged=not isinstance(error, FolderInUse))
 
 
 def sentence(error: BaseException) -> str | None:
@@ -69,7 +69,7 @@ def sentence(error: BaseException) -> str | None:
     said = _sentence(error)
     if said is None:
         return None
-    said = concealed(said)
+    said = redacted(said)
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "replace").decode() for c in said)
 
 
@@ -90,7 +90,7 @@ def _sentence(error: BaseException) -> str | None:
     from ngrpo.utils.out_of_memory import out_of_memory
 
     if isinstance(error, EngineFailure):
-        return f"the rollout engine failed ({error}); go on with ckpt=latest."
+        return f"the rollout engine failed ({error}); resume with ckpt=latest."
     if any(words in str(error) for words in _LOST):
         from ngrpo.entrypoints.rank_watch import cause
 
@@ -98,7 +98,7 @@ def _sentence(error: BaseException) -> str | None:
     if out_of_memory(error):
         return (
             "out of memory; lower trainer.microbatch_tokens, or rollout.engine.max_batch_size if it was generating, and"
-            " go on with ckpt=latest."
+            " resume with ckpt=latest."
         )
     return None
 
@@ -106,10 +106,10 @@ def _sentence(error: BaseException) -> str | None:
 def full_sentence(error: OSError) -> str:
     """Returns why nothing more could be written."""
     where = f" at {error.filename}" if error.filename else ""
-    return f"{_FULL.get(error.errno or 0, str(error))}{where}; free some space and go on with ckpt=latest."
+    return f"{_FULL.get(error.errno or 0, str(error))}{where}; free some space and resume with ckpt=latest."
 
 
-def _leave(message: str, status: int, agreed: bool, logged: bool = True) -> None:
+def _exit(message: str, status: int, agreed: bool, logged: bool = True) -> None:
     """Ends this process; a rank beside the first says nothing of what all ranks agree on.
 
     Its status must then be 0: the launcher takes another for a crash, and kills the first rank before it can speak.
@@ -118,7 +118,7 @@ def _leave(message: str, status: int, agreed: bool, logged: bool = True) -> None
 
     _flush_or_drop(sys.stdout)
     if logged:
-        tell_log(logging.ERROR if status == 1 else logging.INFO, message)
+        log_to_files(logging.ERROR if status == 1 else logging.INFO, message)
     first = rank_zero_only.rank == 0
     if first or not agreed:
         print(message, file=sys.stderr, flush=True)
@@ -133,13 +133,13 @@ def _flush_or_drop(stream: TextIO) -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
-def guarded(main: Callable[[], object]) -> None:
-    """Calls a script's main function behind the `door`."""
-    open_all()
+def run_main(main: Callable[[], object]) -> None:
+    """Calls a script's main function behind the `handling_errors`."""
+    open_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a path may hold bytes that are no text
-    with door():
+    with handling_errors():
         try:
             main()
         finally:

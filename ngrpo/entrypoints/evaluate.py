@@ -15,7 +15,7 @@ from ngrpo.config.instantiate import build, checked
 from ngrpo.config.ranges import check_finite
 from ngrpo.config.schema import EvaluateConfig
 from ngrpo.data.chat_template import chat_format, fix_date
-from ngrpo.entrypoints.config_snapshot import holds, keep, kept
+from ngrpo.entrypoints.config_snapshot import has_config, load_config, save_config
 from ngrpo.entrypoints.input_validation import (
     check_accelerator,
     check_end_token,
@@ -38,7 +38,7 @@ from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.digest import weights_digest
 from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.report.status_line import live_line
+from ngrpo.report.status_line import status_line
 from ngrpo.rewards.isolation.custom import RewardOrStop, build_reward
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 from ngrpo.types.problems import Prompt
@@ -93,11 +93,11 @@ def _evaluate(config: DictConfig, out: Path) -> dict[str, Report]:
     ks = chosen_ks(config.k, evaluator.samples)
     worker = _worker(config, source, evaluator)
     tasks = _tasks(config, source, evaluator, worker, out)
-    keep(config, out)
+    save_config(config, out)
     waiting = {name: missing(task.prompts, task.store) for name, task in tasks.items()}
     if any(waiting.values()):
         worker.start(torch.device("cuda" if accelerator_of(config.accelerator) == "gpu" else "cpu"))
-    with live_line(worker) as line:
+    with status_line(worker) as line:
         for name, prompts in waiting.items():
             total = len(tasks[name].prompts)
             log.info("%s: %d problems, %d samples each, %d to do", name, total, evaluator.samples, len(prompts))
@@ -148,7 +148,7 @@ def _tasks(
     """Reads the benchmarks and opens their stores."""
     if not config.benchmark:
         raise SettingError("benchmark=[] evaluates nothing; choose some, such as benchmark=[aime24,math500].")
-    earlier = kept(out).get("data", {}).get("template_date") if holds(out) else None
+    earlier = load_config(out).get("data", {}).get("template_date") if has_config(out) else None
     fix_date(config.data, worker.tokenizer, earlier)
     made_with = _settings(config, source, evaluator, worker)
     tasks = {}

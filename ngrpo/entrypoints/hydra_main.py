@@ -25,7 +25,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ngrpo.config.permissions import grant
 from ngrpo.config.yaml_limits import check_file
-from ngrpo.entrypoints.error_handling import guarded
+from ngrpo.entrypoints.error_handling import run_main
 from ngrpo.errors import SettingError
 
 _CONF = (Path(__file__).parents[1] / "conf").resolve()
@@ -45,7 +45,7 @@ _RUNS_CODE = (
 
 def run(main: Callable[[], Any]) -> None:
     """Calls a script's function that ``hydra.main`` has wrapped."""
-    guarded(partial(_run, main))
+    run_main(partial(_run, main))
 
 
 def _run(main: Callable[[], Any]) -> None:

@@ -42,7 +42,7 @@ def check_accelerator(name: str, setting: str, remedy: str) -> None:
     if name not in _ACCELERATORS:
         raise SettingError(f"{setting}={name} is not known; choose one of {', '.join(_ACCELERATORS)}.")
     if name == "gpu" and not torch.cuda.is_available():
-        raise SettingError(f"{setting}=gpu finds no CUDA device here; set {remedy}, or mend the driver.")
+        raise SettingError(f"{setting}=gpu finds no CUDA device here; set {remedy}, or fix the driver.")
 
 
 def check_hardware(config: TrainerConfig) -> None:

@@ -16,8 +16,8 @@ from threading import Event, Thread
 
 from lightning.pytorch.strategies.launchers import subprocess_script
 
-from ngrpo.checkpoint.folders import remains
-from ngrpo.utils.standard_streams import tell_log
+from ngrpo.checkpoint.folders import how_to_resume
+from ngrpo.utils.standard_streams import log_to_files
 
 _PAUSE_S = 0.2
 _GRACE_S = 5.0
@@ -62,7 +62,7 @@ def sentence(rank: int, status: int, run_dir: Path) -> str:
         how += ", as the kernel does when memory runs out" if -status == signal.SIGKILL else ""
     words = _last_words(run_dir / f"train_ddp_process_{rank}.log")
     said = f" after saying: {words}" if status > 0 and words else ""
-    return f"the training process of rank {rank} {how}{said}; {remains(run_dir)}."
+    return f"the training process of rank {rank} {how}{said}; {how_to_resume(run_dir)}."
 
 
 def _last_words(log: Path) -> str | None:
@@ -96,6 +96,6 @@ def _end(processes: Sequence["subprocess.Popen[bytes]"]) -> None:
     """Ends all at once: the first process waits for one that is no more."""
     for process in processes:
         process.kill()
-    tell_log(logging.ERROR, _said[0])
+    log_to_files(logging.ERROR, _said[0])
     print(f"error: {_said[0]}", file=sys.stderr, flush=True)
     os._exit(1)

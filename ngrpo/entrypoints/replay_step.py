@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from ngrpo.algo.aggregate import BatchTotals
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.checkpoint.export import Weights, checkpoint_weights
-from ngrpo.checkpoint.folders import opened
+from ngrpo.checkpoint.folders import open_checkpoint
 from ngrpo.config.instantiate import build
 from ngrpo.config.permissions import StoredPermissions
 from ngrpo.errors import SettingError
@@ -70,7 +70,7 @@ def replay(bad: BadStep, checkpoint: Path | None, permissions: StoredPermissions
         raise SettingError("the step's settings are not those of a run; it is damaged.")
     model = ScoringModel(source.load(), load_learned(source, exploration))
     if checkpoint is not None:
-        opened(checkpoint)
+        open_checkpoint(checkpoint)
         weights = checkpoint_weights(checkpoint, source.lora)
         _take(weights, model)
     mixed = config.trainer.precision == "bf16-mixed"

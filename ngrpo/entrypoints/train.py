@@ -16,7 +16,7 @@ from ngrpo.algo.best import with_best
 from ngrpo.callbacks.export import FOLDER as MODEL
 from ngrpo.callbacks.fresh_metrics import FreshMetrics
 from ngrpo.checkpoint.compatibility import check_resumable, identity
-from ngrpo.checkpoint.folders import STATE, iteration_of, opened, resolve
+from ngrpo.checkpoint.folders import STATE, iteration_of, open_checkpoint, resolve
 from ngrpo.config.environment import stored
 from ngrpo.config.instantiate import build, checked
 from ngrpo.config.ranges import check_finite
@@ -25,7 +25,7 @@ from ngrpo.data.chat_template import chat_format, fix_date
 from ngrpo.distributed.parent_watch import end_with_parent, ending_children
 from ngrpo.distributed.rendezvous import Connected, on_loopback
 from ngrpo.entrypoints.config_snapshot import FOLDER as SETTINGS
-from ngrpo.entrypoints.config_snapshot import keep
+from ngrpo.entrypoints.config_snapshot import save_config
 from ngrpo.entrypoints.input_validation import (
     check_clip,
     check_end_token,
@@ -82,7 +82,7 @@ def train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: P
 
     Raises:
         SettingError: a setting cannot work; raised before any model is loaded.
-        RunError: the run cannot go on.
+        RunError: the run cannot continue.
         Stopped: it was asked to stop, and has saved itself.
     """
     end_with_parent(_GRACE_S)
@@ -123,13 +123,13 @@ def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: 
     parts |= {"outputs": outputs, "settings": settings}
     parts |= {"max_time_s": None if config.trainer.max_time is None else seconds(config.trainer.max_time, _MAX_TIME)}
     if checkpoint is not None:
-        check_resumable(checkpoint, opened(checkpoint).run, parts["identity"])
+        check_resumable(checkpoint, open_checkpoint(checkpoint).run, parts["identity"])
     callbacks = [build(node, **parts) for node in config.callbacks.values() if node is not None]
     callbacks = [FreshMetrics(), Connected(), *callbacks]
     logger = build(config.logger, save_dir=str(run_dir), iterations_done=iteration_of(checkpoint) if checkpoint else 0)
     trainer = make_trainer(config.trainer, process_count(config.trainer), callbacks, logger)
     if rank_zero_only.rank == 0:
-        keep(config, run_dir)
+        save_config(config, run_dir)
         if checkpoint is None:
             remove(run_dir / RECORD)  # of an earlier run in the same folder
     log.info("run folder %s", run_dir)
@@ -179,7 +179,11 @@ def _build_parts(config: DictConfig, checkpoint: Path | None) -> dict[str, Any]:
     check_tokens(source, tokenizer, source.config())
     check_end_token(exploration, tokenizer)
     check_template(source, tokenizer, config.data.get("plain_prompts", False))
-    fix_date(config.data, tokenizer, None if checkpoint is None else opened(checkpoint).run.get("data.template_date"))
+    fix_date(
+        config.data,
+        tokenizer,
+        None if checkpoint is None else open_checkpoint(checkpoint).run.get("data.template_date"),
+    )
     batch = algorithm.prompts_per_batch
     engine.check_load(exploration, batch // ranks * rollout.group_size, rollout.max_new_tokens)
     benchmarks = {

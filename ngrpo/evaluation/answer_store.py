@@ -45,7 +45,7 @@ class AnswerStore:
         for one in differences(dict(flat(self.settings())), dict(flat(dict(settings)))):
             raise SettingError(
                 f"out={self.folder.parent} holds answers to {self.folder.name} made with {one.name}={one.was}, and now "
-                f"it is {one.now}; set it back to go on with them, or choose another folder."
+                f"it is {one.now}; set it back to continue with them, or choose another folder."
             )
 
     def settings(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ngrpo.errors import SettingError
 from ngrpo.exploration.vocabulary import Vocabulary
-from ngrpo.utils.atomic_write import usual_mode
+from ngrpo.utils.atomic_write import apply_umask
 
 log = logging.getLogger(__name__)
 
@@ -163,7 +163,7 @@ def _save(path: Path, table: Tensor) -> None:
     handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
     os.close(handle)
     save_file({"neighbors": table.cpu().contiguous()}, temporary)
-    usual_mode(Path(temporary))
+    apply_umask(Path(temporary))
     os.replace(temporary, path)
     others = (other for other in path.parent.glob("*.safetensors") if other != path)
     for old in sorted(others, key=_written, reverse=True)[_CACHED_TABLES - 1 :]:

@@ -8,7 +8,7 @@ from pathlib import Path
 _EVENTS = "events.out.tfevents."
 
 
-def put_before(folder: Path, now: int) -> None:
+def rename_future_events(folder: Path, now: int) -> None:
     """Renames event files if they are from a future that the clock has left: readers take them by the time in the name.
 
     Args:

@@ -11,7 +11,7 @@ from lightning.pytorch.loggers import CSVLogger, TensorBoardLogger
 from lightning.pytorch.loggers.csv_logs import ExperimentWriter
 from lightning.pytorch.loggers.logger import rank_zero_experiment
 
-from ngrpo.loggers.history import put_before, rows_before, table
+from ngrpo.loggers.history import rename_future_events, rows_before, table
 from ngrpo.utils.atomic_write import write_text
 
 
@@ -36,12 +36,12 @@ class TensorBoard(TensorBoardLogger):
     def experiment(self) -> Any:
         """The writer of events."""
         if self._experiment is None:
-            put_before(Path(self.log_dir), int(time.time()))
+            rename_future_events(Path(self.log_dir), int(time.time()))
         return super().experiment
 
 
 class Csv(CSVLogger):
-    """Writes ``metrics.csv``, going on after the rows of the iterations before the checkpoint.
+    """Writes ``metrics.csv``, continuing after the rows of the iterations before the checkpoint.
 
     Args:
         save_dir: the run's folder.

@@ -11,7 +11,7 @@ from rich.text import Text
 from ngrpo.rollout.worker import RolloutWorker
 
 
-class LiveLine:
+class StatusLine:
     """A renderable line: generating (finished / total, tokens/s), scoring, updating.
 
     It is an `ngrpo.rollout.worker.Observer`.
@@ -45,9 +45,9 @@ class LiveLine:
 
 
 @contextmanager
-def live_line(worker: RolloutWorker) -> Iterator[LiveLine]:
+def status_line(worker: RolloutWorker) -> Iterator[StatusLine]:
     """Shows what ``worker`` does while the block runs; where there is no terminal, nothing is observed."""
-    line = LiveLine()
+    line = StatusLine()
     if not get_console().is_terminal:
         yield line
         return

@@ -43,7 +43,7 @@ class NextBatch:
                 self._ready = iteration, future.result()
             except EngineFailure as failure:
                 raise RunError(
-                    f"the rollout engine failed while it was one batch ahead ({failure}); go on with ckpt=latest, or "
+                    f"the rollout engine failed while it was one batch ahead ({failure}); resume with ckpt=latest, or "
                     "set rollout.ahead=0, with which a failed engine is rebuilt."
                 ) from failure
 

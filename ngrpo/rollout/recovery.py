@@ -17,7 +17,9 @@ class EngineFailure(Exception):
     """An engine could not make rollouts; the message says why, as a clause."""
 
 
-def recovered(make: Callable[[], T], rebuild: Callable[[bool], None], go_on: str = "go on with ckpt=latest") -> T:
+def recovered(
+    make: Callable[[], T], rebuild: Callable[[bool], None], how_to_resume: str = "resume with ckpt=latest"
+) -> T:
     """Makes rollouts; an engine that fails is rebuilt once, and makes them again.
 
     A collective: every rank comes here equally often, and leaves with its rollouts or with the same error. The keys of
@@ -27,7 +29,7 @@ def recovered(make: Callable[[], T], rebuild: Callable[[bool], None], go_on: str
         make: makes this rank's rollouts and scores them.
         rebuild: hands the current weights to the engines, after building this rank's anew if it is told so; called on
             all ranks, since the weights are spread over them.
-        go_on: a clause that says how to go on with the run.
+        how_to_resume: a clause that says how to resume the run.
 
     Raises:
         RunError: an engine failed twice, or something else than an engine failed.
@@ -42,7 +44,7 @@ def recovered(make: Callable[[], T], rebuild: Callable[[bool], None], go_on: str
     if reasons := _agreed(second):
         raise RunError(
             f"the rollout engine failed again after it was rebuilt ({reasons[0]}); lower rollout.engine.max_batch_size,"
-            f" or take another engine with rollout=torch; {go_on}.",
+            f" or take another engine with rollout=torch; {how_to_resume}.",
             everywhere=True,
         )
     return second.result()

@@ -61,8 +61,10 @@ class MemoryBudget:
             )
         if ranks > 1:
             raise RunError(
-                f"out of memory in the update with trainer.microbatch_tokens={self.tokens}; go on with ckpt=latest "
+                f"out of memory in the update with trainer.microbatch_tokens={self.tokens}; resume with ckpt=latest "
                 f"trainer.microbatch_tokens={self.tokens // 2}."
             )
         self.tokens //= 2
-        log.warning("out of memory in the update: it is repeated, and goes on, with %d tokens a pass", self.tokens)
+        log.warning(
+            "out of memory in the update: it is repeated, and training continues, with %d tokens a pass", self.tokens
+        )

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ngrpo.checkpoint.folders import remains
+from ngrpo.checkpoint.folders import how_to_resume
 from ngrpo.distributed.collectives import ranks
 from ngrpo.errors import RunError, SettingError
 from ngrpo.training.samples import Sample
@@ -89,6 +89,6 @@ class StepGuard:
             raise RunError(
                 f"trainer.max_bad_steps={self.limit} optimiser steps in a row were skipped, the last for its {reason} "
                 f"({place}); lower trainer.optimizer.lr, or look at them with scripts/replay_step.py "
-                f"{self.run_dir}/{FOLDER}; {remains(self.run_dir) if self.run_dir else 'nothing was saved'}.",
+                f"{self.run_dir}/{FOLDER}; {how_to_resume(self.run_dir) if self.run_dir else 'nothing was saved'}.",
                 everywhere=True,
             )

@@ -25,7 +25,7 @@ def remove(path: Path) -> None:
 
 
 @contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
+def atomic_folder(path: Path) -> Iterator[Path]:
     """Gives an empty folder to write into, which takes the place of ``path`` when the block ends without an error."""
     aside, replaced = path.with_name(path.name + ".tmp"), path.with_name(path.name + ".old")
     for left in (aside, replaced):
@@ -42,7 +42,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
     remove(replaced)
 
 
-def usual_mode(path: Path) -> None:
+def apply_umask(path: Path) -> None:
     """Gives a file the permissions that a new one has, and so all files in a folder: safetensors makes them private."""
     mask = os.umask(0o077)
     os.umask(mask)

@@ -9,7 +9,7 @@ from typing import Any, TextIO, cast
 log = logging.getLogger(__name__)
 
 
-def open_all() -> None:
+def open_closed_streams() -> None:
     """Opens standard input, output and error on the null device where they are closed.
 
     The next files that are opened would get their numbers, and what is printed would go into a checkpoint.
@@ -26,16 +26,16 @@ def open_all() -> None:
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
 
 
-def outlive_readers() -> None:
+def survive_closed_streams() -> None:
     """Lets this process go on when nobody can be told any more: what it prints is dropped then, and its log says so."""
-    open_all()
+    open_closed_streams()
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if not isinstance(stream, LastingStream):
-            setattr(sys, name, cast(TextIO, LastingStream(stream, name)))
+        if not isinstance(stream, UnfailingStream):
+            setattr(sys, name, cast(TextIO, UnfailingStream(stream, name)))
 
 
-class LastingStream:
+class UnfailingStream:
     """A text stream whose writes never fail: after the first that does, its descriptor leads to the null device.
 
     Args:
@@ -76,10 +76,10 @@ class LastingStream:
         os.dup2(null, self._stream.fileno())  # what the stream still holds, and what other libraries print, goes there
         os.close(null)
         reason = os.strerror(error.errno) if error.errno else str(error)
-        tell_log(logging.WARNING, f"{self._name} is gone ({reason}): the run goes on, and tells only this log")
+        log_to_files(logging.WARNING, f"{self._name} is gone ({reason}): the run continues, and writes to its log only")
 
 
-def tell_log(level: int, message: str) -> None:
+def log_to_files(level: int, message: str) -> None:
     """Writes to the log files alone: not to the terminal, which has been told or is gone."""
     record = log.makeRecord(log.name, level, __file__, 0, message, (), None)
     for handler in logging.getLogger().handlers:

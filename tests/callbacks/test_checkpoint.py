@@ -185,7 +185,7 @@ def test_a_full_disk_leaves_the_old_ones_and_says_so(tmp_path: Path):
         callback.on_train_batch_end(made, torch.nn.Linear(1, 1), None, batch(1), 0)
     assert str(caught.value) == (
         f"{tmp_path}/checkpoints/iteration-2 could not be written ([Errno 28] No space left on device); free some"
-        f" space; the last checkpoint is of iteration 1: go on with ckpt={tmp_path}."
+        f" space; the last checkpoint is of iteration 1: resume with ckpt={tmp_path}."
     )
     assert caught.value.everywhere
     assert {path.name for path in (tmp_path / "checkpoints").iterdir()} == {"iteration-1", "latest"}

@@ -80,7 +80,7 @@ def test_a_fault_is_refused_with_figures_and_shows_as_mismatch_without_the_check
     assert said.startswith(
         f"model.path=demo would be trained wrongly: the {path} differs from the model's own logits by "
     )
-    assert "set callbacks.model_check=null to go on all the same." in said
+    assert "set callbacks.model_check=null to continue anyway." in said
     assert refused.value.everywhere
     assert not (tmp_path / "refused" / "checkpoints").exists()
     wrong = run(tmp_path / "unchecked", OFF, "callbacks.mismatch_limit=null")
@@ -92,7 +92,7 @@ def test_a_fault_that_is_not_compared_ends_the_run_in_its_first_iteration(
 ):
     another_rope(monkeypatch)
     with pytest.raises(
-        RunError, match=r"^iteration 1: the engine's log-probs are .* there is no checkpoint to go on from"
+        RunError, match=r"^iteration 1: the engine's log-probs are .* there is no checkpoint to resume from"
     ):
         run(tmp_path / "run", OFF)
 

@@ -13,15 +13,15 @@ from ngrpo.checkpoint.folders import (
     STATE,
     complete,
     discard,
+    how_to_resume,
     iteration_of,
-    opened,
+    open_checkpoint,
     publish,
-    remains,
     resolve,
     unfinished,
 )
 from ngrpo.checkpoint.manifest import write as write_manifest
-from ngrpo.checkpoint.saved_runs import note
+from ngrpo.checkpoint.saved_runs import record_save
 from ngrpo.errors import SettingError
 from ngrpo.utils.atomic_write import remove
 
@@ -174,13 +174,13 @@ def test_the_run_that_saved_last_is_known_without_a_clock(tmp_path: Path, monkey
     for name, clock in (("a", 300), ("b", 200), ("c", 100)):
         set_clock(monkeypatch, clock)
         newest = save(tmp_path / "day" / name, 1)
-        note(tmp_path, tmp_path / "day" / name)
+        record_save(tmp_path, tmp_path / "day" / name)
     assert resolve("latest", tmp_path / "new", tmp_path) == newest
     shutil.rmtree(newest.parents[1])
     assert resolve("latest", tmp_path / "new", tmp_path).parents[1].name == "b"
-    note(tmp_path, tmp_path / "day" / "a")
+    record_save(tmp_path, tmp_path / "day" / "a")
     assert resolve("latest", tmp_path / "new", tmp_path).parents[1].name == "a"
-    note(tmp_path, tmp_path.parent / "elsewhere")
+    record_save(tmp_path, tmp_path.parent / "elsewhere")
     assert (tmp_path / ".saved").read_text().splitlines() == ["day/b", "day/c", "day/a"]
 
 
@@ -197,13 +197,13 @@ def test_nothing_is_removed_through_a_link(tmp_path: Path) -> None:
     discard(run / FOLDER / "iteration-2")
     assert sorted(path.name for path in (run / FOLDER).iterdir()) == ["iteration-3", "latest"]
     assert not (run / FOLDER / "iteration-3").is_symlink()
-    assert opened(other).run == {"algo": "grpo"}
+    assert open_checkpoint(other).run == {"algo": "grpo"}
 
 
 def test_a_link_that_leads_nowhere_is_replaced(tmp_path: Path) -> None:
     (tmp_path / FOLDER).mkdir()
     (tmp_path / FOLDER / "iteration-1").symlink_to(tmp_path / "gone")
-    assert opened(save(tmp_path, 1)).sequence == 1
+    assert open_checkpoint(save(tmp_path, 1)).sequence == 1
 
 
 def test_resolve_takes_a_runs_or_a_checkpoints_folder(tmp_path: Path) -> None:
@@ -274,11 +274,11 @@ DAMAGE = {
 def test_damage_is_refused_and_the_last_good_one_named(how: str, tmp_path: Path) -> None:
     for number in (1, 2, 3):
         save(tmp_path, number)
-    assert opened(tmp_path / FOLDER / "iteration-3").run == {"algo": "grpo"}
+    assert open_checkpoint(tmp_path / FOLDER / "iteration-3").run == {"algo": "grpo"}
     damaged(how, tmp_path, 3)
     found = resolve("latest", tmp_path, tmp_path)
     with pytest.raises(SettingError) as caught:
-        opened(found)
+        open_checkpoint(found)
     before = tmp_path / FOLDER / "iteration-2"
     assert str(caught.value) == (
         f"ckpt={tmp_path / FOLDER / 'iteration-3'} is damaged ({DAMAGE[how]}); the last good one before it is "
@@ -286,10 +286,10 @@ def test_damage_is_refused_and_the_last_good_one_named(how: str, tmp_path: Path)
     )
     damaged("cut short", tmp_path, 2)
     with pytest.raises(SettingError, match="ckpt='.*iteration-1'"):
-        opened(found)
+        open_checkpoint(found)
     damaged("cut short", tmp_path, 1)
     with pytest.raises(SettingError, match="no good one before it, so start again with ckpt=null"):
-        opened(found)
+        open_checkpoint(found)
 
 
 def test_another_format_is_refused(tmp_path: Path) -> None:
@@ -297,9 +297,9 @@ def test_another_format_is_refused(tmp_path: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     (folder / "manifest.json").write_text(json.dumps(manifest | {"format": 99, "unheard": 1}))
     with pytest.raises(SettingError) as caught:
-        opened(folder)
+        open_checkpoint(folder)
     assert str(caught.value) == (
-        f"ckpt={folder} has the format 99 of another version of this program, which reads format 2; go on with the "
+        f"ckpt={folder} has the format 99 of another version of this program, which reads format 2; resume with the "
         "version that wrote it, or start a new run from its exported model."
     )
 
@@ -315,6 +315,6 @@ def test_what_killed_processes_left_is_removed_before_the_next_one_is_written(tm
 
 
 def test_what_remains_of_a_run(tmp_path: Path) -> None:
-    assert remains(tmp_path) == "there is no checkpoint to go on from"
+    assert how_to_resume(tmp_path) == "there is no checkpoint to resume from"
     save(tmp_path, 7)
-    assert remains(tmp_path) == f"the last checkpoint is of iteration 7: go on with ckpt={tmp_path}"
+    assert how_to_resume(tmp_path) == f"the last checkpoint is of iteration 7: resume with ckpt={tmp_path}"

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.distributed.checkpoint as dcp
 
-from ngrpo.checkpoint.folders import FOLDER, STATE, opened, publish
+from ngrpo.checkpoint.folders import FOLDER, STATE, open_checkpoint, publish
 from ngrpo.checkpoint.shards import Unsafe, check_shards
 from ngrpo.errors import SettingError
 
@@ -77,7 +77,7 @@ def test_a_run_refuses_such_a_checkpoint_though_its_checksums_agree(tmp_path: Pa
     saved(tmp_path / FOLDER / "iteration-1.tmp" / STATE, evil=Payload(tmp_path / "made"))
     publish(final.with_name("iteration-1.tmp"), final, {})
     with pytest.raises(SettingError) as caught:
-        opened(final)
+        open_checkpoint(final)
     assert str(caught.value).startswith(f"ckpt={final} would run code when it is loaded (")
     assert str(caught.value).endswith("); do not use it.")
     assert not (tmp_path / "made").exists()

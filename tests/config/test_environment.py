@@ -31,7 +31,7 @@ def config(monkeypatch: pytest.MonkeyPatch) -> DictConfig:
         "seed": 0,
     }
     made = OmegaConf.create(raw)
-    environment.note(made)
+    environment.remember(made)
     resolved = OmegaConf.create(OmegaConf.to_container(made, resolve=True))
     assert isinstance(resolved, DictConfig)
     assert resolved.by_way_of.another[0] == SECRET
@@ -56,7 +56,7 @@ def test_a_changed_value_is_noticed_without_it(config: DictConfig, monkeypatch: 
     assert SECRET not in str(one)
     assert one == environment.fingerprinted(config)
     monkeypatch.setenv("SHORT", "-2")
-    environment.note(OmegaConf.create({"short": "${oc.env:SHORT}"}))
+    environment.remember(OmegaConf.create({"short": "${oc.env:SHORT}"}))
     other = environment.fingerprinted(OmegaConf.create({"short": "-2"}))
     assert other["short"].startswith("${oc.env:SHORT} (")
     assert other["short"] != one["short"]

@@ -163,10 +163,10 @@ def test_demo_resumes_by_key() -> None:
 def test_other_data_or_another_seed_is_refused(tmp_path: Path) -> None:
     source = file_source(tmp_path, records())
     state = stream(source).state_dict()
-    with pytest.raises(SettingError, match=r"data\.seed=1 cannot go on .* with 0"):
+    with pytest.raises(SettingError, match=r"data\.seed=1 cannot resume .* with 0"):
         stream(source, seed=1).load_state_dict(state)
     other = file_source(tmp_path, records()[:-1])
-    with pytest.raises(SettingError, match=r"data\.path=rows\.json@.* cannot go on .* with rows\.json@"):
+    with pytest.raises(SettingError, match=r"data\.path=rows\.json@.* cannot resume .* with rows\.json@"):
         stream(other).load_state_dict(state)
 
 

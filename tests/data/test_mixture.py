@@ -150,7 +150,7 @@ def test_a_source_alone_keeps_its_keys_and_its_name() -> None:
 
 def test_another_mixture_is_refused() -> None:
     state = stream([(20, True), (20, True)], [1.0, 2.0]).state_dict()
-    with pytest.raises(SettingError, match=r"data\.path=1 s0 \+ 3 s1 cannot go on .* with 1 s0 \+ 2 s1"):
+    with pytest.raises(SettingError, match=r"data\.path=1 s0 \+ 3 s1 cannot resume .* with 1 s0 \+ 2 s1"):
         stream([(20, True), (20, True)], [1.0, 3.0]).load_state_dict(state)
 
 

@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from places import ROOT
 
 from ngrpo.config.schema import register
-from ngrpo.entrypoints.config_snapshot import keep
+from ngrpo.entrypoints.config_snapshot import save_config
 
 CONF = ROOT / "conf"
 OVERRIDES = ["exploration=neighbor", "trainer.iterations=3"]
@@ -20,7 +20,7 @@ def test_what_is_kept_composes_the_same_run(tmp_path: Path):
         whole = compose("train", overrides=OVERRIDES, return_hydra_config=True)
         HydraConfig.instance().set_config(whole)
         try:
-            keep(compose("train", overrides=OVERRIDES), tmp_path)
+            save_config(compose("train", overrides=OVERRIDES), tmp_path)
         finally:
             HydraConfig.instance().cfg = None
         folder = tmp_path / ".hydra"

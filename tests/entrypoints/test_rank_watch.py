@@ -29,7 +29,7 @@ LOG = (
 def test_the_sentence(status: int, logged: str | None, said: str, tmp_path: Path) -> None:
     if logged is not None:
         (tmp_path / "train_ddp_process_2.log").write_text(LOG.format(logged))
-    whole = f"the training process of rank 2 {said}there is no checkpoint to go on from."
+    whole = f"the training process of rank 2 {said}there is no checkpoint to resume from."
     assert sentence(2, status, tmp_path) == whole
 
 
@@ -62,7 +62,7 @@ def watching(what: str, folder: Path) -> "subprocess.CompletedProcess[str]":
 
 def test_the_first_process_ends_and_says_why(tmp_path: Path) -> None:
     done = watching("dies", tmp_path)
-    said = "the training process of rank 2 ended with status 4; there is no checkpoint to go on from."
+    said = "the training process of rank 2 ended with status 4; there is no checkpoint to resume from."
     assert (done.returncode, done.stderr) == (1, f"error: {said}\n")
     assert done.stdout.startswith(f"{said} ")
     assert_over([int(done.stdout.split()[-1])], 20)

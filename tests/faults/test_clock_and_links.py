@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from faulty_run import ITERATIONS, Undisturbed, assert_equal_states, final_state, finish, logged
 
-from ngrpo.checkpoint.folders import complete, opened
+from ngrpo.checkpoint.folders import complete, open_checkpoint
 
 pytestmark = pytest.mark.faults
 
@@ -38,7 +38,7 @@ def test_pruning_leaves_what_links_lead_to(tmp_path: Path) -> None:
     assert status == 0, said
     assert sorted(os.listdir(run / "checkpoints")) == ["iteration-4", "iteration-5", "latest"]
     for checkpoint in complete(other):
-        opened(checkpoint)
+        open_checkpoint(checkpoint)
     assert names(other) == ["iteration-1", "iteration-2"]
 
 

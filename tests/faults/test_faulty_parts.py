@@ -57,7 +57,7 @@ def test_a_reward_that_raises_names_the_sample(tmp_path: Path) -> None:
     last = said.splitlines()[-1]
     assert last.startswith("error: reward_terms.custom raised ValueError('no idea what to say of this') in poison.py:")
     assert " on response 4, to problem 5: '" in last
-    assert last.endswith("; mend it and go on with ckpt=latest.")
+    assert last.endswith("; fix it and resume with ckpt=latest.")
 
 
 def test_a_nan_gradient_is_skipped_kept_and_looked_at_again(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_nothing_but_bad_steps_ends_the_run_and_names_the_last_checkpoint(tmp_pa
     assert status == 1
     last = said.splitlines()[-1]
     assert last.startswith("error: trainer.max_bad_steps=6 optimiser steps in a row were skipped, the last for its ")
-    assert last.endswith(f"; the last checkpoint is of iteration 3: go on with ckpt={run}.")
+    assert last.endswith(f"; the last checkpoint is of iteration 3: resume with ckpt={run}.")
 
 
 def hanging(run: Path, *calls: int) -> tuple[str, ...]:
@@ -109,8 +109,8 @@ def test_a_reward_term_that_always_hangs_ends_the_run(tmp_path: Path) -> None:
     status, said = finish(run, *hanging(run, 1, 2, 3))
     assert (status, said.splitlines()[-1]) == (
         1,
-        "error: reward_terms.custom took longer than custom_reward_timeout_s=1, for the 3rd time in a row; mend it, or "
-        "raise custom_reward_timeout_s, and go on with ckpt=latest.",
+        "error: reward_terms.custom took longer than custom_reward_timeout_s=1, for the 3rd time in a row; fix it, or "
+        "raise custom_reward_timeout_s, and resume with ckpt=latest.",
     )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from faulty_run import ITERATIONS, Undisturbed, assert_equal_states, final_state, finish, logged, start, wait_until
 
-from ngrpo.checkpoint.folders import complete, iteration_of, opened, resolve
+from ngrpo.checkpoint.folders import complete, iteration_of, open_checkpoint, resolve
 
 pytestmark = pytest.mark.faults
 AT_RANDOM, WHILE_SAVING = 16, (2, 5, 8, 11)
@@ -18,7 +18,7 @@ def goes_on(run: Path, undisturbed: Undisturbed) -> int:
     """Resumes in the same folder and compares; returns the iterations that were not lost."""
     found = complete(run)
     for checkpoint in found:
-        opened(checkpoint)
+        open_checkpoint(checkpoint)
     last = iteration_of(resolve("latest", run, run.parent)) if found else 0
     if last < ITERATIONS:
         status, said = finish(run, *(["ckpt=latest"] if found else []))

@@ -33,7 +33,7 @@ def test_a_run_outlives_the_reader_of_its_output(undisturbed: Undisturbed, tmp_p
     process.stdout.close()
     assert process.wait(LIMIT_S) == 0
     assert (tmp_path / "stderr").read_text() == ""
-    assert logged(run).count("stdout is gone (Broken pipe): the run goes on, and tells only this log") == 1
+    assert logged(run).count("stdout is gone (Broken pipe): the run continues, and writes to its log only") == 1
     assert f"iteration {ITERATIONS}/{ITERATIONS}" in logged(run)
     assert_equal_states(undisturbed.state, final_state(run, ITERATIONS))
 
@@ -55,7 +55,7 @@ def test_hanging_up_finishes_the_iteration_and_saves(tmp_path: Path) -> None:
     assert status == 128 + signal.SIGHUP
     done = int((run / "checkpoints" / "latest").read_text().removeprefix("iteration-"))
     last = (
-        f"stopped by SIGHUP after iteration {done} of {ITERATIONS}; the last checkpoint is of iteration {done}: go on "
+        f"stopped by SIGHUP after iteration {done} of {ITERATIONS}; the last checkpoint is of iteration {done}: resume "
         f"with ckpt={run}"
     )
     assert said.splitlines()[-1] == last

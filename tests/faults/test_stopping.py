@@ -39,7 +39,7 @@ def test_a_signal_finishes_the_iteration_and_saves(
     assert 2 <= done < ITERATIONS
     assert said.splitlines()[-1] == (
         f"stopped by {number.name} after iteration {done} of {ITERATIONS}; the last checkpoint is of iteration {done}: "
-        f"go on with ckpt={run}"
+        f"resume with ckpt={run}"
     )
     if number is signal.SIGINT:
         return
@@ -57,7 +57,7 @@ def test_twice_means_now(tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     status, said = ended(process, run)
     last = said.splitlines()[-1]
-    assert (status, last) == (143, "SIGTERM twice: stopped at once; there is no checkpoint to go on from")
+    assert (status, last) == (143, "SIGTERM twice: stopped at once; there is no checkpoint to resume from")
 
 
 def test_the_time_limit_stops_the_same_way(tmp_path: Path) -> None:
@@ -66,5 +66,5 @@ def test_the_time_limit_stops_the_same_way(tmp_path: Path) -> None:
     assert status == 0
     last = said.splitlines()[-1]
     assert last.startswith("stopped by trainer.max_time after iteration ")
-    assert last.endswith(f": go on with ckpt={run}")
+    assert last.endswith(f": resume with ckpt={run}")
     assert (run / "checkpoints" / "latest").exists()

@@ -8,7 +8,7 @@ import pytest
 from faulty_run import ITERATIONS, assert_told, ended, finish, logged, start, wait_until
 from process_tree import assert_over, listening, tree
 
-from ngrpo.checkpoint.folders import complete, opened
+from ngrpo.checkpoint.folders import complete, open_checkpoint
 
 pytestmark = pytest.mark.faults
 TWO = ("trainer.devices=2", "algo.optimizer_steps=2")
@@ -32,12 +32,12 @@ def test_a_signal_stops_both_after_the_same_iteration(tmp_path: Path, whole_grou
     status, said = ended(process, run)
     assert status == 143
     (checkpoint,) = complete(run)
-    opened(checkpoint)
+    open_checkpoint(checkpoint)
     done = int(checkpoint.name.removeprefix("iteration-"))
     assert 2 <= done < ITERATIONS
     assert said.splitlines()[-1] == (
-        f"stopped by SIGTERM after iteration {done} of {ITERATIONS}; the last checkpoint is of iteration {done}: go on "
-        f"with ckpt={run}"
+        f"stopped by SIGTERM after iteration {done} of {ITERATIONS}; the last checkpoint is of iteration {done}: "
+        f"resume with ckpt={run}"
     )
     assert_both_over(processes)
     status, said = finish(run, *TWO, f"trainer.iterations={done + 1}", "ckpt=latest")
@@ -80,7 +80,7 @@ def test_a_second_process_that_is_killed_is_named_by_the_first(tmp_path: Path) -
     assert status == 1
     killed = "error: the training process of rank 1 was killed by SIGKILL, as the kernel does when memory runs out; "
     assert killed in said
-    assert said.splitlines()[-1].endswith(f": go on with ckpt={run}.")
+    assert said.splitlines()[-1].endswith(f": resume with ckpt={run}.")
     assert_both_over(processes)
 
 

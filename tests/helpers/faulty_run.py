@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from places import ROOT
 
-from ngrpo.checkpoint.folders import complete, opened
+from ngrpo.checkpoint.folders import complete, open_checkpoint
 
 LIMIT_S = 300
 ITERATIONS = 12
@@ -78,9 +78,9 @@ def assert_told(said: str, run: Path, failed: int, kept: int) -> None:
     """A checkpoint could not be written; those before it are whole, and the user knows."""
     last = said.splitlines()[-1]
     assert last.startswith(f"error: {run}/checkpoints/iteration-{failed} could not be written (")
-    assert last.endswith(f"; free some space; the last checkpoint is of iteration {kept}: go on with ckpt={run}.")
+    assert last.endswith(f"; free some space; the last checkpoint is of iteration {kept}: resume with ckpt={run}.")
     for checkpoint in complete(run):
-        opened(checkpoint)
+        open_checkpoint(checkpoint)
     assert (run / "checkpoints" / "latest").read_text() == f"iteration-{kept}"
     assert not list((run / "checkpoints").glob("*.tmp"))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from ngrpo.loggers.history import put_before, rows_before
+from ngrpo.loggers.history import rename_future_events, rows_before
 from ngrpo.loggers.resumable import Csv, TensorBoard
 
 
@@ -74,8 +74,8 @@ def test_files_of_the_past_keep_their_names(tmp_path: Path) -> None:
     names = ["events.out.tfevents.0000000007.host.1.0", "events.out.tfevents.0000000009.host.1.0"]
     for name in names:
         (tmp_path / name).touch()
-    put_before(tmp_path, 10)
+    rename_future_events(tmp_path, 10)
     assert sorted(os.listdir(tmp_path)) == names
-    put_before(tmp_path, 9)
+    rename_future_events(tmp_path, 9)
     assert sorted(os.listdir(tmp_path)) == [f"events.out.tfevents.{n:010d}.host.1.0" for n in (0, 1)]
-    put_before(tmp_path / "nowhere", 9)
+    rename_future_events(tmp_path / "nowhere", 9)

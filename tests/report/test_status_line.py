@@ -5,16 +5,16 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from ngrpo.report.status_line import LiveLine, live_line
+from ngrpo.report.status_line import StatusLine, status_line
 
 
-def shown(line: LiveLine) -> str:
+def shown(line: StatusLine) -> str:
     return line.__rich__().plain
 
 
 def test_it_tells_finished_of_total_and_the_speed() -> None:
     now = [100.0]
-    line = LiveLine(clock=lambda: now[0])
+    line = StatusLine(clock=lambda: now[0])
     report = line.generating(64)
     assert shown(line) == "generating 0/64"
     now[0] = 102.0
@@ -30,7 +30,7 @@ def test_a_worker_is_observed_on_a_terminal_only(terminal: bool, monkeypatch: py
     console = Console(force_terminal=terminal, width=80)
     monkeypatch.setattr("ngrpo.report.status_line.get_console", lambda: console)
     worker = SimpleNamespace(observer=None)
-    with console.capture() as captured, live_line(worker) as line:
+    with console.capture() as captured, status_line(worker) as line:
         assert (worker.observer is line) is terminal
         line.text = "something"
     assert worker.observer is None

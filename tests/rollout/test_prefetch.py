@@ -52,7 +52,7 @@ def test_an_engine_that_fails_ahead_ends_the_run_with_a_remedy():
 
     batch.begin(0, fail)
     with pytest.raises(
-        RunError, match=r"one batch ahead \(out of blocks\); go on with ckpt=latest, or set rollout.ahead=0"
+        RunError, match=r"one batch ahead \(out of blocks\); resume with ckpt=latest, or set rollout.ahead=0"
     ):
         batch.wait()
 

@@ -90,7 +90,7 @@ def test_twice_is_once_too_often(make: Callable[..., RolloutWorker], tiny_source
         )
     assert str(caught.value) == (
         "the rollout engine failed again after it was rebuilt (RuntimeError: CUDA error: an illegal memory access);"
-        " lower rollout.engine.max_batch_size, or take another engine with rollout=torch; go on with ckpt=latest."
+        " lower rollout.engine.max_batch_size, or take another engine with rollout=torch; resume with ckpt=latest."
     )
     assert caught.value.everywhere
 

@@ -121,7 +121,7 @@ def test_too_many_in_a_row_end_the_run_and_a_good_one_between_does_not(case: Cas
     assert str(caught.value) == (
         "trainer.max_bad_steps=3 optimiser steps in a row were skipped, the last for its policy/grad_norm nan"
         " (iteration 3, optimiser step 1); lower trainer.optimizer.lr, or look at them with scripts/replay_step.py "
-        f"{tmp_path}/bad_steps; there is no checkpoint to go on from."
+        f"{tmp_path}/bad_steps; there is no checkpoint to resume from."
     )
 
 
@@ -178,7 +178,7 @@ def test_the_budget_is_halved_until_it_fits_and_stays(error: Exception, caplog: 
     work = Exhausted(budget, 2048, error)
     assert budget.fit(work.work, work.clear, longest=500, ranks=1) == "done"
     assert (work.asked, work.cleared, budget.tokens) == ([8192, 4096, 2048], 2, 2048)
-    assert "goes on, with 4096 tokens a pass" in caplog.text
+    assert "training continues, with 4096 tokens a pass" in caplog.text
 
 
 def test_what_cannot_be_halved_is_said() -> None:
@@ -187,7 +187,9 @@ def test_what_cannot_be_halved_is_said() -> None:
     with pytest.raises(RunError, match=r"with one sequence of 3000 tokens at a time; lower rollout\.max_new_tokens"):
         budget.fit(work.work, work.clear, longest=3000, ranks=1)
     assert work.asked == [8192, 4096, 2048]
-    with pytest.raises(RunError, match=r"with trainer\.microbatch_tokens=8192; go on with .*microbatch_tokens=4096\.$"):
+    with pytest.raises(
+        RunError, match=r"with trainer\.microbatch_tokens=8192; resume with .*microbatch_tokens=4096\.$"
+    ):
         MemoryBudget(8192).fit(Exhausted(MemoryBudget(8192), 1, OUT[0]).work, work.clear, longest=30, ranks=2)
 
 

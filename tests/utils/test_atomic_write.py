@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ngrpo.utils.atomic_write import remove, whole_folder, write_text
+from ngrpo.utils.atomic_write import atomic_folder, remove, write_text
 
 
 def test_a_text_is_written_whole_into_a_folder_that_is_made(tmp_path: Path) -> None:
@@ -36,12 +36,12 @@ def test_a_folder_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     final = tmp_path / "model"
     for text in ("one", "two"):
         (tmp_path / "model.tmp").mkdir()  # of a process that was killed
-        with whole_folder(final) as folder:
+        with atomic_folder(final) as folder:
             (folder / text).write_text(text)
             assert list(folder.iterdir()) == [folder / text]
 
     def fail() -> None:
-        with whole_folder(final) as folder:
+        with atomic_folder(final) as folder:
             (folder / "three").touch()
             raise RuntimeError
 

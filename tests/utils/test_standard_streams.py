@@ -11,7 +11,7 @@ import pytest
 from places import ROOT
 from rich.console import Console
 
-from ngrpo.utils.standard_streams import LastingStream, tell_log
+from ngrpo.utils.standard_streams import UnfailingStream, log_to_files
 
 
 @pytest.fixture
@@ -23,8 +23,8 @@ def log_file(tmp_path: Path) -> Iterator[Path]:
     handler.close()
 
 
-def lasting(descriptor: int, encoding: str = "utf-8") -> LastingStream:
-    return LastingStream(os.fdopen(descriptor, "w", encoding=encoding), "stdout")
+def lasting(descriptor: int, encoding: str = "utf-8") -> UnfailingStream:
+    return UnfailingStream(os.fdopen(descriptor, "w", encoding=encoding), "stdout")
 
 
 def test_a_closed_pipe_is_told_once_in_the_log_and_what_follows_is_dropped(log_file: Path) -> None:
@@ -37,7 +37,7 @@ def test_a_closed_pipe_is_told_once_in_the_log_and_what_follows_is_dropped(log_f
     for _ in range(3):
         console.print("lost")  # rich would end the process at a broken pipe
         print("lost", file=stream, flush=True)
-    assert log_file.read_text() == "stdout is gone (Broken pipe): the run goes on, and tells only this log\n"
+    assert log_file.read_text() == "stdout is gone (Broken pipe): the run continues, and writes to its log only\n"
     assert os.readlink(f"/proc/self/fd/{writer}") == os.devnull
     stream.close()
 
@@ -64,22 +64,22 @@ def test_a_write_within_a_write_is_dropped() -> None:
 
         flush = write
 
-    stream = LastingStream(Busy(), "stdout")  # type: ignore[arg-type]
+    stream = UnfailingStream(Busy(), "stdout")  # type: ignore[arg-type]
     assert stream.write("x") == 1
 
 
 def test_the_log_alone_is_told(log_file: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    tell_log(logging.ERROR, "100 % {of} it")
+    log_to_files(logging.ERROR, "100 % {of} it")
     assert log_file.read_text() == "100 % {of} it\n"
     assert capfd.readouterr() == ("", "")
 
 
 CLOSED = """
 import os, sys
-from ngrpo.streams import open_all, outlive_readers
-open_all()
+from ngrpo.streams import open_closed_streams, survive_closed_streams
+open_closed_streams()
 file = open(sys.argv[1], "w")
-outlive_readers()
+survive_closed_streams()
 print("printed", flush=True)
 os.write(1, b"printed"); os.write(2, b"printed")
 print("printed", file=sys.stderr, flush=True)

@@ -95,6 +95,6 @@ class RewardOrStop(RewardApart):
 
     def _unjudged(self, failure: CallFailed, count: int) -> list[Score]:
         raise RunError(
-            f"{self.apart.setting} {failure}; mend it, or raise {LIMIT}; the same command goes on with what is not "
+            f"{self.apart.setting} {failure}; fix it, or raise {LIMIT}; the same command continues with what is not "
             "answered yet."
         ) from failure

@@ -95,7 +95,7 @@ class Apart:
         self._failed_in_a_row += 1
         if self._failed_in_a_row >= _PATIENCE:
             raise RunError(
-                f"{self.setting} {failure}, for the {_PATIENCE}rd time in a row; mend it, or raise {LIMIT}, and go on "
+                f"{self.setting} {failure}, for the {_PATIENCE}rd time in a row; fix it, or raise {LIMIT}, and resume "
                 "with ckpt=latest."
             ) from failure
 
@@ -140,7 +140,7 @@ class Apart:
         except (CallFailed, Elsewhere) as error:
             self.close()
             said = error if isinstance(error, Elsewhere) else "its process did not start"
-            raise SettingError(f"{self.setting} cannot be made ({said}); mend it.") from error
+            raise SettingError(f"{self.setting} cannot be made ({said}); fix it.") from error
         return self._line
 
 

@@ -79,7 +79,7 @@ class _Worker:
         except (_Dead, TimeoutError) as error:
             self.kill()
             raise RunError(
-                "an answer-checking process did not start; see its messages above, mend what they say and go on with "
+                "an answer-checking process did not start; see its messages above, fix what they say and resume with "
                 "ckpt=latest."
             ) from error
         return process

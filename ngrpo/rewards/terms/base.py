@@ -107,7 +107,7 @@ class WeightedTerm:
             raise
         except Exception as error:
             raise RunError(
-                f"reward_terms.{self.name} raised {error!r}{origin(error)}{self._on(responses)}; mend it and go on with"
+                f"reward_terms.{self.name} raised {error!r}{origin(error)}{self._on(responses)}; fix it and resume with"
                 " ckpt=latest."
             ) from error
         if values.shape != (len(responses),):

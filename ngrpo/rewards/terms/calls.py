@@ -55,7 +55,7 @@ def scored(
     except Exception as error:
         index = _culprit(reward, texts, references, questions)
         whom = NONE_ALONE if index is None else at(index, problems[index], texts[index])
-        raise RunError(f"reward raised {error!r}{origin(error)}{whom}; mend it and go on with ckpt=latest.") from error
+        raise RunError(f"reward raised {error!r}{origin(error)}{whom}; fix it and resume with ckpt=latest.") from error
     if len(scores) != len(texts):
         raise RunError(f"reward returned {len(scores)} scores for {len(texts)} responses; let it return one for each.")
     return scores

@@ -63,7 +63,7 @@ def test_what_it_raises_names_place_and_sample(make):
         terms(THREE)
     assert str(caught.value) == (
         "reward_terms.mine raised KeyError('not this one') in apart_objects.py:42 on response 2, to problem 9: "
-        "'text 2'; mend it and go on with ckpt=latest."
+        "'text 2'; fix it and resume with ckpt=latest."
     )
 
 
@@ -123,8 +123,8 @@ def test_three_failures_in_a_row_end_the_run_and_no_others(make):
     with pytest.raises(RunError) as caught:
         apart("fail")
     assert str(caught.value) == (
-        "reward_terms.mine ended the process that it runs in, for the 3rd time in a row; mend it, or raise "
-        "custom_reward_timeout_s, and go on with ckpt=latest."
+        "reward_terms.mine ended the process that it runs in, for the 3rd time in a row; fix it, or raise "
+        "custom_reward_timeout_s, and resume with ckpt=latest."
     )
 
 
@@ -132,7 +132,7 @@ def test_what_cannot_be_made_is_said_at_once():
     with pytest.raises(SettingError) as caught:
         Apart("reward_terms.mine", {"_target_": "apart_objects.Raising", "key": "none"}, LIMIT_S)
     assert str(caught.value) == (
-        "reward_terms.mine cannot be made (ValueError('no such problem') in apart_objects.py:36); mend it."
+        "reward_terms.mine cannot be made (ValueError('no such problem') in apart_objects.py:36); fix it."
     )
 
 

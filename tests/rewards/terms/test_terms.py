@@ -74,7 +74,7 @@ def test_a_term_that_raises_names_the_sample():
     line = fails_on_long.__code__.co_firstlineno + 3
     assert str(caught.value) == (
         f"reward_terms.mine raised KeyError('too long') in test_terms.py:{line} on response 2, to problem 9: 'text 2'; "
-        "mend it and go on with ckpt=latest."
+        "fix it and resume with ckpt=latest."
     )
     assert isinstance(caught.value.__cause__, KeyError)
 

@@ -23,7 +23,7 @@ def check(target: str, *further: str, wrap: Any = lambda node: {"exploration": n
     "target",
     [
         "ngrpo.exploration.token.TokenSampling",
-        "callbacks.export.Export",
+        "ngrpo.callbacks.export.Export",
         "torch.optim.AdamW",
         "lightning.pytorch.loggers.TensorBoardLogger",
         "ngrpo.nowhere.Thing",

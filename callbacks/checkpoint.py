@@ -5,7 +5,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from lightning import Callback, LightningModule, Trainer
+from lightning import LightningModule, Trainer
+from lightning.pytorch.callbacks import Checkpoint
 from torch.distributed.checkpoint.api import CheckpointException
 
 from ngrpo.callbacks.best import Monitor
@@ -20,11 +21,13 @@ from ngrpo.utils.atomic_write import remove
 log = logging.getLogger(__name__)
 
 
-class IterationCheckpoint(Callback):
+class IterationCheckpoint(Checkpoint):
     """Writes ``checkpoints/iteration-N`` after every ``every``-th iteration.
 
     Lightning's ModelCheckpoint counts optimiser steps, overwrites in place, and leaves partial folders under final
-    names when it is killed; this one counts iterations and renames a finished folder into place. Place it last.
+    names when it is killed; this one counts iterations and renames a finished folder into place. Lightning calls
+    checkpoints after all other callbacks, wherever they are listed, so that what is saved of those is of the present
+    iteration.
 
     Args:
         run_dir: the run's folder; rank 0's is used on all ranks.

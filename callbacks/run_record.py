@@ -22,7 +22,7 @@ class RunRecord(Callback):
     """Keeps ``record/`` in the run's folder and writes ``report.html`` beside it.
 
     Metrics and problems are kept of every iteration, rollouts of rank 0 of every few. Place it after all callbacks
-    that log or write the summary, and before the checkpoint.
+    that log or write the summary.
 
     Args:
         run_dir: the run's folder.

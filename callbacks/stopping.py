@@ -27,8 +27,8 @@ class GracefulStop(Callback):
     The first signal only leaves a mark, which the ranks agree on after each iteration; Lightning's own handler would
     broadcast from within, where another collective may be under way. A second SIGTERM or Ctrl-C ends the process at
     once; SIGHUP is no request of anybody, and a terminal that closes may send it twice. Where it is ignored, as nohup
-    has it, it stays so. Neither a last evaluation nor an export is made. Place it before the checkpoint, which saves
-    the iteration.
+    has it, it stays so. Neither a last evaluation nor an export is made; the checkpoint, which Lightning calls
+    last, saves the iteration.
 
     Args:
         run_dir: the run's folder.

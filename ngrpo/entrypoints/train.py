@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from lightning import Callback, Trainer, seed_everything
+from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.strategies import ModelParallelStrategy
 from lightning.pytorch.utilities import rank_zero_only
 from omegaconf import DictConfig
@@ -242,7 +243,7 @@ def make_trainer(config: TrainerConfig, processes: int, callbacks: list[Callback
         log_every_n_steps=1,
         logger=logger,
         callbacks=callbacks,
-        enable_checkpointing=False,
+        enable_checkpointing=any(isinstance(callback, Checkpoint) for callback in callbacks),  # else it adds its own
         enable_progress_bar=False,
         enable_model_summary=False,
         use_distributed_sampler=False,

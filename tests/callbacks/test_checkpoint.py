@@ -4,14 +4,20 @@ import json
 import math
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
 from fake_run import batch, trainer
+from lightning import Callback, LightningModule, Trainer
+from torch.utils.data import DataLoader
 
 from ngrpo.callbacks.checkpoint import IterationCheckpoint
 from ngrpo.checkpoint.folders import complete, iteration_of
 from ngrpo.checkpoint.manifest import read, verify
+from ngrpo.config.schema import TrainerConfig
+from ngrpo.entrypoints.train import make_trainer
 from ngrpo.errors import RunError, SettingError
 
 
@@ -199,3 +205,51 @@ def test_weights_that_are_not_finite_do_not_replace_good_ones(tmp_path: Path, ca
     callback.on_train_batch_end(trainer(save_checkpoint=save), module, None, batch(4), 0)
     assert complete(tmp_path) == []
     assert "no checkpoint of iteration 5: the weights are not finite" in caplog.text
+
+
+class Counter(Callback):
+    """A user's callback with a state of its own; ends the training."""
+
+    def __init__(self) -> None:
+        self.iterations = 0
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        self.iterations += 1
+        trainer.should_stop = self.iterations == 3
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"iterations": self.iterations}
+
+
+class OneWeight(LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.weight = torch.nn.Parameter(torch.zeros(1))
+
+    def training_step(self, batch: Any, batch_idx: int) -> None:
+        """Changes nothing."""
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD([self.weight], lr=0.1)
+
+
+def numbered(items: list[int]) -> SimpleNamespace:
+    return SimpleNamespace(iteration=items[0])
+
+
+def test_the_state_of_a_callback_that_is_listed_later_is_of_the_same_iteration(tmp_path: Path):
+    config = TrainerConfig(accelerator="cpu", devices=1, num_nodes=1)
+    callbacks = [IterationCheckpoint(tmp_path, {}, every=1, keep=3), Counter()]
+    made = make_trainer(config, 1, callbacks, logger=False)
+    assert made.checkpoint_callbacks == callbacks[:1]  # none of Lightning's own beside it
+    made.fit(OneWeight(), DataLoader(range(9), collate_fn=numbered))
+    saved = [torch.load(folder / "state.ckpt", weights_only=True) for folder in complete(tmp_path)]
+    assert [state["callbacks"]["Counter"]["iterations"] for state in saved] == [1, 2, 3]
+
+
+def test_without_a_checkpoint_lightning_adds_none_of_its_own():
+    config = TrainerConfig(accelerator="cpu", devices=1, num_nodes=1)
+    assert make_trainer(config, 1, [Counter()], logger=False).checkpoint_callbacks == []

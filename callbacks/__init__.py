@@ -15,12 +15,12 @@
 - ``pass_at_k_figure.py``: Pass@k curves as figures in TensorBoard
 - ``progress.py``: Where the run stands, on the terminal and in the log
 - ``random_state.py``: The state of every global random generator in checkpoints
-- ``rollout.py``: Rollouts before each update, weights to the engine after it
+- ``rollout.py``: The rollout callback: scored rollouts before each update, weights to the engine after it
 - ``rollout_metrics.py``: Reward, Pass@k, lengths and speed of the training rollouts
 - ``rollout_report.py``: Sample rollouts as text in TensorBoard
 - ``run_record.py``: What the report page is made from, stored on the way, and the page
 - ``solution_paths.py``: In how many ways the rollouts of a group reach their answers
-- ``stopping.py``: Stopping on request: the iteration is finished and saved, and the run says how to go on
+- ``stopping.py``: Stopping on request: the iteration is finished and saved, and the run says how to resume
 - ``summary.py``: summary.json in the run's folder, and the closing table on the terminal
 """
 

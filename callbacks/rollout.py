@@ -1,24 +1,33 @@
-"""Rollouts before each update, weights to the engine after it."""
+"""The rollout callback: scored rollouts before each update, weights to the engine after it."""
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning import Callback, Trainer
+from torch import Tensor
 
 from ngrpo.checkpoint.folders import how_to_resume
 from ngrpo.distributed.collectives import from_first, gathered, ranks
 from ngrpo.errors import RunError
-from ngrpo.rollout.dynamic_sampling import DynamicSampling, Selection, own_share, select
-from ngrpo.rollout.prefetch import NextBatch
-from ngrpo.rollout.recovery import EngineFailure, recovered
+from ngrpo.rollout.dynamic_sampling import DynamicSampling, GroupSelection, rank_share
+from ngrpo.rollout.prefetch import Prefetch
+from ngrpo.rollout.recovery import EngineFailure, with_recovery
 from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.training.metric_logging import over_ranks
 from ngrpo.training.module import PolicyOptimization
 from ngrpo.types.experience import Experience
-from ngrpo.types.problems import PassRate, Prompt, PromptBatch
-from ngrpo.types.scores import Verdict
+from ngrpo.types.problems import Prompt, PromptBatch
+
+
+@dataclass(frozen=True)
+class _Restored:
+    """What an interrupted run's engine worked with: tables that may be older than the weights, prefetched rollouts."""
+
+    tables: dict[str, Tensor]
+    prefetched: list[Tensor]
 
 
 class RolloutCallback(Callback):
@@ -44,14 +53,12 @@ class RolloutCallback(Callback):
         self.worker = worker
         self.iterations = iterations
         self.selection = selection
+        self.prefetch = Prefetch()
         self.iterations_done = 0
         self.tokens_generated = 0
         self.unparsable_references = 0
         self._unparsable_here = 0
-        self._tables: dict[str, torch.Tensor] | None = None
-        self._made_ahead: list[torch.Tensor] = []
-        self._age = 0
-        self.next_batch = NextBatch()
+        self._restored: _Restored | None = None
 
     def on_train_start(self, trainer: Trainer, pl_module: PolicyOptimization) -> None:
         """Starts the engine with the policy's weights, and with the tables and rollouts of an interrupted run.
@@ -69,64 +76,56 @@ class RolloutCallback(Callback):
                 f"the rollout engine does not take the policy's weights ({failure}); choose another model, or another "
                 "engine such as rollout=torch."
             ) from failure
-        if self._tables is not None:
-            self.worker.restore_tables(self._tables)
-        if self._made_ahead:
-            self.next_batch.load_state_dict(self._made_ahead, ranks().data_rank)
+        if self._restored is not None:
+            self.worker.restore_tables(self._restored.tables)
+            self.prefetch.load_state_dict(self._restored.prefetched, ranks().data_rank)
         if self.iterations_done >= self.iterations:  # of a run that was killed after its last checkpoint
             trainer.should_stop = True
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: PolicyOptimization, batch: PromptBatch, batch_idx: int
     ) -> None:
-        """Generates, scores and selects; then gives the engine's memory to the update, or goes on to the next batch."""
-        selected = self._select(trainer, pl_module, batch)
+        """Generates, selects and scores; then gives the engine's memory to the update, or starts on the next batch."""
+        prefetched = from_first(lambda: self.prefetch.take(batch.iteration))
+        first = prefetched or self._generate(pl_module, batch.prompts, batch.iteration)
+        assert first is not None  # every rank has prompts
+
+        selected = GroupSelection(first, self.selection.keep)
+        while selected.refills < self.selection.max_refills and any(missing := gathered(len(selected.missing))):
+            further = rank_share(batch.draw(sum(missing)), missing, ranks().data_rank)
+            selected.refill(self._generate(pl_module, further, batch.iteration))
+        # Those of dropped groups too: that they taught nothing is what a curriculum learns from.
+        batch.report([rate for rates in gathered(selected.pass_rates) for rate in rates])
+        self._unparsable_here = selected.unparsable_references
+
         if self.worker.settings.ahead:
-            self._begin_next(pl_module, batch)
+            pl_module.log("rollout/age", float(prefetched is not None), batch_size=1)
+            self._start_prefetch(batch)
         else:
             self.worker.engine.sleep()
-        batch.experience = self.worker.shaped(selected.experience)
+
+        batch.experience = self.worker.shape_rewards(selected.experience)
         batch.prompts = batch.experience.prompts
         if self.selection.max_refills:
-            pl_module.log_dict(_sampling_figures(trainer, selected, batch.experience.group_size), batch_size=1)
+            pl_module.log_dict(_sampling_metrics(trainer, selected), batch_size=1)
 
-    def _select(self, trainer: Trainer, module: PolicyOptimization, batch: PromptBatch) -> Selection:
-        def rebuild(failed: bool) -> None:
-            self.worker.rebuild(module.policy_weights(), module.learned_exploration(), failed)
+    def _generate(self, module: PolicyOptimization, prompts: list[Prompt], iteration: int) -> Experience | None:
+        """Makes rollouts on the first rank of each tensor group, for all of it; None of no prompts (a collective)."""
+        made = with_recovery(
+            lambda: self.worker.roll_out(prompts, iteration) if prompts and ranks().first else None,
+            lambda failed: self.worker.rebuild(module.policy_weights(), module.learned_exploration(), failed),
+            self._resume_hint,
+        )
+        return from_first(lambda: made)
 
-        def roll_out(prompts: list[Prompt]) -> Experience | None:
-            def fresh() -> Experience | None:
-                return self.worker.roll_out(prompts, batch.iteration) if prompts and ranks().first else None
-
-            made = from_first(lambda: self.next_batch.take(batch.iteration))
-            self._age = int(made is not None)
-            if made is None:
-                own = recovered(fresh, rebuild, how_to_resume(self.run_dir) if self.run_dir else "nothing was saved")
-                made = from_first(lambda: own)
-            if made is not None:
-                self._unparsable_here += _unparsable(made)
-                rates.extend(made.pass_rates)
-            return made
-
-        def share(missing: int) -> list[Prompt] | None:
-            return own_share(gathered(missing), ranks().data_rank, batch.draw)
-
-        self._unparsable_here = 0
-        rates: list[PassRate] = []
-        selected = select(batch.prompts, self.selection, roll_out, share)
-        # Those of groups that were not selected too: that they taught nothing is what a curriculum learns from.
-        batch.report([rate for own in gathered(rates) for rate in own])
-        return selected
-
-    def _begin_next(self, module: PolicyOptimization, batch: PromptBatch) -> None:
-        """Makes the next batch beside the update, with the weights before it; logs the age of the present one."""
-        module.log("rollout/age", float(self._age), batch_size=1)
+    def _start_prefetch(self, batch: PromptBatch) -> None:
+        """Has the next batch made beside the update, with the weights before it."""
         if batch.iteration + 1 >= self.iterations:
             return
         following = batch.following()
         if ranks().first:
             _ = self.worker.bound  # its tables are built here, not in the thread
-            self.next_batch.begin(
+            self.prefetch.start(
                 following.iteration, lambda: self.worker.roll_out(following.prompts, following.iteration)
             )
 
@@ -143,12 +142,17 @@ class RolloutCallback(Callback):
         self.tokens_generated += _total(trainer, batch.experience.tokens)
         self.unparsable_references += _total(trainer, self._unparsable_here)
         start = time.perf_counter()
-        self.next_batch.wait()
+        self.prefetch.wait(self._resume_hint)
         waited = time.perf_counter()
         pl_module.offload_optimizers()
         self.worker.engine.wake()
         every = self.worker.exploration.refresh_every
-        self._sync(pl_module, refresh=every > 0 and self.iterations_done % every == 0)
+        try:
+            self._sync(pl_module, refresh=every > 0 and self.iterations_done % every == 0)
+        except EngineFailure as failure:
+            raise RunError(
+                f"the rollout engine did not take the new weights ({failure}); {self._resume_hint()}."
+            ) from failure
         seconds = {"time/wait_s": waited - start, "time/sync_s": time.perf_counter() - waited}
         pl_module.log_dict(seconds, batch_size=1)
         if self.iterations_done >= self.iterations:
@@ -157,10 +161,14 @@ class RolloutCallback(Callback):
     def _sync(self, module: PolicyOptimization, refresh: bool, loaded: bool = False) -> None:
         self.worker.sync_weights(module.policy_weights(), refresh, module.learned_exploration(), loaded)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Holds the counts, what reward terms remember, the tables, which may be older than the weights, and rollouts.
+    def _resume_hint(self) -> str:
+        """Returns a clause that says how to resume the run."""
+        return how_to_resume(self.run_dir) if self.run_dir else "nothing was saved"
 
-        Those were made ahead with weights that no longer exist (a collective).
+    def state_dict(self) -> dict[str, Any]:
+        """Returns the counts, the state of reward terms, the tables and the prefetched rollouts (a collective).
+
+        Tables and rollouts are of weights that may no longer exist. The keys are those of version 0.1.
         """
         return {
             "iterations_done": self.iterations_done,
@@ -168,22 +176,21 @@ class RolloutCallback(Callback):
             "unparsable_references": self.unparsable_references,
             "reward_terms": self.worker.terms.state_dict(),
             "tables": self._tables_in_use(),
-            "made_ahead": self.next_batch.state_dict() if self.worker.settings.ahead else [],
+            "made_ahead": self.prefetch.state_dict() if self.worker.settings.ahead else [],
         }
 
-    def _tables_in_use(self) -> dict[str, torch.Tensor]:
+    def _tables_in_use(self) -> dict[str, Tensor]:
         if not ranks().first:  # which has no engine; rank 0 saves
             return {}
         return {name: table.cpu() for name, table in self.worker.bound.tables.items()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restores what `state_dict` held."""
+        """Restores what `state_dict` returned."""
         self.iterations_done = state_dict["iterations_done"]
         self.tokens_generated = state_dict["tokens_generated"]
         self.unparsable_references = state_dict["unparsable_references"]
         self.worker.terms.load_state_dict(state_dict["reward_terms"])
-        self._tables = state_dict["tables"]
-        self._made_ahead = state_dict["made_ahead"]
+        self._restored = _Restored(state_dict["tables"], state_dict["made_ahead"])
 
 
 def _total(trainer: Trainer, value: int) -> int:
@@ -191,20 +198,13 @@ def _total(trainer: Trainer, value: int) -> int:
     return int(over_ranks(trainer, torch.tensor(value), "sum"))
 
 
-def _sampling_figures(trainer: Trainer, selected: Selection, group_size: int) -> dict[str, torch.Tensor]:
-    own = torch.tensor([selected.generated, selected.kept, selected.correct])
+def _sampling_metrics(trainer: Trainer, selected: GroupSelection) -> dict[str, Tensor]:
+    """Returns what dynamic sampling came to, over all ranks."""
+    own = torch.tensor([selected.groups_generated, selected.groups_kept, selected.correct_answers])
     generated, kept, correct = over_ranks(trainer, own, "sum")
     return {
         "sampling/generated": generated,
         "sampling/kept": kept,
-        "sampling/correct": correct / (generated * group_size),
+        "sampling/correct": correct / (generated * selected.group_size),
         "sampling/refills": torch.tensor(float(selected.refills)),
     }
-
-
-def _unparsable(experience: Experience) -> int:
-    """Counts the problems whose reference no answer could be compared with."""
-    size = experience.group_size
-    statuses = [score.status for score in experience.scores]
-    groups = (statuses[start : start + size] for start in range(0, len(statuses), size))
-    return sum(Verdict.UNPARSABLE_REFERENCE in group for group in groups)

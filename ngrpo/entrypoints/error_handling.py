@@ -90,7 +90,7 @@ def _sentence(error: BaseException) -> str | None:
     from ngrpo.utils.out_of_memory import out_of_memory
 
     if isinstance(error, EngineFailure):
-        return f"the rollout engine failed ({error}); resume with ckpt=latest."
+        return f"the rollout engine failed ({error}); change rollout.engine, or take another with rollout=torch."
     if any(words in str(error) for words in _LOST):
         from ngrpo.entrypoints.rank_watch import cause
 

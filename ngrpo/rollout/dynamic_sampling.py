@@ -1,13 +1,13 @@
-"""Which groups are worth training on, and further prompts in place of those that are not (dynamic sampling)."""
+"""Dynamic sampling: groups without a training signal are dropped, and replaced by groups of further prompts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from ngrpo.errors import SettingError
 from ngrpo.types.experience import Experience, joined
-from ngrpo.types.problems import Prompt
+from ngrpo.types.problems import PassRate, Prompt
 
 
 def every_group(experience: Experience) -> Tensor:
@@ -34,10 +34,10 @@ def not_all_correct(experience: Experience) -> Tensor:
 
 @dataclass(frozen=True)
 class DynamicSampling:
-    """How a batch is filled with groups worth training on (``selection`` in the configuration).
+    """The settings of dynamic sampling (``selection`` in the configuration).
 
     Attributes:
-        keep: says of each group whether it is; see the functions of this module.
+        keep: tells which groups of an experience are worth training on; see the functions of this module.
         max_refills: rounds of further prompts, at most; 0 trains on the first ones whatever ``keep`` says.
     """
 
@@ -49,83 +49,80 @@ class DynamicSampling:
             raise SettingError(f"selection.max_refills={self.max_refills} is negative; 0 never draws further prompts.")
 
 
-@dataclass(frozen=True)
-class Selection:
-    """A rank's batch and what it took to fill it.
+class GroupSelection:
+    """A rank's batch, whose groups that are not worth training on are replaced in rounds.
+
+    Groups are whole, and never kept for the next iteration, whose policy is another. A round should bring exactly as
+    many groups as are missing on all ranks, so that none is left over and the same groups are kept on any number of
+    ranks. A group for which no round brings a replacement stays: the batch is always full.
+
+    Args:
+        first: rollouts of the batch's own prompts.
+        keep: see `DynamicSampling`.
 
     Attributes:
-        experience: as many groups as the first round had.
-        generated: groups generated on this rank, all rounds together.
-        kept: groups of the batch that are worth training on.
-        correct: right answers among everything generated.
-        refills: rounds of further prompts, the same on every rank.
+        refills: rounds so far, the same on every rank.
     """
 
-    experience: Experience
-    generated: int
-    kept: int
-    correct: int
-    refills: int
+    def __init__(self, first: Experience, keep: Callable[[Experience], Tensor]) -> None:
+        self.refills = 0
+        self.group_size = first.group_size
+        self._keep = keep
+        self._generated = [first]
+        self._groups = first.groups()
+        self._kept: list[bool] = keep(first).tolist()
 
+    @property
+    def missing(self) -> list[int]:
+        """Indices of the groups that are still to be replaced."""
+        return [index for index, kept in enumerate(self._kept) if not kept]
 
-def select(
-    prompts: list[Prompt],
-    sampling: DynamicSampling,
-    roll_out: Callable[[list[Prompt]], Experience | None],
-    share: Callable[[int], list[Prompt] | None],
-) -> Selection:
-    """Makes a batch, and puts further groups in the places of those that are not worth training on.
+    def refill(self, further: Experience | None) -> None:
+        """Replaces missing groups by those of ``further`` that are worth training on.
 
-    Groups are whole, and never carried into the next iteration, whose policy is another. Each round generates exactly
-    as many groups as are missing on all ranks, so that none is left over and the same groups are kept on any number
-    of ranks. What is still missing after ``max_refills`` rounds stays as it was: the batch is always full, and every
-    rank goes through the same number of rounds.
-
-    Args:
-        prompts: this rank's share of the batch.
-        sampling: what is kept, and how many rounds are made.
-        roll_out: makes the groups of some prompts, None of none (a collective, in which the ranks tell of faults).
-        share: takes the number of groups that this rank misses and returns as many prompts, or None if no rank misses
-            any (a collective; called equally often on all ranks).
-    """
-    first = roll_out(prompts)
-    assert first is not None
-    made = [first]
-    groups, worth = made[0].groups(), sampling.keep(made[0]).tolist()
-    refills = 0
-    while refills < sampling.max_refills:
-        missing = [place for place, good in enumerate(worth) if not good]
-        further = share(len(missing))
+        Args:
+            further: as many groups as are missing; None on a rank that misses none while another does.
+        """
+        self.refills += 1
         if further is None:
-            break
-        refills += 1
-        if (more := roll_out(further)) is not None:
-            made.append(more)
-            fresh = zip(made[-1].groups(), sampling.keep(made[-1]).tolist(), strict=True)
-            for place, group in zip(missing, (group for group, good in fresh if good), strict=False):
-                groups[place], worth[place] = group, True
-    return Selection(
-        experience=joined(groups, made),
-        generated=sum(len(part.prompts) for part in made),
-        kept=sum(worth),
-        correct=sum(int(part.correct.sum()) for part in made),
-        refills=refills,
-    )
+            return
+        self._generated.append(further)
+        good = [group for group, kept in zip(further.groups(), self._keep(further).tolist(), strict=True) if kept]
+        for index, group in zip(self.missing, good, strict=False):
+            self._groups[index], self._kept[index] = group, True
+
+    @property
+    def experience(self) -> Experience:
+        """The batch: as many groups as the first round had."""
+        return joined(self._groups, self._generated)
+
+    @property
+    def pass_rates(self) -> list[PassRate]:
+        """Those of all prompts that were generated for, dropped ones included."""
+        return [rate for part in self._generated for rate in part.pass_rates]
+
+    @property
+    def unparsable_references(self) -> int:
+        """Problems, dropped ones included, whose reference no answer could be compared with."""
+        return sum(part.unparsable_references for part in self._generated)
+
+    @property
+    def groups_generated(self) -> int:
+        """Groups that were generated, all rounds together."""
+        return sum(len(part.prompts) for part in self._generated)
+
+    @property
+    def groups_kept(self) -> int:
+        """Groups of the batch that are worth training on."""
+        return sum(self._kept)
+
+    @property
+    def correct_answers(self) -> int:
+        """Right answers among everything that was generated."""
+        return sum(int(part.correct.sum()) for part in self._generated)
 
 
-def own_share(missing: list[int], rank: int, draw: Callable[[int], list[Prompt]]) -> list[Prompt] | None:
-    """Draws what all ranks miss and returns the prompts of one.
-
-    Args:
-        missing: groups missing on each rank.
-        rank: whose prompts are wanted.
-        draw: takes prompts from the stream; called with the same number on every rank, and not at all if nothing is
-            missing anywhere.
-
-    Returns:
-        ``missing[rank]`` prompts, or None if nothing is missing anywhere.
-    """
-    if not any(missing):
-        return None
-    start = sum(missing[:rank])
-    return draw(sum(missing))[start : start + missing[rank]]
+def rank_share(prompts: Sequence[Prompt], counts: Sequence[int], rank: int) -> list[Prompt]:
+    """Returns one rank's share of prompts that were drawn for all: ``counts[rank]`` of them, in the order of ranks."""
+    start = sum(counts[:rank])
+    return list(prompts[start : start + counts[rank]])

@@ -1,4 +1,4 @@
-"""What stands in for an engine on ranks that get their rollouts from another."""
+"""The stand-in for an engine on ranks that get their rollouts from another."""
 
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -12,8 +12,8 @@ from ngrpo.rollout.engine import Report
 from ngrpo.types.rollouts import Request, Rollout, Sampling
 
 
-class Bystander:
-    """A `RolloutEngine` that makes nothing: it takes part in the hand-over of weights, which is a collective."""
+class NullEngine:
+    """A `RolloutEngine` without rollouts: it takes part in the transfer of weights, which is a collective."""
 
     several_ranks = True
     concurrent = True
@@ -41,7 +41,7 @@ class Bystander:
         """Finds nothing."""
 
     def sync_weights(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
-        """Walks to the end and keeps nothing."""
+        """Iterates to the end and keeps nothing."""
         deque(tensors, maxlen=0)
 
     def sync_loaded(self, tensors: Iterable[tuple[str, Tensor]]) -> None:

@@ -19,7 +19,7 @@ from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.rewards.terms.base import Responses, RewardTerms, WeightedTerm
 from ngrpo.rewards.terms.calls import scored
 from ngrpo.rollout.engine import Report, RolloutEngine
-from ngrpo.rollout.null_engine import Bystander
+from ngrpo.rollout.null_engine import NullEngine
 from ngrpo.rollout.recovery import EngineFailure
 from ngrpo.types.experience import Experience
 from ngrpo.types.problems import Prompt
@@ -142,7 +142,7 @@ class RolloutWorker:
         """
         self.device = device
         if not ranks().first:
-            self.engine = Bystander()
+            self.engine = NullEngine()
         try:
             self.engine.start(device)
         except (SettingError, RunError):
@@ -193,7 +193,7 @@ class RolloutWorker:
         """Makes ``group_size`` training rollouts a prompt, scored for correctness; talks to no other rank."""
         return self._make(prompts, self.settings.group_size, iteration, self.sampling, self.bound)
 
-    def shaped(self, experience: Experience) -> Experience:
+    def shape_rewards(self, experience: Experience) -> Experience:
         """Adds the reward terms to an iteration's rollouts; once an iteration, since terms may count (a collective)."""
         size = experience.group_size
         problems = [prompt.problem for prompt in experience.prompts for _ in range(size)]

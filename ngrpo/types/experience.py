@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ngrpo.types.problems import PassRate, Prompt
 from ngrpo.types.rollouts import Rollout, StopReason
-from ngrpo.types.scores import Score
+from ngrpo.types.scores import Score, Verdict
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,13 @@ class Experience:
         scored = ~self.correctness.isnan().view_as(self.correct)
         counts = zip(self.prompts, self.correct.sum(-1).tolist(), scored.sum(-1).tolist(), strict=True)
         return [PassRate(prompt.problem.key, right / total) for prompt, right, total in counts if total]
+
+    @property
+    def unparsable_references(self) -> int:
+        """The number of prompts whose reference no answer could be compared with."""
+        unparsable = [score.status is Verdict.UNPARSABLE_REFERENCE for score in self.scores]
+        size = self.group_size
+        return sum(any(unparsable[start : start + size]) for start in range(0, len(unparsable), size))
 
     @property
     def outcomes(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""What the rollout callback counts, when it stops, and when tables are rebuilt."""
+"""The rollout callback: its counts, its end, the age of tables and rollouts, and what it says of failures."""
 
 from dataclasses import dataclass, replace
 
@@ -8,6 +8,7 @@ from fake_run import Module, Strategy, batch, trainer
 from made_rollouts import experience, rollout, score
 
 from ngrpo.callbacks.rollout import RolloutCallback
+from ngrpo.errors import RunError
 from ngrpo.exploration.base import Exploration, Step
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.loading import ModelSource
@@ -231,7 +232,7 @@ def test_the_next_batch_is_made_during_the_update_with_the_weights_before_it(mak
     assert "sleep" not in callback.worker.engine.calls
 
 
-def test_what_was_made_ahead_is_not_made_again_after_a_resume(make):
+def test_prefetched_rollouts_are_not_made_again_after_a_resume(make):
     straight, policy = make(refresh_every=1, ahead=1), Policy()
     run = start(straight, policy)
     train(straight, policy, range(2), run)
@@ -252,3 +253,19 @@ def test_the_optimiser_leaves_before_the_engine_wakes(make):
     train(callback, policy, range(2), run)
     assert at_wake == [2, 3]
     assert {"time/wait_s", "time/sync_s"} <= policy.logged.keys()
+
+
+def test_an_engine_that_refuses_new_weights_ends_the_run_with_what_can_be_resumed(make, tmp_path):
+    callback, policy = make(), Policy()
+    callback.run_dir = tmp_path
+    run = start(callback, policy)
+
+    def refuse(tensors) -> None:
+        raise ValueError("no room")
+
+    callback.worker.engine.sync_weights = refuse
+    with pytest.raises(RunError) as caught:
+        train(callback, policy, range(1), run)
+    assert str(caught.value) == (
+        "the rollout engine did not take the new weights (ValueError: no room); there is no checkpoint to resume from."
+    )

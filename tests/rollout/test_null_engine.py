@@ -1,15 +1,15 @@
-"""What a rank does that gets its rollouts from another."""
+"""The engine of ranks that get their rollouts from another."""
 
 import pytest
 import torch
 
 from ngrpo.distributed.collectives import Ranks
 from ngrpo.exploration.token import TokenSampling
-from ngrpo.rollout.null_engine import Bystander
+from ngrpo.rollout.null_engine import NullEngine
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 
 
-def test_it_takes_part_in_the_hand_over_and_makes_nothing(
+def test_it_takes_part_in_the_transfer_of_weights_and_makes_nothing(
     tiny_source, monkeypatch: pytest.MonkeyPatch, requests, sampling
 ):
     class Engine:
@@ -21,7 +21,7 @@ def test_it_takes_part_in_the_hand_over_and_makes_nothing(
     )
     monkeypatch.setattr("ngrpo.rollout.worker.ranks", lambda: Ranks(0, 1, tensor_rank=1, tensor_size=2))
     worker.start(torch.device("cpu"))
-    assert isinstance(worker.engine, Bystander)
+    assert isinstance(worker.engine, NullEngine)
     tensors = iter([("one", torch.ones(1)), ("two", torch.ones(1))])
     worker.sync_weights(tensors, refresh=True)
     assert list(tensors) == []

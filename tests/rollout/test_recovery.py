@@ -1,4 +1,4 @@
-"""An engine that fails is rebuilt once; every rank takes the same way, whatever one of them meets."""
+"""Recovery: an engine that fails is rebuilt once, and every rank does the same, whatever happened on one of them."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,9 +15,13 @@ from ngrpo.errors import RunError, SettingError
 from ngrpo.exploration.base import Step, StepContext
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.rollout.recovery import EngineFailure, recovered
+from ngrpo.rollout.recovery import EngineFailure, with_recovery
 from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.rollout.worker import RolloutWorker
+
+
+def how_to_resume() -> str:
+    return "there is no checkpoint"
 
 
 class Mortal(TorchEngine):
@@ -71,7 +75,7 @@ def test_the_batch_is_made_again_with_current_weights_tables_and_keys(
     def rebuild(failed: bool) -> None:
         mortal.rebuild(weights, None, failed)
 
-    again = recovered(lambda: mortal.roll_out(PROMPTS, 5), rebuild)
+    again = with_recovery(lambda: mortal.roll_out(PROMPTS, 5), rebuild, how_to_resume)
     assert contents(again.rollouts) == contents(straight.roll_out(PROMPTS, 5).rollouts)
     assert mortal.engine.starts == 2
     assert mortal.bound.tables is tables
@@ -84,13 +88,14 @@ def test_the_batch_is_made_again_with_current_weights_tables_and_keys(
 def test_twice_is_once_too_often(make: Callable[..., RolloutWorker], tiny_source: ModelSource) -> None:
     worker = make(1, 2)
     with pytest.raises(RunError) as caught:
-        recovered(
+        with_recovery(
             lambda: worker.roll_out(PROMPTS, 5),
             lambda failed: worker.rebuild(changed_weights(tiny_source), None, failed),
+            how_to_resume,
         )
     assert str(caught.value) == (
         "the rollout engine failed again after it was rebuilt (RuntimeError: CUDA error: an illegal memory access);"
-        " lower rollout.engine.max_batch_size, or take another engine with rollout=torch; resume with ckpt=latest."
+        " lower rollout.engine.max_batch_size, or take another engine with rollout=torch; there is no checkpoint."
     )
     assert caught.value.everywhere
 
@@ -103,7 +108,7 @@ def test_a_wrong_setting_is_no_failure_of_the_engine(make: Callable[..., Rollout
 
     worker.engine.generate = refuse
     with pytest.raises(SettingError, match="too much"):
-        recovered(lambda: worker.roll_out(PROMPTS, 5), lambda failed: None)
+        with_recovery(lambda: worker.roll_out(PROMPTS, 5), lambda failed: None, how_to_resume)
 
 
 class FailsLater(NeighborMixing):
@@ -120,7 +125,9 @@ def test_an_exception_of_the_strategys_author_is_no_failure_of_the_engine(tiny_s
     worker = RolloutWorker(engine, tiny_source.tokenizer(), Echo(), FailsLater(rate=0.5), SETTINGS, (3,), 0)
     worker.start(torch.device("cpu"))
     with pytest.raises(KeyError, match="a typing error") as caught:
-        recovered(lambda: worker.roll_out(PROMPTS, 5), lambda failed: worker.rebuild([], None, failed))
+        with_recovery(
+            lambda: worker.roll_out(PROMPTS, 5), lambda failed: worker.rebuild([], None, failed), how_to_resume
+        )
     assert any(entry.name == "step" and str(entry.path) == __file__ for entry in caught.traceback)
     assert engine.starts == 1
     assert sentence(caught.value) is None  # so that the scripts show the traceback
@@ -140,7 +147,7 @@ def in_ranks(function: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch, ra
         return list(pool.map(run, range(ranks)))
 
 
-def test_all_ranks_hand_over_weights_when_one_engine_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_ranks_transfer_weights_when_one_engine_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[list[Any]] = [[], []]
 
     def on(rank: int) -> str:
@@ -150,7 +157,7 @@ def test_all_ranks_hand_over_weights_when_one_engine_failed(monkeypatch: pytest.
                 raise EngineFailure("dead")
             return f"rollouts of {rank}"
 
-        return recovered(make, lambda failed: calls[rank].append(("rebuild", failed)))
+        return with_recovery(make, lambda failed: calls[rank].append(("rebuild", failed)), how_to_resume)
 
     assert in_ranks(on, monkeypatch) == ["rollouts of 0", "rollouts of 1"]
     assert calls == [["make", ("rebuild", False)], ["make", ("rebuild", True), "make"]]
@@ -163,7 +170,7 @@ def test_all_ranks_leave_with_the_error_of_one(monkeypatch: pytest.MonkeyPatch) 
                 raise RunError("reward raised ValueError on response 3.")
             raise EngineFailure("dead")
 
-        return recovered(make, lambda failed: None)
+        return with_recovery(make, lambda failed: None, how_to_resume)
 
     errors = in_ranks(on, monkeypatch)
     assert [str(error) for error in errors] == ["reward raised ValueError on response 3."] * 2

@@ -136,7 +136,7 @@ def test_terms_see_what_was_scored(make_engine: Callable[..., TorchEngine], tiny
     )  # fmt: skip
     made = worker.roll_out([PROMPTS[0], thinking], 0)
     assert made.terms == {}
-    shaped = worker.shaped(made)
+    shaped = worker.shape_rewards(made)
     (responses,) = seen
     assert (
         responses.texts == [s.answer for s in made.scores] == made.texts[:3] + ["<think>" + t for t in made.texts[3:]]

@@ -9,7 +9,7 @@ from transformers import PreTrainedTokenizerBase
 
 from ngrpo.data.chat_template import ChatFormat, check_chat_template, render
 from ngrpo.data.control_tokens import ControlTokens
-from ngrpo.types.problems import LeftOut, Problem, Prompt
+from ngrpo.types.problems import Excluded, Problem, Prompt
 
 _MOST_CHARACTERS = 2**20
 """More than any context holds, and as much as is encoded in about a second."""
@@ -42,18 +42,18 @@ class PromptBuilder:
     def __post_init__(self) -> None:
         check_chat_template(self.tokenizer, self.chat)
 
-    def __call__(self, problem: Problem) -> Prompt | LeftOut:
+    def __call__(self, problem: Problem) -> Prompt | Excluded:
         """Return the prompt of `problem`, or why there is none."""
         if len(problem.question) > _MOST_CHARACTERS:
-            return LeftOut("prompt_too_long")
+            return Excluded("prompt_too_long")
         ids: list[int] | None = self._ids(problem.question)
         forged = not self._is_own(ids)
         if forged:
             ids = self._ids_of_text(problem.question)
         if not self._is_own(ids):
-            return LeftOut("control_tokens")
+            return Excluded("control_tokens")
         if len(ids) > self.max_prompt_tokens:
-            return LeftOut("prompt_too_long")
+            return Excluded("prompt_too_long")
         return Prompt(problem, tuple(ids), control_text=forged)
 
     def _is_own(self, ids: list[int] | None) -> TypeGuard[list[int]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ngrpo.data.prepared import PreparedSource
 from ngrpo.data.reasons import no_usable_row
-from ngrpo.types.problems import LeftOut, Problem, Prompt
+from ngrpo.types.problems import Excluded, Problem, Prompt
 
 # Rows in a row without a prompt to train on after which a stream is given up.
 MAX_BARREN_ROWS = 10_000
@@ -31,7 +31,7 @@ class Cursor:
         self.drawn = 0
         self.left_out: Counter[str] = Counter()
         self._seed = seed
-        self._items: Iterator[Prompt | LeftOut] | None = None
+        self._items: Iterator[Prompt | Excluded] | None = None
 
     def draw(self, admits: Callable[[Problem, int], bool]) -> Prompt:
         """Return the next prompt whose problem is admitted in its epoch; the others wait for their next one.
@@ -50,7 +50,7 @@ class Cursor:
                 self.epoch, self.position, barren = self.epoch + 1, 0, 0
                 continue
             self.position += 1
-            if isinstance(item, LeftOut):
+            if isinstance(item, Excluded):
                 passed[item.reason] += 1
                 barren += 1
                 if self.epoch == 0:
@@ -62,7 +62,7 @@ class Cursor:
                 passed["held_back"] += 1
         raise no_usable_row(self.source.setting, self.source.identity, passed)
 
-    def _next(self) -> Prompt | LeftOut | None:
+    def _next(self) -> Prompt | Excluded | None:
         if self._items is None:
             self._items = self.source.epoch(self._seed, self.epoch, self.position)
         item = next(self._items, None)

@@ -23,7 +23,7 @@ from ngrpo.data.sources.problem_text import check_text, fingerprint
 from ngrpo.data.word_problems.levels import read_path
 from ngrpo.distributed.collectives import ranks
 from ngrpo.errors import SettingError
-from ngrpo.types.problems import LeftOut, Problem, Prompt
+from ngrpo.types.problems import Excluded, Problem, Prompt
 
 
 class PromptDataModule(LightningDataModule):
@@ -186,7 +186,7 @@ class PromptDataModule(LightningDataModule):
         prompts: list[Prompt] = []
         left_out: Counter[str] = Counter()
         for row in islice(source.rows(), limit + MAX_BARREN_ROWS):
-            item = row if isinstance(row, LeftOut) else build(row)
+            item = row if isinstance(row, Excluded) else build(row)
             if isinstance(item, Prompt):
                 prompts.append(item)
             else:

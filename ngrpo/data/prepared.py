@@ -8,7 +8,7 @@ from itertools import islice
 from ngrpo.data.reasons import no_usable_row
 from ngrpo.data.screen import Screen
 from ngrpo.data.sources import ProblemSource, Row
-from ngrpo.types.problems import LeftOut, Problem, Prompt
+from ngrpo.types.problems import Excluded, Problem, Prompt
 
 
 class PreparedSource:
@@ -38,7 +38,7 @@ class PreparedSource:
     def __init__(
         self,
         source: ProblemSource,
-        build: Callable[[Problem], Prompt | LeftOut],
+        build: Callable[[Problem], Prompt | Excluded],
         screen: Screen | None = None,
         seen: set[int] | None = None,
         setting: str = "data.path",
@@ -48,7 +48,7 @@ class PreparedSource:
         self._build = build
         self._screen = screen or Screen()
         self._elsewhere = set() if seen is None else seen
-        self._known: dict[int, array[int] | LeftOut] = {}
+        self._known: dict[int, array[int] | Excluded] = {}
         self.rows_in_memory = 0
         self.control_text = 0
         self.survey = self._go_through() if source.in_memory else None
@@ -58,14 +58,14 @@ class PreparedSource:
         """Names the data."""
         return self.source.identity
 
-    def items(self) -> Iterator[tuple[Row, Prompt | LeftOut]]:
+    def items(self) -> Iterator[tuple[Row, Prompt | Excluded]]:
         """Yield each row of the source, in its own order, and what becomes of it."""
         if self.survey is not None:
             return ((row, self._recall(row)) for row in self.source.rows())
         seen = set(self._elsewhere)
         return ((row, self._item(self._screen(row, seen))) for row in self.source.rows())
 
-    def epoch(self, seed: int, epoch: int, start: int = 0) -> Iterator[Prompt | LeftOut]:
+    def epoch(self, seed: int, epoch: int, start: int = 0) -> Iterator[Prompt | Excluded]:
         """Yield what becomes of the rows in the training order of one epoch, from its `start`-th on."""
         if self.survey is not None:
             return map(self._recall, self.source.epoch_rows(seed, epoch, start))
@@ -80,21 +80,21 @@ class PreparedSource:
         for row in self.source.rows():
             self.rows_in_memory += 1
             item = self._item(self._screen(row, self._elsewhere))
-            if isinstance(item, LeftOut):
+            if isinstance(item, Excluded):
                 left_out[item.reason] += 1
             if isinstance(row, Problem):
-                self._known[row.key] = item if isinstance(item, LeftOut) else array("i", item.ids)
+                self._known[row.key] = item if isinstance(item, Excluded) else array("i", item.ids)
         if left_out.total() == self.rows_in_memory:
             raise no_usable_row(self.setting, self.identity, left_out)
         return left_out
 
-    def _item(self, row: Row) -> Prompt | LeftOut:
-        item = row if isinstance(row, LeftOut) else self._build(row)
+    def _item(self, row: Row) -> Prompt | Excluded:
+        item = row if isinstance(row, Excluded) else self._build(row)
         self.control_text += isinstance(item, Prompt) and item.control_text
         return item
 
-    def _recall(self, row: Row) -> Prompt | LeftOut:
-        if isinstance(row, LeftOut):
+    def _recall(self, row: Row) -> Prompt | Excluded:
+        if isinstance(row, Excluded):
             return row
         known = self._known[row.key]
-        return known if isinstance(known, LeftOut) else Prompt(row, tuple(known))
+        return known if isinstance(known, Excluded) else Prompt(row, tuple(known))

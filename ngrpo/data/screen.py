@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ngrpo.data.sources import Row
 from ngrpo.data.sources.problem_text import fingerprint
-from ngrpo.types.problems import LeftOut, Problem
+from ngrpo.types.problems import Excluded, Problem
 
 
 @dataclass(frozen=True)
@@ -30,28 +30,28 @@ class Screen:
             row: from a source.
             seen: fingerprints of the problems met before; the row's is added if it stays.
         """
-        if isinstance(row, LeftOut):
+        if isinstance(row, Excluded):
             return row
         return self._by_difficulty(row) or self._by_text(row, seen) or row
 
-    def _by_difficulty(self, problem: Problem) -> LeftOut | None:
+    def _by_difficulty(self, problem: Problem) -> Excluded | None:
         if problem.difficulty is None:
             return None
         if self.min_difficulty is not None and problem.difficulty < self.min_difficulty:
-            return LeftOut("too_easy")
+            return Excluded("too_easy")
         if self.max_difficulty is not None and problem.difficulty > self.max_difficulty:
-            return LeftOut("too_hard")
+            return Excluded("too_hard")
         return None
 
-    def _by_text(self, problem: Problem, seen: set[int]) -> LeftOut | None:
+    def _by_text(self, problem: Problem, seen: set[int]) -> Excluded | None:
         if not self.distinct and not self.evaluated:
             return None
         found = fingerprint(problem.question)
         if found in self.evaluated:
-            return LeftOut("in_evaluation")
+            return Excluded("in_evaluation")
         if not self.distinct:
             return None
         if found in seen:
-            return LeftOut("duplicate")
+            return Excluded("duplicate")
         seen.add(found)
         return None

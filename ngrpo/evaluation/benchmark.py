@@ -12,7 +12,7 @@ from ngrpo.data.chat_template import ChatFormat
 from ngrpo.data.sources import Fields, open_source
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.multiple_choice import LETTERS, MultipleChoice
-from ngrpo.types.problems import LeftOut, Prompt
+from ngrpo.types.problems import Excluded, Prompt
 
 log = logging.getLogger(__name__)
 
@@ -81,8 +81,8 @@ class Benchmark:
         instruction = source.instruction if self.instruction is None else self.instruction
         build = PromptBuilder(tokenizer, max_prompt_tokens, instruction, chat)
         rows = islice(source.rows(), self.problems or _ENDLESS)
-        items = [row if isinstance(row, LeftOut) else build(row) for row in rows]
-        left_out = Counter(item.reason for item in items if isinstance(item, LeftOut))
+        items = [row if isinstance(row, Excluded) else build(row) for row in rows]
+        left_out = Counter(item.reason for item in items if isinstance(item, Excluded))
         if left_out:
             log.warning("%s=%s: rows left out: %s", setting, self.path, dict(left_out))
         prompts = [item for item in items if isinstance(item, Prompt)]

@@ -8,7 +8,7 @@ from typing import Any
 from ngrpo.data.sources import Fields
 from ngrpo.data.sources.base import Row
 from ngrpo.data.sources.problem_text import is_text
-from ngrpo.types.problems import LeftOut, Problem
+from ngrpo.types.problems import Excluded, Problem
 
 LETTERS = "ABCDEFGHIJ"
 
@@ -29,13 +29,13 @@ class MultipleChoice(Fields):
     def row(self, key: int, record: Mapping[str, Any]) -> Row:
         """Returns the question followed by a line an option, and the letter of the right one."""
         plain = super().row(key, record)
-        if isinstance(plain, LeftOut):
+        if isinstance(plain, Excluded):
             return plain
         options = [plain.answer, *(str(record.get(name) or "").strip() for name in self.wrong)]
         if not all(options):
-            return LeftOut("missing_answer")
+            return Excluded("missing_answer")
         if not all(map(is_text, options)):
-            return LeftOut("invalid_characters")
+            return Excluded("invalid_characters")
         order = list(range(len(options)))
         Random(f"{key}/{plain.question}").shuffle(order)
         lines = [f"{letter}) {options[place]}" for letter, place in zip(LETTERS, order, strict=False)]

@@ -57,8 +57,8 @@ class Prompt:
 
 
 @dataclass(frozen=True)
-class LeftOut:
-    """A row that cannot be trained on, and why."""
+class Excluded:
+    """A row that is excluded from training or evaluation, and why."""
 
     reason: Reason
 

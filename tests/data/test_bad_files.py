@@ -14,7 +14,7 @@ import pytest
 
 from ngrpo.data.sources import open_source
 from ngrpo.errors import SettingError
-from ngrpo.types.problems import LeftOut, Problem
+from ngrpo.types.problems import Excluded, Problem
 
 GOOD = [{"problem": "what is 1", "answer": "1"}, {"problem": "what is 2", "answer": 2}]
 ROWS = [Problem(0, "what is 1", "1"), Problem(1, "what is 2", "2")]
@@ -136,7 +136,7 @@ def test_bad_rows_are_left_out_with_a_reason(tmp_path: Path) -> None:
         {"problem": "a"}, {"problem": "a", "answer": ""}, {"problem": "a", "answer": true}]"""
     (tmp_path / "rows.json").write_text(rows)
     source = open_source(str(tmp_path / "rows.json"))
-    found = [row.reason if isinstance(row, LeftOut) else row.question for row in source.rows()]
+    found = [row.reason if isinstance(row, Excluded) else row.question for row in source.rows()]
     assert found == [
         *["invalid_characters"] * 2,
         "whole 😀",

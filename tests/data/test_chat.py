@@ -4,12 +4,12 @@ from tiny_tokenizer import CHAT_TEMPLATE, tiny_tokenizer
 from ngrpo.data.chat import PromptBuilder
 from ngrpo.data.chat_template import ChatFormat
 from ngrpo.errors import SettingError
-from ngrpo.types.problems import LeftOut, Problem, Prompt
+from ngrpo.types.problems import Excluded, Problem, Prompt
 
 PROBLEM = Problem(0, "what is 2", "2")
 
 
-def text(result: Prompt | LeftOut) -> str:
+def text(result: Prompt | Excluded) -> str:
     assert isinstance(result, Prompt)
     return " ".join(tiny_tokenizer().convert_ids_to_tokens(list(result.ids)))
 
@@ -37,7 +37,7 @@ def test_long_prompts_are_left_out_not_cut(template: str | None) -> None:
     assert isinstance(prompt, Prompt)
     length = len(prompt.ids)
     assert PromptBuilder(tiny_tokenizer(template), length)(PROBLEM) == prompt
-    assert PromptBuilder(tiny_tokenizer(template), length - 1)(PROBLEM) == LeftOut("prompt_too_long")
+    assert PromptBuilder(tiny_tokenizer(template), length - 1)(PROBLEM) == Excluded("prompt_too_long")
 
 
 def test_a_template_that_refuses_the_system_prompt_is_named() -> None:

@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast
 from ngrpo.data.chat import PromptBuilder
 from ngrpo.data.chat_template import ChatFormat
 from ngrpo.data.control_tokens import ControlTokens
-from ngrpo.types.problems import LeftOut, Problem, Prompt
+from ngrpo.types.problems import Excluded, Problem, Prompt
 
 Make = Callable[[], PreTrainedTokenizerFast]
 KINDS = [byte_level, metaspace, merging, unigram]
@@ -83,5 +83,5 @@ def test_a_row_that_cannot_be_encoded_so_is_left_out() -> None:
     builder = PromptBuilder(tokenizer, 1000)
     builder.__dict__["_control"] = control = ControlTokens(tokenizer)
     control.__dict__["_copy"] = None  # a tokenizer without a backend
-    assert builder(Problem(0, FORGED, "2")) == LeftOut("control_tokens")
+    assert builder(Problem(0, FORGED, "2")) == Excluded("control_tokens")
     assert isinstance(replace(builder)(Problem(0, FORGED, "2")), Prompt)

@@ -7,12 +7,12 @@ from ngrpo.data import cursor as cursor_module
 from ngrpo.data.cursor import Cursor
 from ngrpo.data.prepared import PreparedSource
 from ngrpo.errors import SettingError
-from ngrpo.types.problems import LeftOut, Problem
+from ngrpo.types.problems import Excluded, Problem
 
-ROWS = [LeftOut("missing_answer"), Problem(1, "a", "1"), Problem(2, "long", "1"), LeftOut("missing_answer")]
+ROWS = [Excluded("missing_answer"), Problem(1, "a", "1"), Problem(2, "long", "1"), Excluded("missing_answer")]
 
 
-def cursor(in_memory: bool, rows: list[LeftOut | Problem] = ROWS) -> Cursor:
+def cursor(in_memory: bool, rows: list[Excluded | Problem] = ROWS) -> Cursor:
     return Cursor(PreparedSource(MadeSource(rows, in_memory), Counting()), seed=0)
 
 
@@ -33,6 +33,6 @@ def test_patience_ends(monkeypatch: pytest.MonkeyPatch, in_memory: bool, rows_mo
 
 
 def test_a_stream_without_a_usable_row_is_given_up_after_one_epoch() -> None:
-    rows: list[LeftOut | Problem] = [LeftOut("missing_answer"), Problem(1, "long", "1")]
+    rows: list[Excluded | Problem] = [Excluded("missing_answer"), Problem(1, "long", "1")]
     with pytest.raises(SettingError, match=r"among 2 \(missing_answer: 1, prompt_too_long: 1\)"):
         cursor(False, rows).draw(lambda problem, epoch: True)

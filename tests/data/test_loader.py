@@ -11,14 +11,14 @@ from ngrpo.data.loader import PromptStream
 from ngrpo.data.prepared import PreparedSource
 from ngrpo.data.sources import DemoSource, FileSource, ProblemSource, Row
 from ngrpo.errors import SettingError
-from ngrpo.types.problems import LeftOut, Problem, Prompt, PromptBatch
+from ngrpo.types.problems import Excluded, Problem, Prompt, PromptBatch
 
 USABLE = set(range(14)) - {3, 5, 8}
 LEFT_OUT = {"missing_answer": 1, "missing_question": 1, "prompt_too_long": 1}
 
 
-def build(problem: Problem) -> Prompt | LeftOut:
-    return LeftOut("prompt_too_long") if "long" in problem.question else Prompt(problem, (problem.key,))
+def build(problem: Problem) -> Prompt | Excluded:
+    return Excluded("prompt_too_long") if "long" in problem.question else Prompt(problem, (problem.key,))
 
 
 def records() -> list[dict[str, Any]]:
@@ -184,7 +184,7 @@ def test_an_endless_source_without_a_usable_row_is_given_up(monkeypatch: pytest.
         endless = True
 
         def rows(self, start: int = 0) -> Iterator[Row]:
-            return (LeftOut("missing_answer") for _ in count(start))
+            return (Excluded("missing_answer") for _ in count(start))
 
         def epoch_rows(self, seed: int, epoch: int, start: int = 0) -> Iterator[Row]:
             return self.rows(start)

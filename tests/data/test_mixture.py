@@ -16,7 +16,7 @@ from ngrpo.data.prepared import PreparedSource
 from ngrpo.data.screen import Screen
 from ngrpo.data.sources import Row
 from ngrpo.errors import SettingError
-from ngrpo.types.problems import LeftOut, PassRate, Problem, Prompt
+from ngrpo.types.problems import Excluded, PassRate, Problem, Prompt
 
 QUESTIONS = ["a", "b", "A", "long"]
 
@@ -25,7 +25,7 @@ def rows(number: int, name: str) -> list[Row]:
     """Usable rows, doubles, rows without an answer and long ones; difficulties 0 to 4."""
     made: list[Row] = [Problem(key, f"question {key} of {name}", str(key), float(key % 5)) for key in range(number)]
     for place in range(3, number, 7):
-        made[place] = LeftOut("missing_answer")
+        made[place] = Excluded("missing_answer")
     for place in range(5, number, 4):
         made[place] = Problem(place, QUESTIONS[place // 4 % 4], "1", float(place % 5))
     return made
@@ -156,7 +156,7 @@ def test_another_mixture_is_refused() -> None:
 
 def test_left_out_rows_are_all_of_those_in_memory_and_those_met_of_a_stream() -> None:
     prompts = stream([(20, True), (20, False)], [1.0, 1.0], screen=Screen())
-    lacking = sum(row == LeftOut("missing_answer") for row in rows(20, "s0"))
+    lacking = sum(row == Excluded("missing_answer") for row in rows(20, "s0"))
     assert lacking > 0
     assert prompts.rows_left_out == {"missing_answer": lacking, "prompt_too_long": 1}
     list(islice(prompts, 30))

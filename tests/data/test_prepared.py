@@ -6,11 +6,11 @@ from made_sources import Counting, MadeSource
 from ngrpo.data.prepared import PreparedSource
 from ngrpo.data.screen import Screen
 from ngrpo.errors import SettingError
-from ngrpo.types.problems import LeftOut, Problem, Prompt
+from ngrpo.types.problems import Excluded, Problem, Prompt
 
 ROWS = [
     Problem(0, "a", "1", 1.0),
-    LeftOut("missing_answer"),
+    Excluded("missing_answer"),
     Problem(2, "b", "1", 5.0),
     Problem(3, "A.", "1", 1.0),
     Problem(4, "long", "1", 1.0),
@@ -22,7 +22,7 @@ LEFT_OUT = Counter(missing_answer=1, too_hard=1, duplicate=1, prompt_too_long=1)
 
 def walked(source: PreparedSource, epoch: int, start: int = 0) -> list[int | str]:
     items = source.epoch(0, epoch, start)
-    return [item.reason if isinstance(item, LeftOut) else item.problem.key for item in items]
+    return [item.reason if isinstance(item, Excluded) else item.problem.key for item in items]
 
 
 def test_rows_in_memory_are_made_into_prompts_once() -> None:
@@ -59,7 +59,7 @@ def test_items_are_in_the_sources_order(in_memory: bool) -> None:
     source = PreparedSource(MadeSource(ROWS, in_memory), Counting(), SCREEN)
     pairs = list(source.items())
     assert [row for row, _ in pairs] == ROWS
-    reasons = [item.reason if isinstance(item, LeftOut) else None for _, item in pairs]
+    reasons = [item.reason if isinstance(item, Excluded) else None for _, item in pairs]
     assert reasons == [None, "missing_answer", "too_hard", "duplicate", "prompt_too_long", None]
 
 

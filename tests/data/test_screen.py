@@ -2,7 +2,7 @@ import pytest
 
 from ngrpo.data.screen import Screen
 from ngrpo.data.sources.problem_text import fingerprint
-from ngrpo.types.problems import LeftOut, Problem
+from ngrpo.types.problems import Excluded, Problem
 
 
 def problem(question: str = "?", difficulty: float | None = None) -> Problem:
@@ -15,7 +15,7 @@ def problem(question: str = "?", difficulty: float | None = None) -> Problem:
 )
 def test_bounds_are_inclusive(difficulty: float | None, expected: str | None) -> None:
     row = problem(difficulty=difficulty)
-    assert Screen(2.0, 4.0)(row, set()) == (LeftOut(expected) if expected else row)  # type: ignore[arg-type]
+    assert Screen(2.0, 4.0)(row, set()) == (Excluded(expected) if expected else row)  # type: ignore[arg-type]
     assert Screen()(row, set()) is row
 
 
@@ -23,7 +23,7 @@ def test_the_first_of_equal_problems_stays() -> None:
     seen: set[int] = set()
     rows = [problem("1 + 1?"), problem("$1+1$"), problem("2"), problem("1 + 1")]
     screen = Screen(distinct=True)
-    assert [screen(row, seen) for row in rows] == [rows[0], LeftOut("duplicate"), rows[2], LeftOut("duplicate")]
+    assert [screen(row, seen) for row in rows] == [rows[0], Excluded("duplicate"), rows[2], Excluded("duplicate")]
     assert seen == {fingerprint("1 + 1"), fingerprint("2")}
     assert all(Screen()(row, seen) is row for row in rows)
 
@@ -31,7 +31,7 @@ def test_the_first_of_equal_problems_stays() -> None:
 def test_a_problem_that_is_left_out_does_not_stand_for_its_double() -> None:
     seen: set[int] = set()
     screen = Screen(min_difficulty=2.0, distinct=True)
-    assert screen(problem("a", 1.0), seen) == LeftOut("too_easy")
+    assert screen(problem("a", 1.0), seen) == Excluded("too_easy")
     assert screen(problem("a", 3.0), seen) == problem("a", 3.0)
 
 
@@ -39,6 +39,6 @@ def test_evaluation_problems_are_left_out_whether_doubles_stay_or_not() -> None:
     evaluated = frozenset({fingerprint("1 + 1")})
     for distinct in (True, False):
         screen = Screen(evaluated=evaluated, distinct=distinct)
-        assert screen(problem("$1 + 1$?"), set()) == LeftOut("in_evaluation")
+        assert screen(problem("$1 + 1$?"), set()) == Excluded("in_evaluation")
         assert screen(problem("2"), set()) == problem("2")
-    assert screen(LeftOut("missing_answer"), set()) == LeftOut("missing_answer")
+    assert screen(Excluded("missing_answer"), set()) == Excluded("missing_answer")

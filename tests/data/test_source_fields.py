@@ -4,7 +4,7 @@ import pytest
 
 from ngrpo.data.sources import Fields, normalise_answer, read_difficulty
 from ngrpo.errors import SettingError
-from ngrpo.types.problems import LeftOut, Problem
+from ngrpo.types.problems import Excluded, Problem
 
 
 @pytest.mark.parametrize(
@@ -41,14 +41,14 @@ def test_normalise_answer(raw: object, expected: str | None) -> None:
 def test_row_says_why_there_is_no_problem() -> None:
     fields = Fields("q", "a")
     assert fields.row(3, {"q": " 1 + 1? ", "a": 2.0}) == Problem(3, "1 + 1?", "2")
-    assert fields.row(0, {"q": "1 + 1?", "a": None}) == LeftOut("missing_answer")
-    assert fields.row(0, {"q": "1 + 1?"}) == LeftOut("missing_answer")
-    assert fields.row(0, {"q": " ", "a": "2"}) == LeftOut("missing_question")
-    assert fields.row(0, {"a": "2"}) == LeftOut("missing_question")
-    assert fields.row(0, {"q": ["1 + 1?"], "a": "2"}) == LeftOut("question_not_text")
-    assert fields.row(0, {"q": "1 + 1?", "a": ["2", "3"]}) == LeftOut("answer_not_scalar")
-    assert fields.row(0, {"q": "half a pair \ud800", "a": "2"}) == LeftOut("invalid_characters")
-    assert fields.row(0, {"q": "1 + 1?", "a": "\udfff"}) == LeftOut("invalid_characters")
+    assert fields.row(0, {"q": "1 + 1?", "a": None}) == Excluded("missing_answer")
+    assert fields.row(0, {"q": "1 + 1?"}) == Excluded("missing_answer")
+    assert fields.row(0, {"q": " ", "a": "2"}) == Excluded("missing_question")
+    assert fields.row(0, {"a": "2"}) == Excluded("missing_question")
+    assert fields.row(0, {"q": ["1 + 1?"], "a": "2"}) == Excluded("question_not_text")
+    assert fields.row(0, {"q": "1 + 1?", "a": ["2", "3"]}) == Excluded("answer_not_scalar")
+    assert fields.row(0, {"q": "half a pair \ud800", "a": "2"}) == Excluded("invalid_characters")
+    assert fields.row(0, {"q": "1 + 1?", "a": "\udfff"}) == Excluded("invalid_characters")
 
 
 @pytest.mark.parametrize(
@@ -57,17 +57,17 @@ def test_row_says_why_there_is_no_problem() -> None:
         ({"a": "1", "s": "\\boxed{2}"}, "1"),
         ({"a": None, "s": "\\boxed{1} so \\boxed{\\frac{1}{2}}"}, "\\frac{1}{2}"),
         ({"s": "\\boxed{2}"}, "2"),
-        ({"s": "two"}, LeftOut("no_box_in_solution")),
-        ({"s": " "}, LeftOut("missing_answer")),
-        ({"s": None}, LeftOut("missing_answer")),
-        ({"a": ["1"], "s": "\\boxed{2}"}, LeftOut("answer_not_scalar")),
+        ({"s": "two"}, Excluded("no_box_in_solution")),
+        ({"s": " "}, Excluded("missing_answer")),
+        ({"s": None}, Excluded("missing_answer")),
+        ({"a": ["1"], "s": "\\boxed{2}"}, Excluded("answer_not_scalar")),
     ],
 )
-def test_the_answer_is_in_the_solution_where_there_is_none(record: dict[str, object], answer: str | LeftOut) -> None:
+def test_the_answer_is_in_the_solution_where_there_is_none(record: dict[str, object], answer: str | Excluded) -> None:
     row = Fields("q", "a", "s").row(0, {"q": "?", **record})
-    assert row == (answer if isinstance(answer, LeftOut) else Problem(0, "?", answer))
+    assert row == (answer if isinstance(answer, Excluded) else Problem(0, "?", answer))
     if "a" not in record:
-        assert Fields("q", "a").row(0, {"q": "?", **record}) == LeftOut("missing_answer")
+        assert Fields("q", "a").row(0, {"q": "?", **record}) == Excluded("missing_answer")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_difficulties(raw: object, expected: float | None) -> None:
     row = Fields(difficulty="d").row(0, {"problem": "?", "answer": "1", "d": raw})
     assert row == Problem(0, "?", "1", expected)
     required = Fields(difficulty="d", difficulty_required=True).row(0, {"problem": "?", "answer": "1", "d": raw})
-    assert required == (LeftOut("missing_difficulty") if expected is None else row)
+    assert required == (Excluded("missing_difficulty") if expected is None else row)
 
 
 def test_check_names_the_setting_and_the_choices() -> None:

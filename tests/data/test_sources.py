@@ -15,7 +15,7 @@ from ngrpo.data.sources import DemoSource, Fields, FileSource, HubSource, Proble
 from ngrpo.data.sources import hub as hub_module
 from ngrpo.data.sources.hub import shuffle_buffered
 from ngrpo.errors import SettingError
-from ngrpo.types.problems import LeftOut, Problem
+from ngrpo.types.problems import Excluded, Problem
 
 RECORDS: list[dict[str, Any]] = [
     {"problem": "what is 0", "answer": "0", "difficulty": 1.0},
@@ -26,9 +26,9 @@ RECORDS: list[dict[str, Any]] = [
 ]
 ROWS = [
     Problem(0, "what is 0", "0", 1.0),
-    LeftOut("missing_answer"),
+    Excluded("missing_answer"),
     Problem(2, "what is 2", "2", 1.0),
-    LeftOut("missing_question"),
+    Excluded("missing_question"),
     Problem(4, "line\u2028break 4", "4", 1.0),
 ]
 
@@ -158,7 +158,7 @@ def test_hendrycks_math_is_read_from_its_solutions(monkeypatch: pytest.MonkeyPat
     stream = datasets.IterableDataset.from_generator(lambda: iter(records))
     monkeypatch.setattr(datasets, "load_dataset", lambda *_, **__: stream)
     source = open_source("org/math:default", fields=Fields(solution="solution", difficulty="level"))
-    assert list(source.rows()) == [Problem(0, "1 + 1?", "2", 2.0), LeftOut("no_box_in_solution")]
+    assert list(source.rows()) == [Problem(0, "1 + 1?", "2", 2.0), Excluded("no_box_in_solution")]
 
 
 def test_shuffle_buffered_reads_no_more_than_its_buffer() -> None:

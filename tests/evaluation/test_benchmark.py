@@ -8,7 +8,7 @@ from ngrpo.errors import SettingError
 from ngrpo.evaluation.benchmark import Benchmark
 from ngrpo.evaluation.multiple_choice import LETTERS, MultipleChoice
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.types.problems import LeftOut
+from ngrpo.types.problems import Excluded
 
 WRONG = ("Incorrect Answer 1", "Incorrect Answer 2", "Incorrect Answer 3")
 CHOICE = MultipleChoice("Question", "Correct Answer", wrong=WRONG)
@@ -52,7 +52,7 @@ def test_the_order_depends_on_the_row_alone() -> None:
 
 @pytest.mark.parametrize("field", ["Correct Answer", WRONG[1]])
 def test_a_row_without_an_option_is_left_out(field: str) -> None:
-    assert isinstance(CHOICE.row(0, record(0) | {field: None}), LeftOut)
+    assert isinstance(CHOICE.row(0, record(0) | {field: None}), Excluded)
 
 
 def test_a_local_file_of_the_same_fields(tokenizer, tmp_path: Path) -> None:

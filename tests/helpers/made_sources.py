@@ -5,7 +5,7 @@ from itertools import islice
 from random import Random
 
 from ngrpo.data.sources import Row
-from ngrpo.types.problems import LeftOut, Problem, Prompt
+from ngrpo.types.problems import Excluded, Problem, Prompt
 
 
 class MadeSource:
@@ -34,6 +34,6 @@ class Counting:
     def __init__(self) -> None:
         self.calls = 0
 
-    def __call__(self, problem: Problem) -> Prompt | LeftOut:
+    def __call__(self, problem: Problem) -> Prompt | Excluded:
         self.calls += 1
-        return LeftOut("prompt_too_long") if "long" in problem.question else Prompt(problem, (problem.key, 7))
+        return Excluded("prompt_too_long") if "long" in problem.question else Prompt(problem, (problem.key, 7))

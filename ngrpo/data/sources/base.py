@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Literal, Protocol
 
-from ngrpo.types.problems import LeftOut, Problem
+from ngrpo.types.problems import Excluded, Problem
 
-Row = Problem | LeftOut
+Row = Problem | Excluded
 Split = Literal["train", "held_out"]
 
 BOXED_INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
@@ -14,7 +14,7 @@ BOXED_INSTRUCTION = "Please reason step by step, and put your final answer withi
 class ProblemSource(Protocol):
     """A deterministic, seekable sequence of problems.
 
-    Unusable rows are yielded too, as `LeftOut`, so that positions count the rows of the source.
+    Unusable rows are yielded too, as `Excluded`, so that positions count the rows of the source.
     """
 
     @property

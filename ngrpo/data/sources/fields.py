@@ -10,7 +10,7 @@ from ngrpo.data.sources.base import Row
 from ngrpo.data.sources.problem_text import is_text
 from ngrpo.errors import SettingError
 from ngrpo.rewards.answers.boxed import last_boxed
-from ngrpo.types.problems import LeftOut, Problem
+from ngrpo.types.problems import Excluded, Problem
 
 _WHOLE_NUMBER = re.compile(r"\+?(-?)0*(\d+)\.0+")
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
@@ -70,30 +70,30 @@ class Fields:
         """Return the problem in `record`, or why there is none."""
         question = record.get(self.question)
         if question is not None and not isinstance(question, str):
-            return LeftOut("question_not_text")
+            return Excluded("question_not_text")
         if not question or not question.strip():
-            return LeftOut("missing_question")
+            return Excluded("missing_question")
         if not is_text(question):
-            return LeftOut("invalid_characters")
+            return Excluded("invalid_characters")
         answer = self._answer(record)
-        if isinstance(answer, LeftOut):
+        if isinstance(answer, Excluded):
             return answer
         if not is_text(answer):
-            return LeftOut("invalid_characters")
+            return Excluded("invalid_characters")
         difficulty = read_difficulty(record.get(self.difficulty))
         if difficulty is None and self.difficulty_required:
-            return LeftOut("missing_difficulty")
+            return Excluded("missing_difficulty")
         return Problem(key, question.strip(), answer, difficulty)
 
-    def _answer(self, record: Mapping[str, Any]) -> str | LeftOut:
+    def _answer(self, record: Mapping[str, Any]) -> str | Excluded:
         raw = record.get(self.answer)
         if _is_compound(raw):
-            return LeftOut("answer_not_scalar")
+            return Excluded("answer_not_scalar")
         answer = normalise_answer(raw)
         solution = record.get(self.solution) if self.solution else None
         if answer is None and isinstance(solution, str) and solution.strip():
-            return last_boxed(solution) or LeftOut("no_box_in_solution")
-        return answer or LeftOut("missing_answer")
+            return last_boxed(solution) or Excluded("no_box_in_solution")
+        return answer or Excluded("missing_answer")
 
     def check(self, available: Collection[str], data: str, prefix: str = "data") -> None:
         """Refuse names that the data does not have; of answer and solution, one is enough.

@@ -1,33 +1,6 @@
 """Trains a policy: ``python scripts/train.py exploration=neighbor algo=gspo``; see conf/train.yaml."""
 
-from pathlib import Path
-
-import hydra
-from hydra.core.hydra_config import HydraConfig
-from omegaconf import DictConfig
-
-from ngrpo.config.schema import register
-from ngrpo.entrypoints.error_handling import handling_errors
-from ngrpo.entrypoints.hydra_main import grant_typed, run
-
-register()
-
-
-@hydra.main(version_base="1.3", config_path="../conf", config_name="train")
-def main(config: DictConfig) -> None:
-    """Runs one training."""
-    from ngrpo.entrypoints.console import silence_libraries
-    from ngrpo.entrypoints.train import train
-    from ngrpo.utils.standard_streams import survive_closed_streams
-
-    survive_closed_streams()
-    silence_libraries()
-    runtime = HydraConfig.get().runtime
-    methods = {group: runtime.choices[group] for group in ("algo", "exploration", "rollout")}
-    with handling_errors():
-        grant_typed(config)
-        train(config, Path(runtime.output_dir), methods)
-
+from ngrpo.entrypoints.train_command import main
 
 if __name__ == "__main__":
-    run(main)
+    main()

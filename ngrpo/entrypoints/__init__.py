@@ -7,6 +7,8 @@
 - ``error_handling.py``: What the scripts do with errors: for whatever a user can fix, one line on the terminal and
   an exit status
 - ``evaluate.py``: Evaluates a model without training it
+- ``evaluate_command.py``: The command line of an evaluation: ``python -m ngrpo.entrypoints.evaluate_command
+  model.path=FOLDER``
 - ``hydra_main.py``: Hydra's main, without what a file could make Hydra itself run
 - ``input_validation.py``: Faults of settings that show only against the tokenizer, the model or the machine; found
   before a model is loaded
@@ -17,5 +19,7 @@
 - ``replay_step.py``: Looking again at an optimiser step that was skipped: sample by sample, which numbers are not
   finite
 - ``train.py``: Puts a run together from its configuration, and runs it
+- ``train_command.py``: The command line of a training run: ``python -m ngrpo.entrypoints.train_command
+  exploration=neighbor algo=gspo``
 - ``validation.py``: Faults that lie between settings; found before any model is loaded
 """

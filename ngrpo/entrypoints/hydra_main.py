@@ -28,8 +28,10 @@ from ngrpo.config.yaml_limits import check_file
 from ngrpo.entrypoints.error_handling import run_main
 from ngrpo.errors import SettingError
 
-_CONF = (Path(__file__).parents[1] / "conf").resolve()
-_LOGGING = _CONF / "hydra" / "job_logging" / "ngrpo.yaml"
+CONF = (Path(__file__).parents[1] / "conf").resolve()
+"""The folder of the package's own configuration."""
+
+_LOGGING = CONF / "hydra" / "job_logging" / "ngrpo.yaml"
 _REFERENCE = "ngrpo_reference"
 _OURS = [f"hydra/job_logging={_REFERENCE}"]
 _OWN_FILES = ("hydra/job_logging=ngrpo", "hydra/help=train", "hydra/help=evaluate")
@@ -84,7 +86,7 @@ def _typed_only(overrides: list[str]) -> Iterator[None]:
     def checked_file(self: ConfigRepository, config_path: str) -> Any:
         for folder in [Path(source.path) for source in self.get_sources() if source.scheme() == "file"]:
             path = folder / (config_path if config_path.endswith((".yaml", ".yml")) else f"{config_path}.yaml")
-            if path.is_file() and not path.resolve().is_relative_to(_CONF):
+            if path.is_file() and not path.resolve().is_relative_to(CONF):
                 check_file(path)
         return _load_file(self, config_path)
 

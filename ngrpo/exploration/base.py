@@ -34,7 +34,7 @@ class Exploration(ABC):
         scored: its steps have ``scores``.
         dense: its steps have a ``vector``, as large as an embedding row.
         noisy: its steps have ``noise``.
-        carries: its steps have a ``carry``.
+        stateful: its steps have a ``state``, which the next step of the row gets.
         reads_embedding: `step` or `log_prob` uses ``ctx.embedding``.
         end_token: text of the token that ends the reasoning; ignored by tokenizers that have no such token.
         refresh_every: rebuild the tables after every so many weight updates; 0 keeps the first ones.
@@ -48,7 +48,7 @@ class Exploration(ABC):
     scored: bool = False
     dense: bool = False
     noisy: bool = False
-    carries: bool = False
+    stateful: bool = False
     reads_embedding: bool = False
     end_token: str | None = None
     refresh_every: int = 0

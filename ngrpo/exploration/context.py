@@ -57,14 +57,14 @@ class StepContext(RowContext):
         ended: the row has already emitted an end-of-reasoning token; bool [R].
         end_ids: token ids that end the reasoning; int64 [E], may be empty.
         tables: what the strategy's `prepare` returned.
-        carry: what the row's last step left in `Step.carry`, 0 at first; int32 [R], [0] for a strategy that does not
-            declare `carries`.
+        state: what the row's last step left in `Step.state`, 0 at first; int32 [R], [0] for a strategy that is not
+            `stateful`.
     """
 
     ended: Tensor
     end_ids: Tensor
     tables: Mapping[str, Tensor]
-    carry: Tensor
+    state: Tensor
 
     def sample(self, logits: Tensor) -> Tensor:
         """Draws one token a row from softmax(logits); logits [R, V] -> int64 [R].

@@ -39,7 +39,7 @@ class SoftThinking(Exploration):
     cold_steps: int = 256
     end_token: str | None = "</think>"
 
-    carries = True
+    stateful = True
 
     def __post_init__(self) -> None:
         for name in ("top_n", "cold_steps"):
@@ -65,11 +65,11 @@ class SoftThinking(Exploration):
         largest, ids = logits.topk(self.top_n)
         soft = (ctx.uniform("gate") < self.rate) & ~ctx.ended
         token = torch.where(soft, ids[:, 0], ctx.sample(logits))
-        run = torch.where(entropy(logits) < self.cold_entropy, ctx.carry + 1, 0).int()
+        run = torch.where(entropy(logits) < self.cold_entropy, ctx.state + 1, 0).int()
         if len(ctx.end_ids):
             stop = (run >= self.cold_steps) & ~ctx.ended
             token = torch.where(stop, ctx.end_ids[0], token)
-        return Step(token, soft & ~ctx.is_end(token), ids, largest.softmax(-1), carry=run)
+        return Step(token, soft & ~ctx.is_end(token), ids, largest.softmax(-1), state=run)
 
 
 def entropy(logits: Tensor) -> Tensor:

@@ -57,7 +57,7 @@ class Step(NamedTuple):
         scores: float32 [R, K]; of a strategy that is ``scored``.
         vector: [R, d]; of one that is ``dense``.
         noise: float32 [R]; of one that is ``noisy``.
-        carry: a counter that the row's next step gets back; int32 [R]; of a strategy that ``carries``.
+        state: a counter that the row's next step gets back; int32 [R]; of a strategy that is ``stateful``.
     """
 
     token: Tensor
@@ -67,7 +67,7 @@ class Step(NamedTuple):
     scores: Tensor | None = None
     vector: Tensor | None = None
     noise: Tensor | None = None
-    carry: Tensor | None = None
+    state: Tensor | None = None
 
     @property
     def record(self) -> Record:
@@ -79,7 +79,7 @@ class Step(NamedTuple):
 
         Written out: torch.compile of PyTorch 2.11 fails where a result was made by ``_replace``.
         """
-        return Step(token, mixed, self.ids, self.weights, self.scores, self.vector, self.noise, self.carry)
+        return Step(token, mixed, self.ids, self.weights, self.scores, self.vector, self.noise, self.state)
 
     def rows(self, at: slice) -> "Step":
         """Returns some of the rows."""

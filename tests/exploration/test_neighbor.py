@@ -51,7 +51,7 @@ def context(
         ended=torch.tensor(ended or [False] * rows),
         end_ids=end_ids,
         tables={"neighbors": table},
-        carry=NEVER.int(),
+        state=NEVER.int(),
         gate=torch.tensor(gate, dtype=torch.float64),
         sampled=torch.tensor(sampled),
     )

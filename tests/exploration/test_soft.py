@@ -31,12 +31,12 @@ def of_entropy(target: float) -> torch.Tensor:
 
 def run(strategy: SoftThinking, entropies: list[float], end_ids: tuple[int, ...] = (END,)) -> list[Step]:
     """Steps through the entropies, each with what the one before it left."""
-    steps, carry, ended = [], 0, False
+    steps, state, ended = [], 0, False
     for position, value in enumerate(entropies):
-        context = step_context(1, position, ended=[ended], end_ids=end_ids, carry=[carry])
+        context = step_context(1, position, ended=[ended], end_ids=end_ids, state=[state])
         steps.append(strategy.step(of_entropy(value), context))
-        assert steps[-1].carry is not None
-        carry, ended = int(steps[-1].carry), ended or int(steps[-1].token) in end_ids
+        assert steps[-1].state is not None
+        state, ended = int(steps[-1].state), ended or int(steps[-1].token) in end_ids
     return steps
 
 
@@ -57,7 +57,7 @@ def test_cold_stop_comes_at_the_papers_step_and_what_follows_is_drawn():
     stop = OUTPUTS["cold_stop_step"]
     assert [int(s.token) for s in steps[: stop + 1]] == [0] * stop + [END]
     assert [bool(s.mixed) for s in steps] == [True] * stop + [False] * 3
-    assert [int(s.carry) for s in steps[: stop + 1]] == [0, 1, 2, 0, 1, 2, 3]
+    assert [int(s.state) for s in steps[: stop + 1]] == [0, 1, 2, 0, 1, 2, 3]
     assert int(steps[-1].token) == 0  # forced once only
 
 

@@ -17,7 +17,7 @@ def step_context(
     end_ids: tuple[int, ...] = (),
     tables: Mapping[str, Tensor] | None = None,
     embedding: Tensor = NO_ROWS,
-    carry: list[int] | None = None,
+    state: list[int] | None = None,
 ) -> StepContext:
     """A context of ``rows`` rows with different keys, all at ``position``."""
     return StepContext(
@@ -27,5 +27,5 @@ def step_context(
         ended=torch.tensor(ended or [False] * rows),
         end_ids=torch.tensor(end_ids, dtype=torch.int64),
         tables=tables or {},
-        carry=torch.tensor(carry or [0] * rows, dtype=torch.int32),
+        state=torch.tensor(state or [0] * rows, dtype=torch.int32),
     )

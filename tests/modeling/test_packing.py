@@ -82,7 +82,7 @@ def test_further_channels_go_to_their_own_response_tokens():
     assert step.vector[:, 0].tolist() == [1, 0, 2, 0, 0, 3]
     assert step.vector.dtype == torch.bfloat16
     assert step.noise.tolist() == pytest.approx([0.1, 0.0, 0.2, 0.0, 0.0, 0.3])
-    assert step.scores is step.carry is None
+    assert step.scores is step.state is None
     assert mixed.token.tolist() == [20, 22, 23]
     assert mixed.mixed.tolist() == [True] * 3
     assert mixed.vector[:, 3].tolist() == [1, 2, 3]

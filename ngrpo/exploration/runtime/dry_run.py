@@ -87,7 +87,7 @@ def check_steps(
             depends on the other row.
     """
     tried = _Tried(strategy, parameters, embedding, _logits(embedding))
-    carry = torch.zeros(_ROWS if strategy.carries else 0, dtype=torch.int32, device=embedding.device)
+    state = torch.zeros(_ROWS if strategy.stateful else 0, dtype=torch.int32, device=embedding.device)
     start = _Gated(
         keys=torch.tensor([6_601_533_460_111_998_529, 1_000_003], device=embedding.device),
         positions=torch.tensor([3, 3], device=embedding.device),
@@ -95,20 +95,20 @@ def check_steps(
         ended=torch.zeros(_ROWS, dtype=torch.bool, device=embedding.device),
         end_ids=torch.tensor(end_ids, dtype=torch.int64, device=embedding.device),
         tables=tables,
-        carry=carry,
+        state=state,
     )
     first = tried.step(start)
     later = replace(start, positions=start.positions + torch.tensor([900, 1], device=embedding.device), gate=_OPEN)
-    second = tried.step(_carried(later, first))
+    second = tried.step(_with_state_of(later, first))
     ended = replace(later, ended=~start.ended, gate=_CLOSED)
-    tried.step(_carried(ended, second))
+    tried.step(_with_state_of(ended, second))
     tried.check_repeated(start, first)
     tried.check_alone(start, first)
     tried.check_alone(later, tried.step(later))
 
 
-def _carried(context: _Gated, step: Step) -> _Gated:
-    return context if step.carry is None else replace(context, carry=step.carry)
+def _with_state_of(context: _Gated, step: Step) -> _Gated:
+    return context if step.state is None else replace(context, state=step.state)
 
 
 def _logits(embedding: Tensor) -> Tensor:
@@ -144,7 +144,7 @@ class _Tried:
                 raise refusal(
                     self.strategy,
                     f"two equal calls of step return different {name}; draw random numbers from its context "
-                    "and keep state in Step.carry",
+                    "and keep state in Step.state",
                 )
 
     def check_alone(self, context: _Gated, step: Step) -> None:
@@ -197,8 +197,8 @@ class _Tried:
         """Yields the contexts that further flags would give, each with its flag and field."""
         if not self.strategy.reads_embedding:
             yield "reads_embedding", "embedding", replace(context, embedding=self.embedding)
-        if not self.strategy.carries:
-            yield "carries", "carry", replace(context, carry=torch.zeros_like(context.keys, dtype=torch.int32))
+        if not self.strategy.stateful:
+            yield "stateful", "state", replace(context, state=torch.zeros_like(context.keys, dtype=torch.int32))
 
     def _check_inputs(self, step: Step, context: _Gated) -> None:
         recorded, embed = _as_recorded(step), partial(look_up, weight=self.embedding)
@@ -237,7 +237,7 @@ def _as_recorded(step: Step) -> Step:
 
 def _rows(context: _Gated, at: slice) -> _Gated:
     kept = replace(context, keys=context.keys[at], positions=context.positions[at], ended=context.ended[at])
-    return replace(kept, carry=context.carry[at])
+    return replace(kept, state=context.state[at])
 
 
 def _pairs(step: Step, other: Step) -> list[tuple[str, Tensor, Tensor]]:

@@ -10,7 +10,7 @@ from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.types.records import Step
 
-_FLAGS = {"scores": "scored", "vector": "dense", "noise": "noisy", "carry": "carries"}
+_FLAGS = {"scores": "scored", "vector": "dense", "noise": "noisy", "state": "stateful"}
 """The flag that declares each optional field of `Step`."""
 
 
@@ -86,7 +86,7 @@ def _expected(strategy: Exploration, rows: int, embedding: Tensor) -> dict[str, 
         "scores": Expected(by_id, torch.float32),
         "vector": Expected((rows, embedding.shape[-1]), embedding.dtype),
         "noise": Expected((rows,), torch.float32),
-        "carry": Expected((rows,), torch.int32),
+        "state": Expected((rows,), torch.int32),
     }
     return fields | {name: optional[name] for name, flag in _FLAGS.items() if getattr(strategy, flag)}
 

@@ -75,7 +75,7 @@ class Records(NamedTuple):
         log_probs: float32 [S + 1, T].
         mixed: bool [S + 1, T].
         record: see `Record`; [S + 1, T, ...].
-        carry: int32 [S + 1, T]; None for a strategy that carries nothing.
+        state: int32 [S + 1, T]; None for a strategy that has none.
         end_at: position of the first end token, T while there is none; int64 [S + 1].
     """
 
@@ -83,7 +83,7 @@ class Records(NamedTuple):
     log_probs: Tensor
     mixed: Tensor
     record: Record
-    carry: Tensor | None
+    state: Tensor | None
     end_at: Tensor
 
     @classmethod
@@ -97,7 +97,7 @@ class Records(NamedTuple):
             log_probs=torch.zeros(places, device=device),
             mixed=torch.zeros(places, dtype=torch.bool, device=device),
             record=blank_record(strategy, places, device, vectors),
-            carry=torch.zeros(places, dtype=torch.int32, device=device) if strategy.carries else None,
+            state=torch.zeros(places, dtype=torch.int32, device=device) if strategy.stateful else None,
             end_at=torch.full((slots,), budget, dtype=torch.int64, device=device),
         )
 

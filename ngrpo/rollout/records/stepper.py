@@ -147,7 +147,7 @@ def choose_and_record(
         ended=place > records.end_at[slots],
         end_ids=inputs.end_ids,
         tables=inputs.tables,
-        carry=_carried(records, slots, place),
+        state=_previous_state(records, slots, place),
     )
     explore = None if inputs.explore is None else inputs.explore[slots]
     step, log_probs = decide(strategy, logits, temperature, context, explore)
@@ -155,8 +155,8 @@ def choose_and_record(
     records.log_probs[slots, place] = log_probs
     records.mixed[slots, place] = step.mixed
     records.record.put((slots, place), step.record)
-    if records.carry is not None and step.carry is not None:
-        records.carry[slots, place] = step.carry
+    if records.state is not None and step.state is not None:
+        records.state[slots, place] = step.state
     # The first end token; a position chosen anew (after a dropped output) takes back what it said.
     known = records.end_at[slots]
     known = torch.where(known == place, budget, known)
@@ -164,11 +164,11 @@ def choose_and_record(
     return step.token
 
 
-def _carried(records: Records, slots: Tensor, place: Tensor) -> Tensor:
-    """Returns what the position before left; int32 [R], or [0] if the strategy carries nothing.
+def _previous_state(records: Records, slots: Tensor, place: Tensor) -> Tensor:
+    """Returns the state at the position before; int32 [R], or [0] if the strategy has no state.
 
     It is kept by position, so that one chosen anew (after a dropped output) reads what it read the first time.
     """
-    if records.carry is None:
+    if records.state is None:
         return place.new_zeros(0, dtype=torch.int32)
-    return torch.where(place > 0, records.carry[slots, (place - 1).clamp(min=0)], 0)
+    return torch.where(place > 0, records.state[slots, (place - 1).clamp(min=0)], 0)

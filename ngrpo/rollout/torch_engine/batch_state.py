@@ -42,7 +42,7 @@ class Rows:
         self.emitted = torch.zeros(capacity, dtype=torch.int64, device=device)
         self.ended = torch.zeros(capacity, dtype=torch.bool, device=device)
         self.explore = None if all_explore else torch.ones(capacity, dtype=torch.bool, device=device)
-        self.carry = torch.zeros(capacity if strategy.carries else 0, dtype=torch.int32, device=device)
+        self.state = torch.zeros(capacity if strategy.stateful else 0, dtype=torch.int32, device=device)
         self.inputs = like.new_zeros(capacity, like.shape[-1])
         self.tokens = torch.zeros(capacity, budget, dtype=torch.int64, device=device)
         self.log_probs = torch.zeros(capacity, budget, device=device)
@@ -61,7 +61,7 @@ class Rows:
             self.explore[rows] = torch.tensor([r.explore for r in requests], device=device)
         self.emitted[rows] = 0
         self.ended[rows] = False
-        self.carry[rows] = 0
+        self.state[rows] = 0
         self.active = rows.stop
         return rows
 
@@ -72,8 +72,8 @@ class Rows:
         self.log_probs[at] = log_probs
         self.mixed[at] = step.mixed
         self.records.put(at, step.record)
-        if step.carry is not None:
-            self.carry[rows] = step.carry
+        if step.state is not None:
+            self.state[rows] = step.state
         self.inputs[rows] = inputs
         self.ended[rows] |= torch.isin(step.token, self.end_ids)
         self.emitted[rows] += 1
@@ -127,11 +127,11 @@ class Rows:
         source = (~done[survivors:]).nonzero()[:, 0] + survivors
         target = done[:survivors].nonzero()[:, 0]
         fixed = (self.keys, self.prompt_length, self.emitted, self.ended, self.inputs)
-        for state in (*fixed, self.tokens, self.log_probs, self.mixed, self.explore, *self.records):
-            if state is not None:
-                state[target] = state[source]
-        if len(self.carry):
-            self.carry[target] = self.carry[source]
+        for channel in (*fixed, self.tokens, self.log_probs, self.mixed, self.explore, *self.records):
+            if channel is not None:
+                channel[target] = channel[source]
+        if len(self.state):
+            self.state[target] = self.state[source]
         self.request[target.cpu()] = self.request[source.cpu()]
         self.active = survivors
         return source, target

@@ -210,7 +210,7 @@ class TorchEngine:
             ended=rows.ended[at].clone(),
             end_ids=rows.end_ids,
             tables=exploration.tables,
-            carry=rows.carry[at].clone(),
+            state=rows.state[at].clone(),
         )
         explore = None if rows.explore is None else rows.explore[at].clone()
         logits = output_logits(self.lm, hidden)

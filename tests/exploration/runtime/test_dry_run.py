@@ -98,10 +98,10 @@ CONTRADICTIONS = {
     "noise that is declared only": (wrong({"noisy": True}), "noisy=True is declared and step returns no noise"),
     "scores": (wrong(scores=lambda s, *_: s.weights), "step returns scores and scored=True is not declared"),
     "vector": (wrong(vector=lambda s, *_: TABLE[s.token]), "step returns vector and dense=True is not declared"),
-    "state": (wrong(carry=rows(1, torch.int32)), "step returns carry and carries=True is not declared"),
+    "state": (wrong(state=rows(1, torch.int32)), "step returns state and stateful=True is not declared"),
     "state that is read": (
-        wrong(weights=lambda s, _, ctx: s.weights * (ctx.carry + 1)[:, None].float()),
-        "step reads ctx.carry and carries=True is not declared",
+        wrong(weights=lambda s, _, ctx: s.weights * (ctx.state + 1)[:, None].float()),
+        "step reads ctx.state and stateful=True is not declared",
     ),
     "embedding that is read": (
         wrong(weights=lambda s, _, ctx: ctx.embedding[s.ids].sum(-1)),
@@ -142,7 +142,7 @@ UNUSABLE = {
     ),
     "infinite noise": (wrong({"noisy": True}, noise=rows(float("inf"))), "not a finite standard deviation"),
     "negative noise": (wrong({"noisy": True}, noise=rows(-1.0)), "not a finite standard deviation"),
-    "state in int64": (wrong({"carries": True}, carry=rows(1, torch.int64)), "carry of dtype int64 instead of int32"),
+    "state in int64": (wrong({"stateful": True}, state=rows(1, torch.int64)), "state of dtype int64 instead of int32"),
     "a token beyond the vocabulary": (wrong(token=lambda s, *_: s.token + V), "tokens outside the 64"),
     "an id below it": (wrong(ids=lambda s, *_: s.ids - V), "ids outside the 64 of the vocabulary"),
     "a read of one value": (
@@ -193,7 +193,7 @@ def test_state_of_the_object_is_refused():
             self.calls[0] += 1
             return step._replace(weights=step.weights * self.calls[0])
 
-    with pytest.raises(SettingError, match="keep state in Step.carry"):
+    with pytest.raises(SettingError, match="keep state in Step.state"):
         bind(Counting(), TABLE, VOCABULARY)
 
 

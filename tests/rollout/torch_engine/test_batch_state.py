@@ -117,7 +117,7 @@ def test_further_channels_and_the_carried_count_follow_their_row():
     made = Rows(3, Everything(), SAMPLING, torch.tensor([END]), like=torch.zeros(1, 4), all_explore=True)
     requests = [Request((1,), key=100 + i) for i in range(3)]
     at = made.admit([0, 1, 2], requests)
-    assert made.carry.tolist() == [0, 0, 0]
+    assert made.state.tolist() == [0, 0, 0]
     token = torch.tensor([10, 11, 12])
     rows_of = token[:, None].float()
     step = Step(
@@ -126,13 +126,13 @@ def test_further_channels_and_the_carried_count_follow_their_row():
     )  # fmt: skip
     made.record(at, step, -token.float(), rows_of.expand(3, 4))
     made.drop(torch.tensor([True, False, False]))
-    assert made.carry[:2].tolist() == [12, 11]
+    assert made.state[:2].tolist() == [12, 11]
     record = made.take([0], [requests[2]])[0].mixture.record
     assert record.scores.tolist() == [[24.0]]
     assert record.vector.tolist() == [[12.0] * 4]
     assert record.noise.tolist() == pytest.approx([0.12])
     made.admit([3], requests[:1])
-    assert made.carry.tolist() == [12, 11, 0]
+    assert made.state.tolist() == [12, 11, 0]
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Everything(Exploration):
     scored = True
     dense = True
     noisy = True
-    carries = True
+    stateful = True
 
     def step(self, logits, ctx):
         raise NotImplementedError

@@ -97,7 +97,7 @@ def test_choose_and_feed_against_one_slot_at_a_time(explore):
                 ended=torch.tensor([ended[slot]]),
                 end_ids=torch.tensor([7]),
                 tables={"neighbors": NEIGHBORS},
-                carry=torch.zeros(0, dtype=torch.int32),
+                state=torch.zeros(0, dtype=torch.int32),
             )
             step, log_prob = decide(
                 strategy, logits[row : row + 1], TEMPERATURE, context, torch.tensor([explore[slot]])
@@ -263,8 +263,8 @@ def test_a_carried_count_is_that_of_the_position_before():
     chosen = [
         int(choose(session, logits, torch.tensor([1]), torch.tensor([PROMPTS[1] + place]))) for place, logits in places
     ]
-    assert session.records.carry is not None
-    assert session.records.carry[:3, :3].tolist() == [[0, 0, 0], [1, 2, 3], [0, 0, 0]]
+    assert session.records.state is not None
+    assert session.records.state[:3, :3].tolist() == [[0, 0, 0], [1, 2, 3], [0, 0, 0]]
     assert [chosen[i] for i in (5, 7)] == [7, 7]
     assert 7 not in chosen[:5]
     assert session.records.end_at[:3].tolist() == [BUDGET, 2, BUDGET]
@@ -274,7 +274,7 @@ def test_a_carried_count_is_that_of_the_position_before():
 def test_strategies_without_further_channels_have_no_room_for_them(strategy):
     records = session_of(strategy).records
     assert records.record[2:] == (None, None, None)
-    assert records.carry is None
+    assert records.state is None
     assert MixBuffers(4, 3, torch.device("cpu")).tensors.vectors is None
 
 

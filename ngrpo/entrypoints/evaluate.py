@@ -39,7 +39,7 @@ from ngrpo.modeling.digest import weights_digest
 from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.report.status_line import status_line
-from ngrpo.rewards.isolation.custom import RewardOrStop, build_reward
+from ngrpo.rewards.isolation.custom import StrictIsolatedReward, build_reward
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 from ngrpo.types.problems import Prompt
 from ngrpo.utils.atomic_write import write_text
@@ -133,7 +133,7 @@ def _worker(config: DictConfig, source: ModelSource, evaluator: Evaluator) -> Ro
     return RolloutWorker(
         engine=engine,
         tokenizer=tokenizer,
-        reward=build_reward("reward", config.reward, config.custom_reward_timeout_s, RewardOrStop),
+        reward=build_reward("reward", config.reward, config.custom_reward_timeout_s, StrictIsolatedReward),
         exploration=evaluator.exploration,
         settings=rollout,
         stop_ids=source.stop_ids(tokenizer),

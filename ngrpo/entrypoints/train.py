@@ -55,7 +55,7 @@ from ngrpo.entrypoints.validation import (
 )
 from ngrpo.errors import SettingError
 from ngrpo.report.run_store import FOLDER as RECORD
-from ngrpo.rewards.isolation.custom import RewardApart, TermApart, build_reward
+from ngrpo.rewards.isolation.custom import IsolatedReward, IsolatedTerm, build_reward
 from ngrpo.rewards.terms.base import WeightedTerm, bounds_of
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 from ngrpo.training.module import PolicyOptimization, UpdateSettings
@@ -147,10 +147,10 @@ def _build_parts(config: DictConfig, checkpoint: Path | None) -> dict[str, Any]:
     source, algorithm, exploration = (build(node) for node in (config.model, config.algo, config.exploration))
     limit_s = config.custom_reward_timeout_s
     terms = [
-        WeightedTerm(str(name), node.weight, build_reward(f"reward_terms.{name}", node.term, limit_s, TermApart))
+        WeightedTerm(str(name), node.weight, build_reward(f"reward_terms.{name}", node.term, limit_s, IsolatedTerm))
         for name, node in config.reward_terms.items()
     ]
-    reward = build_reward("reward", config.reward, limit_s, RewardApart)
+    reward = build_reward("reward", config.reward, limit_s, IsolatedReward)
     selection = build(config.selection)
     critic = None if config.critic is None else build(config.critic)
     if critic is not None:

@@ -11,6 +11,7 @@
 - ``optional_packages.py``: Packages that only some settings need
 - ``out_of_memory.py``: Recognises errors for want of memory, on CUDA and on a CPU
 - ``provenance.py``: What code produced a result
+- ``remote_error.py``: Exceptions of another process, and the place in the code that an exception comes from
 - ``sanitize.py``: Text that a model wrote, made harmless for where it is shown
 - ``standard_streams.py``: Standard output and error that may be closed, or go away: the reader of a pipe, a terminal,
   room on a disk

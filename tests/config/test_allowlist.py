@@ -42,8 +42,8 @@ def test_our_own_packages_pass(target: str) -> None:
         "torch.load",
         "ngrpoisoned.Thing",
         # What allowed modules import.
-        "ngrpo.rewards.isolation.pool.subprocess.Popen",
-        "ngrpo.rewards.isolation.pool.os.system",
+        "ngrpo.rewards.isolation.child_process.subprocess.Popen",
+        "ngrpo.rewards.isolation.child_process.os.system",
         "ngrpo.config.instantiate.instantiate",
     ],
 )
@@ -95,7 +95,7 @@ def test_targets_typed_on_the_command_line_are_found() -> None:
         "ngrpo.utils.atomic_write.write_text",
         "ngrpo.checkpoint.folders.remove",
         "ngrpo.config.instantiate.build",
-        "ngrpo.rewards.isolation.isolated.Apart",
+        "ngrpo.rewards.isolation.isolated.IsolatedObject",
         "ngrpo.rewards.isolation.custom.build_reward",
         # Neither a class nor a function of a module's own level.
         "ngrpo.training.optim.lr_schedule",

@@ -154,8 +154,9 @@ def test_a_reward_of_ones_own_may_not_hang(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.syspath_prepend(str(ROOT / "tests/helpers"))
     out = tmp_path / "out"
     mine = [
-        "~reward", "+reward._target_=apart_objects.HangingAt", f"+reward.marker={tmp_path / 'calls'}", "+reward.call=2",
-        "allow_targets=[apart_objects]", "custom_reward_timeout_s=3",
+        "~reward", "+reward._target_=isolated_objects.HangingAt", "+reward.call=2",
+        f"+reward.marker={tmp_path / 'calls'}",
+        "allow_targets=[isolated_objects]", "custom_reward_timeout_s=3",
     ]  # fmt: skip
     with pytest.raises(RunError, match=r"reward took longer than custom_reward_timeout_s=3; .* the same command goes"):
         run(out, *mine)

@@ -99,7 +99,7 @@ def test_a_reward_term_that_hangs_is_ended_and_left_out(tmp_path: Path) -> None:
     status, said = finish(run, "trainer.iterations=4", *hanging(run, 1, 2))
     assert status == 0, said
     assert scalar(run, "reward/left_out") == [0, 1, 1, 0]
-    line = "reward_terms.custom took longer than custom_reward_timeout_s=1: the rewards of 16 responses are left out"
+    line = "reward_terms.custom took longer than custom_reward_timeout_s=1: the rewards of 16 responses are excluded"
     assert said.count(line) == 2
     assert json.loads((run / "summary.json").read_text())["iterations"] == 4
 

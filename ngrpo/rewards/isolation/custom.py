@@ -1,4 +1,4 @@
-"""Rewards of the user's own, kept from hanging a run or taking it down."""
+"""Custom rewards and terms, isolated so that they can neither hang a run nor take it down."""
 
 import logging
 import math
@@ -12,7 +12,7 @@ from torch import Tensor
 from ngrpo.config.allowlist import ALLOWED, below
 from ngrpo.config.instantiate import build
 from ngrpo.errors import RunError, SettingError
-from ngrpo.rewards.isolation.isolated import LIMIT, Apart, CallFailed
+from ngrpo.rewards.isolation.isolated import LIMIT, CallFailed, IsolatedObject
 from ngrpo.rewards.terms.base import Responses
 from ngrpo.types.scores import Score
 
@@ -20,7 +20,10 @@ log = logging.getLogger(__name__)
 
 
 def build_reward(
-    setting: str, node: DictConfig, limit_s: float | None, apart: "Callable[[Apart], TermApart | RewardApart]"
+    setting: str,
+    node: DictConfig,
+    limit_s: float | None,
+    isolated: "Callable[[IsolatedObject], IsolatedTerm | IsolatedReward]",
 ) -> Any:
     """Builds a reward or a term: in this process if it is the package's, or if there is no limit.
 
@@ -28,10 +31,10 @@ def build_reward(
         setting: where it is configured, for messages.
         node: its `_target_` node.
         limit_s: most seconds that a call may take.
-        apart: `TermApart`, `RewardApart` or `RewardOrStop`.
+        isolated: `IsolatedTerm`, `IsolatedReward` or `StrictIsolatedReward`.
 
     Raises:
-        SettingError: it cannot be made, or the limit is none.
+        SettingError: it cannot be built, or the limit is no positive number.
     """
     if limit_s is not None and not (math.isfinite(limit_s) and limit_s > 0):
         raise SettingError(f"{LIMIT}={limit_s} is no time to answer in; set a positive number of seconds, or null.")
@@ -39,62 +42,64 @@ def build_reward(
         return build(node)
     plain = OmegaConf.to_container(node, resolve=True)
     assert isinstance(plain, dict)
-    return apart(Apart(setting, {str(key): value for key, value in plain.items()}, limit_s))
+    return isolated(IsolatedObject(setting, {str(key): value for key, value in plain.items()}, limit_s))
 
 
-class TermApart:
+class IsolatedTerm:
     """A reward term (`ngrpo.rewards.terms.base.Term`) in a process of its own; a failed call gives NaN for all."""
 
-    def __init__(self, apart: Apart) -> None:
-        self.apart = apart
+    def __init__(self, isolated: IsolatedObject) -> None:
+        self.isolated = isolated
 
     def __call__(self, responses: Responses) -> Tensor:
-        """Returns the term's values, or NaN: they are then left out of what is learned, and counted."""
+        """Returns the term's values, or NaN: its responses are then excluded from what is learned, and counted."""
         try:
-            return torch.as_tensor(self.apart(responses))
+            return torch.as_tensor(self.isolated(responses))
         except CallFailed as failure:
-            log.warning("%s %s: the rewards of %d responses are left out", self.apart.setting, failure, len(responses))
+            log.warning(
+                "%s %s: the rewards of %d responses are excluded", self.isolated.setting, failure, len(responses)
+            )
             return torch.full((len(responses),), torch.nan)
 
     def state_dict(self) -> dict[str, Any]:
         """Holds the term's state after its last call; nothing if it has none."""
-        return self.apart.state or {}
+        return self.isolated.state or {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores it."""
-        self.apart.restore(state or None)
+        self.isolated.restore(state or None)
 
 
-class RewardApart:
-    """A reward (`ngrpo.rollout.worker.Reward`) in a process apart; a call that fails gives no response a reward."""
+class IsolatedReward:
+    """A reward (`ngrpo.rollout.worker.Reward`) in a process of its own; a failed call gives no response a reward."""
 
-    def __init__(self, apart: Apart) -> None:
-        self.apart = apart
+    def __init__(self, isolated: IsolatedObject) -> None:
+        self.isolated = isolated
 
     def __call__(
         self, responses: Sequence[str], references: Sequence[str], questions: Sequence[str] | None = None
     ) -> list[Score]:
-        """Returns its scores, or NaN with the verdict that says why; they are left out of what is learned."""
+        """Returns its scores, or NaN with the verdict that says why; they are excluded from what is learned."""
         try:
-            scores: list[Score] = self.apart(responses, references, questions=questions)
+            scores: list[Score] = self.isolated(responses, references, questions=questions)
         except CallFailed as failure:
             return self._unjudged(failure, len(responses))
         return scores
 
     def _unjudged(self, failure: CallFailed, count: int) -> list[Score]:
-        log.warning("%s %s: the rewards of %d responses are left out", self.apart.setting, failure, count)
+        log.warning("%s %s: the rewards of %d responses are excluded", self.isolated.setting, failure, count)
         return [Score(torch.nan, False, None, failure.verdict)] * count
 
     def close(self) -> None:
         """Ends the process."""
-        self.apart.close()
+        self.isolated.close()
 
 
-class RewardOrStop(RewardApart):
-    """The same, for figures that must not count what was not judged: a call that fails raises RunError."""
+class StrictIsolatedReward(IsolatedReward):
+    """An isolated reward whose failed call raises RunError: for figures that must not count what was not judged."""
 
     def _unjudged(self, failure: CallFailed, count: int) -> list[Score]:
         raise RunError(
-            f"{self.apart.setting} {failure}; fix it, or raise {LIMIT}; the same command continues with what is not "
+            f"{self.isolated.setting} {failure}; fix it, or raise {LIMIT}; the same command continues with what is not "
             "answered yet."
         ) from failure

@@ -1,9 +1,7 @@
-"""The process of an isolated object: ``python -m ngrpo.rewards.isolation.isolated_worker DESCRIPTOR``."""
+"""The process of an isolated object, ``python -m ngrpo.rewards.isolation.isolated_worker``."""
 
 import pickle
-import signal
 import sys
-from multiprocessing.connection import Connection
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -11,50 +9,35 @@ from torch import Tensor
 
 from ngrpo.config.instantiate import build
 from ngrpo.distributed.collectives import packed
-from ngrpo.distributed.parent_watch import leave_signals_to_parent
+from ngrpo.rewards.isolation.child_process import serve
 from ngrpo.rewards.terms.base import Stateful
-from ngrpo.rewards.terms.calls import declared, origin
+from ngrpo.rewards.terms.calls import declared
 
 
-def main() -> None:
-    """Makes the object, then answers calls until the other end is closed."""
-    leave_signals_to_parent()
-    line: Connection = Connection(int(sys.argv[1]))
-    path, node, state, limit_s = pickle.loads(line.recv_bytes())
-    sys.path[:] = path
-    try:
-        made = build(OmegaConf.create(node))
+class ObjectService:
+    """Builds the object of a configuration, then calls it; a reply is its result and its state after the call."""
+
+    def __init__(self) -> None:
+        self._object: Any = None
+
+    def start(self, settings: bytes) -> bytes:
+        """Builds the object from a pickled import path, configuration node and state, the last perhaps None."""
+        sys.path[:], node, state = pickle.loads(settings)
+        self._object = build(OmegaConf.create(node))
         if state is not None:
-            made.load_state_dict(state)
-        line.send_bytes(packed(("made", None, state_of(made))))
-    except Exception as error:
-        line.send_bytes(packed(("raised", repr(error), origin(error))))
-        return
-    while True:
-        try:
-            arguments, offered = pickle.loads(line.recv_bytes())
-        except EOFError:
-            return
-        signal.setitimer(signal.ITIMER_REAL, 2 * limit_s)  # if the trainer is gone, nobody else ends a call that hangs
-        reply = answered(made, arguments, offered)
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        line.send_bytes(reply)
+            self._object.load_state_dict(state)
+        return self._reply(None)
 
+    def answer(self, request: bytes) -> bytes:
+        """Calls it with pickled arguments, and with those of the named ones that it declares."""
+        arguments, offered = pickle.loads(request)
+        result = self._object(*arguments, **declared(self._object, offered))
+        return self._reply(result.detach().cpu() if isinstance(result, Tensor) else result)
 
-def answered(made: Any, arguments: tuple[Any, ...], offered: dict[str, Any]) -> bytes:
-    """Returns what a call gives and the state after it, or what it raised and where."""
-    try:
-        result = made(*arguments, **declared(made, offered))
-        result = result.detach().cpu() if isinstance(result, Tensor) else result
-        return packed(("made", result, state_of(made)))
-    except Exception as error:
-        return packed(("raised", repr(error), origin(error)))
-
-
-def state_of(made: Any) -> dict[str, Any] | None:
-    """Returns the state of a stateful object."""
-    return made.state_dict() if isinstance(made, Stateful) else None
+    def _reply(self, result: Any) -> bytes:
+        state = self._object.state_dict() if isinstance(self._object, Stateful) else None
+        return packed((result, state))
 
 
 if __name__ == "__main__":
-    main()
+    serve(ObjectService())

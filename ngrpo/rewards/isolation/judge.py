@@ -1,21 +1,18 @@
-r"""The answer-checking process: ``python -m ngrpo.rewards.isolation.judge SECONDS MEBIBYTES``.
+r"""The answer-checking process, ``python -m ngrpo.rewards.isolation.judge``.
 
-It prints the line ``ready`` and then answers each JSON line ``{"reference": ..., "answer": ...}`` with a line
-``{"verdict": ...}``, until its input ends. It has no time limit that an answer could escape by holding the
-interpreter: the pool kills it, and should the pool be gone, the kernel's alarm does after SECONDS. The kernel
-also refuses it more than MEBIBYTES beyond what it needs before the first answer.
+It has no time limit that an answer could escape by holding the interpreter: it is killed from outside. The kernel
+refuses it more memory than the pool allows beyond what it needs before the first answer.
 """
 
 import json
 import logging
 import resource
-import signal
 import sys
 from pathlib import Path
 
-from ngrpo.distributed.parent_watch import leave_signals_to_parent
 from ngrpo.rewards.answers.read import read_answer
 from ngrpo.rewards.answers.reading import equal
+from ngrpo.rewards.isolation.child_process import serve
 from ngrpo.types.scores import Verdict
 
 
@@ -43,34 +40,29 @@ def judge(reference: str, answer: str) -> Verdict:
         return Verdict.WRONG
 
 
-def limit_memory(mebibytes: int) -> None:
+class JudgeService:
+    """Answers JSON pairs ``[reference, answer]`` with the text of a verdict."""
+
+    def start(self, settings: bytes) -> bytes:
+        """Loads the libraries, then limits memory to so many MiB more, a JSON number."""
+        logging.disable(logging.WARNING)
+        sys.stdout = sys.stderr  # what a library prints is no output of the run
+        for warm_up in (r"\frac{x}{2}+\sqrt{3}", r"0<x<1", r"\pm 2"):  # pays for lazy imports and tables
+            judge(warm_up, warm_up + "y")
+        _limit_memory(json.loads(settings))
+        return b""
+
+    def answer(self, request: bytes) -> bytes:
+        """Judges a pair; a MemoryError goes to the pool, since what has been allocated may not come back."""
+        return judge(*json.loads(request)).encode()
+
+
+def _limit_memory(mebibytes: int) -> None:
     """Let this process have so much more address space than it has now, and no more."""
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + mebibytes * 2**20
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
-def main() -> None:
-    """Answer requests from stdin until it ends."""
-    alarm_s, mebibytes = float(sys.argv[1]), int(sys.argv[2])
-    leave_signals_to_parent()
-    logging.disable(logging.WARNING)
-    out, sys.stdout = sys.stdout, sys.stderr  # nothing that a library prints may enter the protocol
-    for warm_up in (r"\frac{x}{2}+\sqrt{3}", r"0<x<1", r"\pm 2"):  # pays for lazy imports and tables
-        judge(warm_up, warm_up + "y")
-    limit_memory(mebibytes)
-    print("ready", file=out, flush=True)
-    for line in sys.stdin:
-        request = json.loads(line)
-        signal.setitimer(signal.ITIMER_REAL, alarm_s)
-        try:
-            verdict = judge(request["reference"], request["answer"])
-        except MemoryError:  # what has been allocated may not come back: the pool starts another process
-            print(json.dumps({"verdict": Verdict.CRASHED}), file=out, flush=True)
-            return
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        print(json.dumps({"verdict": verdict}), file=out, flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    serve(JudgeService())

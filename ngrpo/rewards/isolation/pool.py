@@ -1,24 +1,18 @@
-"""Judging answers in processes that can be killed."""
+"""The pool of processes that judge answers, each killed and replaced when an answer takes too long."""
 
 import json
-import os
-import select
-import subprocess
-import sys
-import time
-import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from queue import LifoQueue
 from threading import Lock
 from types import TracebackType
 from typing import Self
 
-import ngrpo
 from ngrpo.errors import RunError
+from ngrpo.rewards.isolation.child_process import ChildProcess, ProcessDied
 from ngrpo.types.scores import Verdict
+from ngrpo.utils.remote_error import RemoteError
 
 Pair = tuple[str, str]
 
@@ -29,93 +23,38 @@ _LONGEST_REMEMBERED = 200
 """Characters of a pair. Long answers seldom come twice, and so many of 2,000 characters would take 0.5 GB."""
 
 
-class _Dead(Exception):
-    """The process closed its output."""
-
-
 class _Worker:
     """One answer-checking process, started when needed; used by one thread at a time."""
 
     def __init__(self, timeout_s: float) -> None:
         self.timeout_s = timeout_s
-        self.process: subprocess.Popen[bytes] | None = None
+        # One thread each: the run's processes share the cores.
+        self.child = ChildProcess("ngrpo.rewards.isolation.judge", {"OMP_NUM_THREADS": "1"})
 
     def judge(self, pair: Pair) -> Verdict:
         """Judge one pair; a process that dies on it is replaced and gets it once more."""
         for _ in range(2):
-            process = self.process or self._start()
+            if self.child.pid is None:
+                self._start()
             try:
-                verdict = self._ask(process, pair)
-                if verdict is Verdict.CRASHED:
-                    self.kill()
-                return verdict
+                return Verdict(self.child.call(json.dumps(pair).encode(), self.timeout_s).decode())
             except TimeoutError:
-                self.kill()
                 return Verdict.TIMEOUT
-            except (_Dead, BrokenPipeError):
-                self.kill()
+            except RemoteError:  # `judge.judge` raises nothing but a MemoryError
+                self.child.kill()
+                return Verdict.CRASHED
+            except ProcessDied:
+                pass
         return Verdict.CRASHED
 
-    def kill(self) -> None:
-        """End the process, if there is one, and wait until it is gone."""
-        process, self.process = self.process, None
-        if process is not None:
-            process.kill()
-            process.communicate()
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        path = [str(Path(ngrpo.__file__).parents[1]), *filter(None, [os.environ.get("PYTHONPATH")])]
-        # -P: the child must not import from the current directory, whatever lies there.
-        self.process = process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "ngrpo.rewards.isolation.judge", str(2 * self.timeout_s), str(_MEMORY_MIB)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-            process_group=0,  # what is sent to the trainer's group is for the trainer
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(path), "OMP_NUM_THREADS": "1"},
-        )
+    def _start(self) -> None:
         try:
-            _read_line(process, _START_LIMIT_S)
-        except (_Dead, TimeoutError) as error:
-            self.kill()
+            self.child.start(json.dumps(_MEMORY_MIB).encode(), _START_LIMIT_S)
+        except (ProcessDied, RemoteError, TimeoutError) as error:
             raise RunError(
                 "an answer-checking process did not start; see its messages above, fix what they say and resume with "
                 "ckpt=latest."
             ) from error
-        return process
-
-    def _ask(self, process: subprocess.Popen[bytes], pair: Pair) -> Verdict:
-        reference, answer = pair
-        request = json.dumps({"reference": reference, "answer": answer}) + "\n"
-        assert process.stdin is not None
-        process.stdin.write(request.encode())
-        return Verdict(json.loads(_read_line(process, self.timeout_s))["verdict"])
-
-
-def _read_line(process: subprocess.Popen[bytes], timeout_s: float) -> bytes:
-    """Read up to the end of a line.
-
-    Raises:
-        TimeoutError: no whole line came in time.
-        _Dead: the process ended first.
-    """
-    assert process.stdout is not None
-    deadline = time.monotonic() + timeout_s
-    poll = select.poll()
-    poll.register(process.stdout, select.POLLIN)
-    line = b""
-    while not line.endswith(b"\n"):
-        if not poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
-            raise TimeoutError
-        if not (chunk := process.stdout.read(4096)):
-            raise _Dead
-        line += chunk
-    return line
-
-
-def _kill_all(workers: Sequence[_Worker]) -> None:
-    for worker in workers:
-        worker.kill()
 
 
 class VerifierPool:
@@ -135,7 +74,6 @@ class VerifierPool:
             self._idle.put(worker)
         self._remembered: OrderedDict[Pair, Verdict] = OrderedDict()
         self._lock = Lock()
-        weakref.finalize(self, _kill_all, self._workers)
 
     def judge(self, pairs: Sequence[Pair]) -> list[Verdict]:
         """Judge pairs (reference, answer), each distinct pair once.
@@ -160,7 +98,8 @@ class VerifierPool:
 
     def close(self) -> None:
         """End all processes; a later `judge` starts them again."""
-        _kill_all(self._workers)
+        for worker in self._workers:
+            worker.child.kill()
 
     def __enter__(self) -> Self:
         return self

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from ngrpo.algo.best import Bounds, sum_of_bounds
 from ngrpo.errors import RunError, SettingError
-from ngrpo.rewards.terms.calls import NONE_ALONE, at, origin
+from ngrpo.rewards.terms.calls import NONE_ALONE, at
 from ngrpo.types.problems import Problem
 from ngrpo.types.rollouts import Rollout
 from ngrpo.types.scores import Score, Verdict
+from ngrpo.utils.remote_error import origin
 
 log = logging.getLogger(__name__)
 

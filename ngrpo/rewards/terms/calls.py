@@ -1,13 +1,12 @@
 """Calling rewards that the user may have written."""
 
 import inspect
-import traceback
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from ngrpo.errors import RunError
 from ngrpo.types.scores import Score
+from ngrpo.utils.remote_error import origin
 
 Scoring = Callable[..., list[Score]]
 """Takes responses and references, and whatever else it declares by name, see `declared`."""
@@ -74,32 +73,7 @@ def _culprit(
     return None
 
 
-class Elsewhere(Exception):
-    """An exception in another process.
-
-    Args:
-        said: what its ``repr`` was.
-        place: where it came from, see `origin`.
-    """
-
-    def __init__(self, said: str, place: str) -> None:
-        super().__init__(f"{said}{place}")
-        self.said = said
-        self.place = place
-
-    def __repr__(self) -> str:
-        return self.said
-
-
 def at(index: int, problem: int, text: str) -> str:
     """Returns which response is meant."""
     shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
     return f" on response {index}, to problem {problem}: {shown!r}"
-
-
-def origin(error: BaseException) -> str:
-    """Returns where in the code an error comes from."""
-    if isinstance(error, Elsewhere):
-        return error.place
-    frames = traceback.extract_tb(error.__traceback__)
-    return f" in {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""

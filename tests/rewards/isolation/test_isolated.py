@@ -1,4 +1,4 @@
-"""Objects in a process apart: results, state, exceptions, hanging, dying, and what is left of them."""
+"""Objects in processes of their own: results, state, exceptions, hanging, dying, and what is left of them."""
 
 import math
 import os
@@ -13,56 +13,59 @@ from made_responses import responses
 from omegaconf import OmegaConf
 
 from ngrpo.errors import RunError, SettingError
-from ngrpo.rewards.isolation.custom import RewardApart, TermApart, build_reward
-from ngrpo.rewards.isolation.isolated import Apart, CallFailed
+from ngrpo.rewards.isolation.custom import IsolatedReward, IsolatedTerm, build_reward
+from ngrpo.rewards.isolation.isolated import CallFailed, IsolatedObject
 from ngrpo.rewards.terms.base import RewardTerms, WeightedTerm
-from ngrpo.rewards.terms.calls import Elsewhere, scored
+from ngrpo.rewards.terms.calls import scored
 from ngrpo.types.scores import Verdict
+from ngrpo.utils.remote_error import RemoteError
 
 THREE = responses(["7", None, "8"], keys=[4, 4, 9], lengths=[2, 3, 5])
 LIMIT_S = 30.0
 
 
 @pytest.fixture
-def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Apart]]:
-    """Makes objects of `apart_objects` and ends their processes."""
-    made: list[Apart] = []
+def make(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., IsolatedObject]]:
+    """Makes objects of `isolated_objects` and ends their processes."""
+    made: list[IsolatedObject] = []
 
-    def one(target: str, limit_s: float = LIMIT_S, **arguments: Any) -> Apart:
-        made.append(Apart("reward_terms.mine", {"_target_": f"apart_objects.{target}", **arguments}, limit_s))
+    def one(target: str, limit_s: float = LIMIT_S, **arguments: Any) -> IsolatedObject:
+        made.append(
+            IsolatedObject("reward_terms.mine", {"_target_": f"isolated_objects.{target}", **arguments}, limit_s)
+        )
         return made[-1]
 
     yield one
-    for apart in made:
-        apart.close()
+    for isolated in made:
+        isolated.close()
 
 
-def test_a_term_sees_what_it_would_see_here_and_changes_in_its_process_only(make):
+def test_a_term_gets_the_same_responses_and_changes_in_its_process_only(make):
     summed = make("LengthsAndCalls")
-    term = TermApart(summed)
+    term = IsolatedTerm(summed)
     assert term(THREE).tolist() == [2.0, 3.0, 5.0]
     assert term(THREE.only(2)).tolist() == [5.0 + 1]
     assert summed(THREE)[0] == 2.0 + 2
     assert term.state_dict() == {}
 
 
-def test_state_is_that_after_the_last_call_and_goes_on_in_another_process(make):
-    term = TermApart(make("Counting"))
+def test_the_state_after_the_last_call_is_restored_in_another_process(make):
+    term = IsolatedTerm(make("Counting"))
     assert term.state_dict() == {"calls": 0}
     assert [float(term(THREE)[0]) for _ in range(2)] == [1.0, 2.0]
     state = term.state_dict()
-    other = TermApart(make("Counting"))
+    other = IsolatedTerm(make("Counting"))
     other.load_state_dict(state)
     assert float(other(THREE)[0]) == 3.0
     assert (term.state_dict(), other.state_dict()) == ({"calls": 2}, {"calls": 3})
 
 
-def test_what_it_raises_names_place_and_sample(make):
-    terms = RewardTerms([WeightedTerm("mine", 1.0, TermApart(make("Raising", key=9)))])
+def test_an_exception_names_its_place_and_sample(make):
+    terms = RewardTerms([WeightedTerm("mine", 1.0, IsolatedTerm(make("Raising", key=9)))])
     with pytest.raises(RunError) as caught:
         terms(THREE)
     assert str(caught.value) == (
-        "reward_terms.mine raised KeyError('not this one') in apart_objects.py:42 on response 2, to problem 9: "
+        "reward_terms.mine raised KeyError('not this one') in isolated_objects.py:41 on response 2, to problem 9: "
         "'text 2'; fix it and resume with ckpt=latest."
     )
 
@@ -76,90 +79,90 @@ def test_what_it_raises_names_place_and_sample(make):
     ],
 )
 def test_a_call_that_fails_costs_its_limit_and_the_process(make, how: str, verdict: Verdict, reason: str):
-    apart = make("Failing", limit_s=1.0, how=how)
-    old = apart("")
+    isolated = make("Failing", limit_s=1.0, how=how)
+    old = isolated("")
     start = time.monotonic()
     with pytest.raises(CallFailed) as caught:
-        apart("fail")
+        isolated("fail")
     assert time.monotonic() - start < 5
     assert (caught.value.verdict, str(caught.value)) == (verdict, reason)
     assert not Path(f"/proc/{old}").exists()
-    assert apart("") != old
+    assert isolated("") != old
 
 
-def test_a_failed_term_leaves_all_out_and_keeps_its_state(make, caplog: pytest.LogCaptureFixture):
-    term = TermApart(make("Counting", limit_s=1.0, hang_at=2))
+def test_a_failed_term_excludes_all_responses_and_keeps_its_state(make, caplog: pytest.LogCaptureFixture):
+    term = IsolatedTerm(make("Counting", limit_s=1.0, hang_at=2))
     values = [term(THREE) for _ in range(3)]
     assert [float(value[0]) for value in values] == pytest.approx([1.0, math.nan, 2.0], nan_ok=True)
     assert values[1].isnan().all()
     assert caplog.messages == [
-        "reward_terms.mine took longer than custom_reward_timeout_s=1: the rewards of 3 responses are left out"
+        "reward_terms.mine took longer than custom_reward_timeout_s=1: the rewards of 3 responses are excluded"
     ]
 
 
 def test_a_reward_that_fails_has_its_verdict(make):
-    reward = RewardApart(make("Scoring", limit_s=1.0))
+    reward = IsolatedReward(make("Scoring", limit_s=1.0))
     assert [score.reward for score in scored(reward, ["7", "8"], ["7", "7"], [0, 1])] == [1.0, 0.0]
     failed = scored(reward, ["hang", "8"], ["7", "7"], [0, 1])
     assert [(math.isnan(s.reward), s.correct, s.status) for s in failed] == [(True, False, Verdict.TIMEOUT)] * 2
 
 
 def test_a_reward_that_declares_questions_gets_them_there_too(make):
-    reward = RewardApart(make("ScoringQuestions"))
+    reward = IsolatedReward(make("ScoringQuestions"))
     scores = scored(reward, ["7", "8"], ["7", "7"], [0, 1], ["6?", "8"])
     assert [score.reward for score in scores] == [0.0, 1.0]
-    reward = RewardApart(make("Scoring"))
+    reward = IsolatedReward(make("Scoring"))
     assert [score.reward for score in scored(reward, ["7", "8"], ["7", "7"], [0, 1], ["6?", "8"])] == [1.0, 0.0]
 
 
-def test_three_failures_in_a_row_end_the_run_and_no_others(make):
-    apart = make("Failing", limit_s=20.0, how="die")
+def test_three_failures_in_a_row_end_the_run_and_fewer_do_not(make):
+    isolated = make("Failing", limit_s=20.0, how="die")
     with pytest.raises(CallFailed):
-        apart("fail")
-    apart("")
+        isolated("fail")
+    isolated("")
     for _ in range(2):
         with pytest.raises(CallFailed):
-            apart("fail")
+            isolated("fail")
     with pytest.raises(RunError) as caught:
-        apart("fail")
+        isolated("fail")
     assert str(caught.value) == (
         "reward_terms.mine ended the process that it runs in, for the 3rd time in a row; fix it, or raise "
         "custom_reward_timeout_s, and resume with ckpt=latest."
     )
 
 
-def test_what_cannot_be_made_is_said_at_once():
+def test_an_object_that_cannot_be_built_is_an_error_at_once():
     with pytest.raises(SettingError) as caught:
-        Apart("reward_terms.mine", {"_target_": "apart_objects.Raising", "key": "none"}, LIMIT_S)
+        IsolatedObject("reward_terms.mine", {"_target_": "isolated_objects.Raising", "key": "none"}, LIMIT_S)
     assert str(caught.value) == (
-        "reward_terms.mine cannot be made (ValueError('no such problem') in apart_objects.py:36); fix it."
+        "reward_terms.mine cannot be built (ValueError('no such problem') in isolated_objects.py:35); fix it."
     )
 
 
-def test_results_that_cannot_travel_are_its_fault(make):
-    with pytest.raises(Elsewhere, match="pickle"):
+def test_a_result_that_cannot_be_pickled_is_an_error_of_the_object(make):
+    with pytest.raises(RemoteError, match="pickle"):
         make("Unpicklable")()
 
 
 def test_nothing_is_left_when_it_is_forgotten():
-    apart = Apart("reward_terms.mine", {"_target_": "apart_objects.Failing", "how": "hang"}, LIMIT_S)
-    pid = apart("")
+    isolated = IsolatedObject("reward_terms.mine", {"_target_": "isolated_objects.Failing", "how": "hang"}, LIMIT_S)
+    pid = isolated("")
     assert pid != os.getpid()
-    del apart
+    del isolated
     assert not Path(f"/proc/{pid}").exists()
 
 
-def test_only_what_is_not_the_packages_runs_apart():
+def test_the_packages_own_rewards_are_not_isolated():
     own = OmegaConf.create({"_target_": "ngrpo.rewards.terms.one_box.OneBox"})
-    other = OmegaConf.create({"_target_": "apart_objects.Counting"})
-    assert type(build_reward("reward_terms.mine", own, 5.0, TermApart)).__name__ == "OneBox"
-    assert type(build_reward("reward_terms.mine", other, None, TermApart)).__name__ == "Counting"
-    made = build_reward("reward_terms.mine", other, 5.0, TermApart)
-    assert isinstance(made, TermApart)
-    made.apart.close()
+    other = OmegaConf.create({"_target_": "isolated_objects.Counting"})
+    assert type(build_reward("reward_terms.mine", own, 5.0, IsolatedTerm)).__name__ == "OneBox"
+    assert type(build_reward("reward_terms.mine", other, None, IsolatedTerm)).__name__ == "Counting"
+    made = build_reward("reward_terms.mine", other, 5.0, IsolatedTerm)
+    assert isinstance(made, IsolatedTerm)
+    made.isolated.close()
     for limit_s in (0.0, -1.0, math.inf, math.nan):
         with pytest.raises(SettingError, match=r"custom_reward_timeout_s=.* is no time to answer in"):
-            build_reward("reward_terms.mine", own, limit_s, TermApart)
+            build_reward("reward_terms.mine", own, limit_s, IsolatedTerm)
 
 
 def test_tensors_arrive_without_the_storage_they_are_a_part_of(make):

@@ -1,13 +1,12 @@
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from places import ROOT
 
 from ngrpo.rewards.answers.boxed import answer_of
+from ngrpo.rewards.isolation.child_process import ChildProcess
 from ngrpo.rewards.isolation.judge import judge
 from ngrpo.types.scores import Verdict
 
@@ -62,35 +61,21 @@ def test_a_failing_comparison_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> 
     assert judge("1", "1") is Verdict.WRONG
 
 
-def test_process_answers_lines_loads_no_torch_and_ends_with_its_input(tmp_path: Path) -> None:
-    script = (
-        "import sys, runpy; sys.argv = ['worker', '5', '1024']\n"
-        "runpy.run_module('ngrpo.rewards.isolation.judge', run_name='__main__')\n"
-        "sys.exit('torch' in sys.modules)"
+def test_the_process_answers_pairs_and_loads_no_torch(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "judge_without_torch.py").write_text(
+        "import json, sys\n"
+        "from ngrpo.rewards.isolation.child_process import serve\n"
+        "from ngrpo.rewards.isolation.judge import JudgeService\n"
+        "class Judge(JudgeService):\n"
+        "    def answer(self, request):\n"
+        "        print('library output')\n"
+        "        return super().answer(request) + str('torch' in sys.modules).encode()\n"
+        "serve(Judge())\n"
     )
-    requests = [{"reference": "1/2", "answer": "0.5"}, {"reference": "1", "answer": "\ud800"}]
-    done = subprocess.run(
-        [sys.executable, "-c", script],
-        input="".join(json.dumps(request) + "\n" for request in requests),
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    assert done.stdout.splitlines() == ["ready", '{"verdict": "correct"}', '{"verdict": "wrong"}']
-    assert done.stderr == ""
-
-
-def test_process_ends_by_itself_if_nobody_kills_it() -> None:
-    request = json.dumps({"reference": "2", "answer": r"\binom{10^{9}}{5\cdot 10^{8}}"}) + "\n"
-    done = subprocess.run(
-        [sys.executable, "-m", "ngrpo.rewards.isolation.judge", "0.5", "1024"],
-        input=request.encode(),
-        stdout=subprocess.PIPE,
-        timeout=20,
-        check=False,
-        cwd=ROOT,
-    )
-    assert done.stdout == b"ready\n"
-    assert done.returncode < 0
+    child = ChildProcess("judge_without_torch", {"PYTHONPATH": f"{ROOT}{os.pathsep}{tmp_path}"})
+    child.start(b"1024", 60.0)
+    pairs = [["1/2", "0.5"], ["1", "\ud800"]]
+    assert [child.call(json.dumps(pair).encode(), 5.0) for pair in pairs] == [b"correctFalse", b"wrongFalse"]
+    child.kill()
+    out, err = capfd.readouterr()
+    assert (out, err.splitlines()) == ("", ["library output"] * 2)

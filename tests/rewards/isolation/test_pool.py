@@ -11,6 +11,7 @@ import pytest
 from places import ROOT
 
 from ngrpo.rewards.isolation import pool as pool_module
+from ngrpo.rewards.isolation.child_process import ChildProcess
 from ngrpo.rewards.isolation.pool import Pair, VerifierPool, _Worker
 from ngrpo.types.scores import Verdict
 
@@ -39,9 +40,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Pair]:
 
 
 def process_of(pool: VerifierPool) -> int:
-    process = pool._workers[0].process
-    assert process is not None
-    return process.pid
+    pid = pool._workers[0].child.pid
+    assert pid is not None
+    return pid
 
 
 def is_alive(pid: int) -> bool:
@@ -92,15 +93,15 @@ def test_a_killed_process_is_replaced(pool: VerifierPool) -> None:
 def test_an_answer_that_kills_its_process_twice_is_reported(
     pool: VerifierPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask, killed = _Worker._ask, []
+    call, killed = ChildProcess.call, []
 
-    def kill_then_ask(worker: _Worker, process: subprocess.Popen[bytes], pair: Pair) -> Verdict:
-        if pair[1] == "bad":
-            os.kill(process.pid, signal.SIGKILL)
-            killed.append(process.pid)
-        return ask(worker, process, pair)
+    def kill_then_call(child: ChildProcess, request: bytes, limit_s: float) -> bytes:
+        if b"bad" in request and child.pid is not None:
+            os.kill(child.pid, signal.SIGKILL)
+            killed.append(child.pid)
+        return call(child, request, limit_s)
 
-    monkeypatch.setattr(_Worker, "_ask", kill_then_ask)
+    monkeypatch.setattr(ChildProcess, "call", kill_then_call)
     assert pool.judge([("51", "bad"), ("51", "51")]) == [Verdict.CRASHED, Verdict.CORRECT]
     assert len(set(killed)) == 2
     assert ("51", "bad") not in pool._remembered
@@ -144,7 +145,7 @@ def test_ordinary_answers_are_judged_at_300_a_second() -> None:
 def test_any_thread_may_judge_and_close_ends_the_processes() -> None:
     verdicts: dict[int, list[Verdict]] = {}
     with VerifierPool(workers=2, timeout_s=5.0) as pool:
-        assert [worker.process for worker in pool._workers] == [None, None]
+        assert [worker.child.pid for worker in pool._workers] == [None, None]
 
         def judge(base: int) -> None:
             verdicts[base] = pool.judge([(str(base), str(base + offset)) for offset in (0, 1, 0, 2)])
@@ -154,7 +155,7 @@ def test_any_thread_may_judge_and_close_ends_the_processes() -> None:
             thread.start()
         for thread in threads:
             thread.join()
-        pids = [worker.process.pid for worker in pool._workers if worker.process]
+        pids = [worker.child.pid for worker in pool._workers if worker.child.pid is not None]
         assert len(pids) == 2
     assert verdicts == dict.fromkeys((100, 200, 300), ["correct", "wrong", "correct", "wrong"])
     assert not any(map(is_alive, pids))
@@ -170,7 +171,7 @@ def test_processes_end_with_the_interpreter_and_start_in_any_directory(tmp_path:
     (tmp_path / "json.py").write_text("raise ImportError('the current directory must not be imported')")
     script = (
         "import sys; sys.path.insert(0, sys.argv[1]); from ngrpo.rewards.isolation.pool import VerifierPool\n"
-        "pool = VerifierPool(1, 5.0); print(*pool.judge([('1', '1')]), pool._workers[0].process.pid)"
+        "pool = VerifierPool(1, 5.0); print(*pool.judge([('1', '1')]), pool._workers[0].child.pid)"
     )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(

@@ -33,7 +33,7 @@ def test_the_sample_and_the_place_are_named() -> None:
         scored(fails_on_two, TEXTS, REFERENCES, PROBLEMS)
     line = fails_on_two.__code__.co_firstlineno + 2
     assert str(caught.value) == (
-        f"reward raised KeyError('no such answer') in test_scoring.py:{line} on response 1, to problem 10: "
+        f"reward raised KeyError('no such answer') in test_calls.py:{line} on response 1, to problem 10: "
         f"'{('two' * 40)[:80]}...'; fix it and resume with ckpt=latest."
     )
 

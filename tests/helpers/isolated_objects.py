@@ -1,4 +1,4 @@
-"""What runs apart in the tests; line numbers of this file are in their expectations."""
+"""Objects that run in processes of their own in the tests; line numbers of this file are in their expectations."""
 
 import os
 import time

@@ -38,7 +38,7 @@ def command(run: Path, prompts: Path, *overrides: str) -> list[str]:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
-    path = f"{ROOT}:{ROOT / 'tests'}"
+    path = f"{ROOT}:{ROOT / 'tests/helpers'}"
     return os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "NGRPO_CACHE": str(tmp_path / "cache")}
 
 
@@ -50,7 +50,7 @@ CASES = {
     "grpo": ["algo=grpo"],
     # Prompts drawn beside the batches, and counts that rewards depend on.
     "dapo": ["algo=dapo", "reward_terms=[overlong,count_bonus]", "selection.max_refills=2"],
-    # Rollouts that were made before their turn, with weights that no longer exist.
+    # Prefetched rollouts, of weights that no longer exist.
     "ahead": ["algo=grpo", "algo/correction=truncate", "rollout.ahead=1"],
     # A second model with an optimiser of its own, and a learning rate that changes.
     "ppo": [

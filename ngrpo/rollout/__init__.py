@@ -1,16 +1,20 @@
-"""Rollout engines and their records.
+"""Rollouts: engines that generate, and the worker that makes scored rollouts of prompts.
+
+`worker` is the entry: it asks an `engine` for rollouts and scores them. `dynamic_sampling`, `prefetch` and `recovery`
+are the parts of the loop in `ngrpo.callbacks.rollout`. An engine is any object with the methods in `engine`.
 
 - ``auto.py``: The best engine that can run here
 - ``dynamic_sampling.py``: Dynamic sampling: groups without a training signal are dropped, and replaced by groups of
   further prompts
-- ``engine.py``: What every rollout engine offers
+- ``engine.py``: The protocol of rollout engines
 - ``null_engine.py``: The stand-in for an engine on ranks that get their rollouts from another
 - ``prefetch.py``: The next batch's rollouts, made in a thread while the present batch trains
-- ``records/``: Records of a rollout as an engine makes them, whatever the engine
+- ``records/``: Records of mixed decoding on the device, for an engine that decodes in processes and graphs of its own
 - ``recovery.py``: Recovery from faults of an engine: it is rebuilt once, and all ranks learn of it
-- ``serialization.py``: Rollouts and experiences as primitives and tensors, which files may hold without running code
-  when they are read
-- ``torch_engine/``: The rollout engine in plain PyTorch
+- ``serialization.py``: Serialization of rollouts and experiences: primitives and tensors, which run no code when they
+  are read
+- ``torch_engine/``: The rollout engine in plain PyTorch: continuous batching over a preallocated key/value cache
 - ``vllm/``: Rollouts in vLLM: the engine, and the plugin that mixes embeddings inside vLLM's compiled forward
-- ``worker.py``: From prompts to scored rollouts: the engine, the strategy, the reward and the tokenizer of one rank
+- ``worker.py``: The rollout worker of a rank, which makes scored rollouts of prompts with its engine, strategy and
+  reward
 """

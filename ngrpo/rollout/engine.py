@@ -1,4 +1,4 @@
-"""What every rollout engine offers."""
+"""The protocol of rollout engines."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
@@ -11,7 +11,7 @@ from ngrpo.exploration.runtime.bound import BoundExploration
 from ngrpo.types.rollouts import Request, Rollout, Sampling
 
 Report = Callable[[int, int], None]
-"""Is told, now and then during a call, how many of its rollouts are finished and how many tokens there are."""
+"""Called now and then during a call with the number of finished rollouts and of generated tokens."""
 
 
 class RolloutEngine(Protocol):
@@ -29,7 +29,7 @@ class RolloutEngine(Protocol):
 
     @property
     def dtype(self) -> torch.dtype:
-        """What the served weights and the engine's arithmetic are in; may be asked before `start`."""
+        """That of the served weights and of the engine's arithmetic; may be asked before `start`."""
 
     def start(self, device: torch.device) -> None:
         """Loads the model onto ``device``; called before everything else, and again after `close`."""
@@ -54,10 +54,10 @@ class RolloutEngine(Protocol):
         """Takes new weights by their transformers names; tied weights come once."""
 
     def sync_loaded(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
-        """Takes the very weights that `start` has loaded.
+        """Takes exactly the weights that `start` has loaded.
 
         Raises:
-            RunError: something that is served changes by it.
+            RunError: a served weight changed by it.
         """
 
     def embedding(self) -> Tensor:

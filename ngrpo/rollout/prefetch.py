@@ -10,7 +10,7 @@ from torch import Tensor
 from ngrpo.distributed.collectives import gathered
 from ngrpo.errors import RunError
 from ngrpo.rollout.recovery import EngineFailure
-from ngrpo.rollout.serialization import experience_of, plain_experience
+from ngrpo.rollout.serialization import deserialize_experience, serialize_experience
 from ngrpo.types.experience import Experience
 
 
@@ -70,11 +70,11 @@ class Prefetch:
 
 def _as_bytes(ready: tuple[int, Experience] | None) -> bytes:
     file = io.BytesIO()
-    torch.save(None if ready is None else (ready[0], plain_experience(ready[1])), file)
+    torch.save(None if ready is None else (ready[0], serialize_experience(ready[1])), file)
     return file.getvalue()
 
 
 def _from_bytes(content: bytes) -> tuple[int, Experience] | None:
     """Reads without running what a checkpoint might hold."""
     ready = torch.load(io.BytesIO(content), weights_only=True)
-    return None if ready is None else (ready[0], experience_of(ready[1]))
+    return None if ready is None else (ready[0], deserialize_experience(ready[1]))

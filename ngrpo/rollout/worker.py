@@ -1,4 +1,4 @@
-"""From prompts to scored rollouts: the engine, the strategy, the reward and the tokenizer of one rank."""
+"""The rollout worker of a rank, which makes scored rollouts of prompts with its engine, strategy and reward."""
 
 import math
 import time
@@ -31,7 +31,7 @@ _EVALUATION = -1
 """Stands for the iteration in the keys of evaluation rollouts: each evaluation draws the same randomness."""
 
 _SHOWN = 300
-"""Characters of an engine's last words that are repeated."""
+"""Characters of an engine's error that are quoted."""
 
 _REASONING = "<think>"
 _TAIL = 8
@@ -48,17 +48,17 @@ class Reward(Protocol):
         """Returns a score a response."""
 
     def close(self) -> None:
-        """Frees what scoring holds."""
+        """Frees the resources of scoring."""
 
 
 class Observer(Protocol):
-    """Follows the making of rollouts, for a person who waits."""
+    """A listener to the progress of rollouts, such as a status line."""
 
     def generating(self, total: int) -> Report:
-        """Is told that so many rollouts are begun; returns what the engine reports to."""
+        """Called when so many rollouts are started; returns what the engine reports to."""
 
     def scoring(self, total: int) -> None:
-        """Is told that so many responses are being scored."""
+        """Called when so many responses are to be scored."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class RolloutSettings:
         group_size: G, rollouts a prompt.
         max_new_tokens: most response tokens.
         temperature: tau of rollouts and of the trainer's log-probs.
-        ahead: batches that are made before their turn, 0 or 1, with weights as many updates old.
+        ahead: batches that are prefetched, 0 or 1, with weights as many updates old.
     """
 
     group_size: int = 8
@@ -94,7 +94,7 @@ class RolloutWorker:
     """Makes and scores rollouts on one rank, for its tensor group.
 
     Attributes:
-        observer: follows it, if set.
+        observer: hears of its progress, if set.
 
     Args:
         engine: makes the rollouts.
@@ -105,7 +105,7 @@ class RolloutWorker:
         stop_ids: token ids that end a response.
         seed: the run's seed.
         learned: the strategy's own parameters until `sync_weights` brings others; None for its initial ones.
-        terms: what the reward of a training rollout has beside correctness.
+        terms: added to the correctness reward of training rollouts.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class RolloutWorker:
             if out_of_memory(error):
                 raise
             raise RunError(
-                f"the rollout engine could not start ({_reason(error)}); choose another model, change rollout.engine, "
+                f"the rollout engine could not start ({_quoted(error)}); choose another model, change rollout.engine, "
                 "or take another engine such as rollout=torch."
             ) from error
 
@@ -162,15 +162,15 @@ class RolloutWorker:
         learned: Mapping[str, Tensor] | None = None,
         loaded: bool = False,
     ) -> None:
-        """Hands new weights to the engine; ``refresh`` rebuilds the strategy's tables from them.
+        """Transfers new weights to the engine; ``refresh`` rebuilds the strategy's tables from them.
 
         Args:
             tensors: the model's, by transformers name.
             refresh: rebuild the tables.
             learned: the strategy's own parameters; None leaves the initial ones.
-            loaded: they are the very weights that the engine has loaded, see `RolloutEngine.sync_loaded`.
+            loaded: they are exactly the weights that the engine has loaded, see `RolloutEngine.sync_loaded`.
         """
-        self._handed_over(tensors, self.engine.sync_loaded if loaded else self.engine.sync_weights)
+        self._transfer(tensors, self.engine.sync_loaded if loaded else self.engine.sync_weights)
         self._learned = learned
         if refresh:
             self._bound = None
@@ -191,37 +191,37 @@ class RolloutWorker:
 
     def roll_out(self, prompts: list[Prompt], iteration: int) -> Experience:
         """Makes ``group_size`` training rollouts a prompt, scored for correctness; talks to no other rank."""
-        return self._make(prompts, self.settings.group_size, iteration, self.sampling, self.bound)
+        return self._make_experience(prompts, self.settings.group_size, iteration, self.sampling, self.bound)
 
     def shape_rewards(self, experience: Experience) -> Experience:
         """Adds the reward terms to an iteration's rollouts; once an iteration, since terms may count (a collective)."""
         size = experience.group_size
         problems = [prompt.problem for prompt in experience.prompts for _ in range(size)]
-        texts = self._read(experience.prompts, size, experience.texts)
+        texts = self._texts_to_score(experience.prompts, size, experience.texts)
         responses = Responses(problems, experience.rollouts, texts, experience.scores)
         return replace(experience, terms=from_first(lambda: self.terms(responses)))
 
     def evaluate(self, prompts: list[Prompt], samples: int, strategy: Exploration, temperature: float) -> Experience:
         """Makes ``samples`` evaluation rollouts a prompt with ``strategy``, plain sampling as a rule (a collective)."""
-        return from_first(lambda: self._evaluated(prompts, samples, strategy, temperature))
+        return from_first(lambda: self._evaluate(prompts, samples, strategy, temperature))
 
-    def _evaluated(self, prompts: list[Prompt], samples: int, strategy: Exploration, temperature: float) -> Experience:
+    def _evaluate(self, prompts: list[Prompt], samples: int, strategy: Exploration, temperature: float) -> Experience:
         learned = self._learned if strategy == self.exploration else None
         bound = bind(strategy, self.engine.embedding(), self.vocabulary, learned)
         sampling = replace(self.sampling, temperature=temperature)
-        return self._make(prompts, samples, _EVALUATION, sampling, bound)
+        return self._make_experience(prompts, samples, _EVALUATION, sampling, bound)
 
-    def _make(
+    def _make_experience(
         self, prompts: list[Prompt], samples: int, iteration: int, sampling: Sampling, bound: BoundExploration
     ) -> Experience:
         requests = [
-            # A batch may hold a problem twice, of two epochs: their samples are numbered on.
+            # A batch may hold a problem twice, of two epochs: the samples are numbered through.
             Request(prompt.ids, request_key(self.seed, iteration, prompt.problem.key, prompt.epoch * samples + sample))
             for prompt in prompts
             for sample in range(samples)
         ]
         start = time.perf_counter()
-        rollouts = self._generated(requests, sampling, bound)
+        rollouts = self._generate(requests, sampling, bound)
         generated = time.perf_counter()
         if self.observer is not None:
             self.observer.scoring(len(rollouts))
@@ -233,10 +233,10 @@ class RolloutWorker:
         references = [prompt.problem.answer for prompt in prompts for _ in range(samples)]
         keys = [prompt.problem.key for prompt in prompts for _ in range(samples)]
         questions = [prompt.problem.question for prompt in prompts for _ in range(samples)]
-        scores = scored(self.reward, self._read(prompts, samples, texts), references, keys, questions)
+        scores = scored(self.reward, self._texts_to_score(prompts, samples, texts), references, keys, questions)
         return Experience(prompts, rollouts, keys, texts, scores, generated - start, time.perf_counter() - generated)
 
-    def _handed_over(
+    def _transfer(
         self, tensors: Iterable[tuple[str, Tensor]], take: Callable[[Iterable[tuple[str, Tensor]]], None]
     ) -> None:
         try:
@@ -244,14 +244,14 @@ class RolloutWorker:
         except (SettingError, RunError):
             raise
         except Exception as error:
-            raise EngineFailure(_reason(error)) from error
+            raise EngineFailure(_quoted(error)) from error
 
-    def _generated(self, requests: Sequence[Request], sampling: Sampling, bound: BoundExploration) -> list[Rollout]:
-        """Asks the engine.
+    def _generate(self, requests: Sequence[Request], sampling: Sampling, bound: BoundExploration) -> list[Rollout]:
+        """Generates with the engine.
 
         Raises:
-            EngineFailure: for whatever reason it makes no rollouts, but an exception of the strategy's own code, which
-                would only come again and passes as it is.
+            EngineFailure: it makes no rollouts. An exception of the strategy's own code passes as it is: a rebuilt
+                engine would only raise it again.
         """
         try:
             report = None if self.observer is None else self.observer.generating(len(requests))
@@ -261,12 +261,12 @@ class RolloutWorker:
         except Exception as error:
             if from_strategy(error, bound.strategy):
                 raise
-            raise EngineFailure(_reason(error)) from error
+            raise EngineFailure(_quoted(error)) from error
 
     def rebuild(
         self, tensors: Iterable[tuple[str, Tensor]], learned: Mapping[str, Tensor] | None, failed: bool
     ) -> None:
-        """Hands the weights to the engine, after building it anew if it failed; the tables stay as they are."""
+        """Transfers the weights to the engine, after a restart if it failed; the tables stay as they are."""
         bound = self._bound
         if failed:
             self.engine.close()
@@ -279,8 +279,8 @@ class RolloutWorker:
         self.reward.close()
         self.engine.close()
 
-    def _read(self, prompts: Sequence[Prompt], samples: int, texts: Sequence[str]) -> list[str]:
-        """Returns the responses as they are read for scoring, each after its prompt's opening."""
+    def _texts_to_score(self, prompts: Sequence[Prompt], samples: int, texts: Sequence[str]) -> list[str]:
+        """Returns the responses as the reward gets them, each after the reasoning marker that its prompt ends with."""
         openings = [self._opening(prompt) for prompt in prompts for _ in range(samples)]
         return [opening + text for opening, text in zip(openings, texts, strict=True)]
 
@@ -294,5 +294,5 @@ class RolloutWorker:
         return _REASONING if tail.rstrip().endswith(_REASONING) else ""
 
 
-def _reason(error: Exception) -> str:
+def _quoted(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:_SHOWN]}"

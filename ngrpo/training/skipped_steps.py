@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ngrpo.errors import SettingError
-from ngrpo.rollout.serialization import own, plain_rollout, rollout_of
+from ngrpo.rollout.serialization import cpu_copy, deserialize_rollout, serialize_rollout
 from ngrpo.training.samples import Sample
 from ngrpo.utils.input_files import check_file
 
@@ -78,8 +78,8 @@ def load(path: Path) -> BadStep:
 
 
 def _plain(sample: Sample) -> dict[str, Any]:
-    return plain_rollout(sample.rollout) | {name: own(getattr(sample, name)) for name in _LEARNED_FROM}
+    return serialize_rollout(sample.rollout) | {name: cpu_copy(getattr(sample, name)) for name in _LEARNED_FROM}
 
 
 def _sample(plain: dict[str, Any]) -> Sample:
-    return Sample(rollout_of(plain), **{name: plain[name] for name in _LEARNED_FROM})
+    return Sample(deserialize_rollout(plain), **{name: plain[name] for name in _LEARNED_FROM})

@@ -1,8 +1,8 @@
-"""What is passed everywhere: problems, rollouts, their records and scores.
+"""The data that is passed everywhere: problems and prompts, requests and rollouts, their records and scores.
 
-- ``experience.py``: A rank's share of a rollout batch: prompts, rollouts, rewards
-- ``problems.py``: What a source yields and what the engines take
-- ``records.py``: What a strategy decides and records; one set of channels in engines, rollouts and trainer
-- ``rollouts.py``: What goes into a rollout engine and what comes out of it
+- ``experience.py``: The rollout batch of a rank: prompts, rollouts, scores
+- ``problems.py``: Problems that a source yields, and prompts that engines take
+- ``records.py``: Decisions and records of a strategy: one set of channels in engines, rollouts and trainer
+- ``rollouts.py``: Requests to a rollout engine, and the rollouts that it returns
 - ``scores.py``: The score of a response: its reward, and the verdict on its answer
 """

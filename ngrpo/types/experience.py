@@ -1,4 +1,4 @@
-"""A rank's share of a rollout batch: prompts, rollouts, rewards."""
+"""The rollout batch of a rank: prompts, rollouts, scores."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

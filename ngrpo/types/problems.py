@@ -1,4 +1,4 @@
-"""What a source yields and what the engines take."""
+"""Problems that a source yields, and prompts that engines take."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a strategy decides and records; one set of channels in engines, rollouts and trainer."""
+"""Decisions and records of a strategy: one set of channels in engines, rollouts and trainer."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class Record(NamedTuple):
-    """What is needed to rebuild and score the input vectors of mixed positions.
+    """All that is needed to rebuild and score the input vectors of mixed positions.
 
     The leading dimensions are those of whatever holds the record; a channel that the strategy does not fill is None.
 
@@ -32,7 +32,7 @@ class Record(NamedTuple):
         return Record._make(None if channel is None else change(channel) for channel in self)
 
     def put(self, at: tuple[Tensor, ...], values: "Record") -> None:
-        """Writes ``values`` to the places ``at``, in place."""
+        """Writes ``values`` at the indices ``at``, in place."""
         for channel, value in zip(self, values, strict=True):
             if channel is not None and value is not None:
                 channel[at] = value.to(channel.dtype)
@@ -45,7 +45,7 @@ class Record(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a strategy decided for o_t, for R rows.
+    """The decision of a strategy for o_t, for R rows.
 
     The record belongs to the slot of o_t: it changes the log-probs of o_{t+1} onward, never that of o_t.
 

@@ -1,4 +1,4 @@
-"""What goes into a rollout engine and what comes out of it."""
+"""Requests to a rollout engine, and the rollouts that it returns."""
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -34,7 +34,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Sampling:
-    """What is common to the requests of one call.
+    """Settings that the requests of one call share.
 
     Attributes:
         temperature: tau > 0; logits are divided by it before the strategy sees them.

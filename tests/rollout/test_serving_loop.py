@@ -16,10 +16,10 @@ from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.packing import pack
-from ngrpo.rollout.records.buffers import MixBuffers
+from ngrpo.rollout.records.buffers import MixingBuffers
 from ngrpo.rollout.records.session import Session, SessionSpec
 from ngrpo.rollout.records.split import split_rollouts
-from ngrpo.rollout.records.stepper import choose, feed_into
+from ngrpo.rollout.records.stepper import choose, fill_buffers
 from ngrpo.types.rollouts import Request, Rollout
 
 GOLDEN = json.loads((ROOT / "tests/vectors.json").read_text())["serving_loop_lag"]
@@ -73,20 +73,20 @@ def test_the_vllm_session(strategy: Exploration):
         prompt_lengths=torch.tensor([9, prompt]),
         explore=torch.tensor([True, True]),
     )
-    session, buffers = Session(spec, table, torch.device("cpu")), MixBuffers(32, 1, torch.device("cpu"), table)
+    session, buffers = Session(spec, table, torch.device("cpu")), MixingBuffers(32, 1, torch.device("cpu"), table)
     assert buffers.tensors.vectors is not None
     slot, fed, tokens = torch.tensor([1]), [], []
     for place in range(TOKENS):
         logits = torch.randn(1, vocabulary, generator=torch.Generator().manual_seed(place)) * 2
         tokens.append(int(choose(session, logits, slot, torch.tensor([prompt + place]))))
-        feed_into(session, buffers, slot, torch.tensor([prompt + place]))
+        fill_buffers(session, buffers, slot, torch.tensor([prompt + place]))
         assert buffers.tensors.mixed[0]
         fed.append(buffers.tensors.vectors[0].clone())
     entries = replayed(collected(session, prompt), strategy, table, spec.parameters)
     assert names(fed, list(entries), list(table[tokens])) == GOLDEN["outputs"]["no_overlap"]
 
     everything = torch.arange(prompt + TOKENS)
-    feed_into(session, buffers, torch.ones_like(everything), everything)
+    fill_buffers(session, buffers, torch.ones_like(everything), everything)
     assert buffers.tensors.mixed[: len(everything)].tolist() == [False] * prompt + [True] * TOKENS
     torch.testing.assert_close(buffers.tensors.vectors[prompt : len(everything)], entries)
 

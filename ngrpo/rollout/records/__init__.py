@@ -1,8 +1,17 @@
-"""Records of a rollout as an engine makes them, whatever the engine.
+"""Records of mixed decoding on the device, for an engine that decodes in processes and graphs of its own.
 
-- ``buffers.py``: What the next forward feeds, at addresses that CUDA graphs keep
-- ``host_memory.py``: Host memory that the device reads and writes
-- ``session.py``: What one `generate` call needs inside vLLM's workers, and the records it leaves there
-- ``split.py``: A session's records, cut into rollouts
-- ``stepper.py``: The two computations around vLLM's forward: what to feed, and what to choose and record
+A *session* is one `generate` call: the engine sends its description to every worker before the first forward, and
+collects its records after the last one. Request number i of the call owns *slot* i of them; one more slot is scratch.
+Around each forward the *stepper* does two things: it fills the *buffers* that the forward reads (mixtures instead of
+embeddings) from the records of the scheduled tokens, and it chooses and records the next tokens. At the end *split*
+cuts the records into rollouts. `ngrpo.rollout.vllm` uses all of it; `ngrpo.rollout.torch_engine`, which runs in the
+trainer's process and makes one step at a time, keeps its records in its own `batch_state`.
+
+- ``buffers.py``: The buffers of what the next forward feeds, at addresses that CUDA graphs keep
+- ``host_memory.py``: Pinned host memory that kernels of the device read and write
+- ``session.py``: The session of one `generate` call: its requests and strategy on the device, and the records of what
+  was decided
+- ``split.py``: The split of a session's records into rollouts
+- ``stepper.py``: The two computations around vLLM's forward: filling the input buffers, and choosing and recording
+  tokens
 """

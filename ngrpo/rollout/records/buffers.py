@@ -1,4 +1,4 @@
-"""What the next forward feeds, at addresses that CUDA graphs keep."""
+"""The buffers of what the next forward feeds, at addresses that CUDA graphs keep."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 class BufferTensors(NamedTuple):
-    """One place a token of the forward.
+    """One entry a token of the forward.
 
     Attributes:
         mixed: feed the mixture instead of the token's embedding; bool [T].
@@ -23,7 +23,7 @@ class BufferTensors(NamedTuple):
     vectors: Tensor | None
 
 
-class MixBuffers:
+class MixingBuffers:
     """Persistent buffers, written before a forward and read inside it.
 
     Args:
@@ -43,14 +43,14 @@ class MixBuffers:
         self.in_use = False
 
     def reset(self) -> None:
-        """Fills the buffers anew."""
+        """Zeroes all buffers."""
         for tensor in self.tensors:
             if tensor is not None:
                 tensor.zero_()
         self.in_use = False
 
     def clear(self) -> None:
-        """Makes every token plain."""
+        """Feeds every token its own embedding."""
         if self.in_use:
             self.tensors.mixed.zero_()
             self.in_use = False

@@ -1,4 +1,4 @@
-"""Host memory that the device reads and writes."""
+"""Pinned host memory that kernels of the device read and write."""
 
 import torch
 

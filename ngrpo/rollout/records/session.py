@@ -1,4 +1,4 @@
-"""What one `generate` call needs inside vLLM's workers, and the records it leaves there."""
+"""The session of one `generate` call: its requests and strategy on the device, and the records of what was decided."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from ngrpo.types.records import Record
 
 @dataclass(frozen=True)
 class SessionSpec:
-    """Sent to every worker before a `generate` call; request number i of the call owns slot i.
+    """The description of a `generate` call that every worker gets before it; request number i owns slot i.
 
     Attributes:
         strategy: the strategy.
@@ -43,7 +43,7 @@ class SessionSpec:
 
 
 class SessionInputs(NamedTuple):
-    """What the session's rows are decided from, on the device; S + 1 slots, the last one scratch.
+    """The inputs of the session's decisions, on the device; S + 1 slots, the last one scratch.
 
     Attributes:
         keys: int64 [S + 1].
@@ -64,10 +64,10 @@ class SessionInputs(NamedTuple):
     embedding: Tensor
 
 
-class Records(NamedTuple):
-    """What was decided, indexed by (slot, response position): the only source of truth about the rollouts.
+class SessionRecords(NamedTuple):
+    """All decisions, indexed by (slot, response index): the only source of truth about the rollouts.
 
-    A row is written when its token is chosen and read when the token is fed, which may be again and again: decode,
+    An entry is written when its token is chosen and read when the token is fed, which may happen repeatedly: decode,
     chunked prefill and recomputation after a preemption look the same.
 
     Attributes:
@@ -76,7 +76,7 @@ class Records(NamedTuple):
         mixed: bool [S + 1, T].
         record: see `Record`; [S + 1, T, ...].
         state: int32 [S + 1, T]; None for a strategy that has none.
-        end_at: position of the first end token, T while there is none; int64 [S + 1].
+        end_at: response index of the first end token, T while there is none; int64 [S + 1].
     """
 
     tokens: Tensor
@@ -89,20 +89,20 @@ class Records(NamedTuple):
     @classmethod
     def empty(
         cls, slots: int, budget: int, strategy: Exploration, device: torch.device, vectors: Tensor | None
-    ) -> "Records":
+    ) -> "SessionRecords":
         """Returns records of ``slots`` slots, scratch included; ``vectors`` is room for those of a dense strategy."""
-        places = (slots, budget)
+        shape = (slots, budget)
         return cls(
-            tokens=torch.zeros(places, dtype=torch.int32, device=device),
-            log_probs=torch.zeros(places, device=device),
-            mixed=torch.zeros(places, dtype=torch.bool, device=device),
-            record=blank_record(strategy, places, device, vectors),
-            state=torch.zeros(places, dtype=torch.int32, device=device) if strategy.stateful else None,
+            tokens=torch.zeros(shape, dtype=torch.int32, device=device),
+            log_probs=torch.zeros(shape, device=device),
+            mixed=torch.zeros(shape, dtype=torch.bool, device=device),
+            record=blank_record(strategy, shape, device, vectors),
+            state=torch.zeros(shape, dtype=torch.int32, device=device) if strategy.stateful else None,
             end_at=torch.full((slots,), budget, dtype=torch.int64, device=device),
         )
 
 
-class Collected(NamedTuple):
+class CollectedRecords(NamedTuple):
     """The records of a session on the CPU.
 
     Attributes:
@@ -110,7 +110,7 @@ class Collected(NamedTuple):
         log_probs: float32 [S, T].
         mixed: bool [S, T].
         record: of the M mixed positions, slot by slot and in ascending order; [M, ...].
-        failure: traceback of the strategy's own code, after which nothing was recorded any more; None if it ran well.
+        failure: traceback of the strategy's own code, after which nothing was recorded; None if it raised nothing.
     """
 
     tokens: Tensor
@@ -146,9 +146,9 @@ class Session:
         if spec.strategy.dense:
             self.vectors = HostTensor((slots, budget, embedding.shape[-1]), embedding.dtype, device)
         on_device = None if self.vectors is None else self.vectors.on_device
-        self.records = Records.empty(slots, budget, spec.strategy, device, on_device)
+        self.records = SessionRecords.empty(slots, budget, spec.strategy, device, on_device)
 
-    def collect(self) -> Collected:
+    def collect(self) -> CollectedRecords:
         """Returns the records of all slots."""
         records = self.records
         mixed = records.mixed[: self.scratch].cpu()
@@ -156,7 +156,7 @@ class Session:
         vectors = None if self.vectors is None else self.vectors.on_host[at]
         at_device = tuple(index.to(records.mixed.device) for index in at)
         rest = records.record._replace(vector=None).map(lambda channel: channel[at_device].cpu())
-        return Collected(
+        return CollectedRecords(
             records.tokens[: self.scratch].cpu(),
             records.log_probs[: self.scratch].cpu(),
             mixed,

@@ -1,4 +1,4 @@
-"""A session's records, cut into rollouts."""
+"""The split of a session's records into rollouts."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,18 +6,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ngrpo.rollout.records.session import Collected
+from ngrpo.rollout.records.session import CollectedRecords
 from ngrpo.types.records import Record
 from ngrpo.types.rollouts import Mixture, Request, Rollout, StopReason
 
 
-def split_rollouts(requests: Sequence[Request], outputs: Sequence[Any], collected: Collected) -> list[Rollout]:
+def split_rollouts(requests: Sequence[Request], outputs: Sequence[Any], collected: CollectedRecords) -> list[Rollout]:
     """Returns one rollout a request.
 
     Args:
         requests: S requests; number i had slot i.
         outputs: vLLM's completion of each.
-        collected: the records of S slots, which may go on beyond the response that vLLM returned.
+        collected: the records of S slots, which may extend beyond the response that vLLM returned.
 
     Raises:
         RuntimeError: vLLM returned other tokens than were recorded.
@@ -30,7 +30,7 @@ def split_rollouts(requests: Sequence[Request], outputs: Sequence[Any], collecte
     ]
 
 
-def _rollout(request: Request, output: Any, collected: Collected, slot: int, start: int) -> Rollout:
+def _rollout(request: Request, output: Any, collected: CollectedRecords, slot: int, start: int) -> Rollout:
     """Cuts one slot's records to the response; its mixed positions start at ``start`` of the sparse record."""
     length = len(output.token_ids)
     response = torch.tensor(output.token_ids, dtype=torch.int64)
@@ -42,12 +42,12 @@ def _rollout(request: Request, output: Any, collected: Collected, slot: int, sta
         prompt_ids=torch.tensor(request.prompt_ids),
         response_ids=response,
         log_probs=collected.log_probs[slot, :length].clone(),
-        mixture=Mixture(at + len(request.prompt_ids), _part(collected.record, start, start + len(at))),
+        mixture=Mixture(at + len(request.prompt_ids), _slice(collected.record, start, start + len(at))),
         stop_reason=StopReason.STOP if output.finish_reason == "stop" else StopReason.LENGTH,
     )
 
 
-def _part(record: Record, start: int, stop: int) -> Record:
+def _slice(record: Record, start: int, stop: int) -> Record:
     def cut(channel: Tensor) -> Tensor:
         return channel[start:stop]
 

@@ -1,7 +1,7 @@
-"""The two computations around vLLM's forward: what to feed, and what to choose and record.
+"""The two computations around vLLM's forward: filling the input buffers, and choosing and recording tokens.
 
 Both are plain tensor functions. On CUDA they are compiled, so that a strategy's step, the token draw, the normaliser
-and the bookkeeping become a few kernels over the logits; the same functions uncompiled are the reference. Fixed
+and the records become a few kernels over the logits; the same functions uncompiled are the reference. Fixed
 shapes, no value read back to the host.
 """
 
@@ -15,16 +15,16 @@ from torch.nn.functional import embedding
 from ngrpo.exploration.base import Exploration, RowContext, Step, StepContext
 from ngrpo.exploration.runtime.compiled import compiled
 from ngrpo.exploration.runtime.decide import decide
-from ngrpo.rollout.records.buffers import BufferTensors, MixBuffers
-from ngrpo.rollout.records.session import Records, Session, SessionInputs
+from ngrpo.rollout.records.buffers import BufferTensors, MixingBuffers
+from ngrpo.rollout.records.session import Session, SessionInputs, SessionRecords
 from ngrpo.types.records import Record
 
-Fill = Callable[[Records, SessionInputs, BufferTensors, Tensor, Tensor], None]
-Choice = Callable[[Records, SessionInputs, float, Tensor, Tensor, Tensor, Tensor | None], Tensor]
+Fill = Callable[[SessionRecords, SessionInputs, BufferTensors, Tensor, Tensor], None]
+Choice = Callable[[SessionRecords, SessionInputs, float, Tensor, Tensor, Tensor, Tensor | None], Tensor]
 
 
-def feed_into(session: Session, buffers: MixBuffers, slots: Tensor, positions: Tensor) -> None:
-    """Writes what `look_up` finds into the first T places of the buffers.
+def fill_buffers(session: Session, buffers: MixingBuffers, slots: Tensor, positions: Tensor) -> None:
+    """Writes what `lookup` finds into the first T entries of the buffers.
 
     Args:
         session: the records.
@@ -36,33 +36,35 @@ def feed_into(session: Session, buffers: MixBuffers, slots: Tensor, positions: T
     run: Fill = _fill if buffers.tensors.vectors is None else partial(fill_vectors, strategy)
     if slots.is_cuda:
         run = _compiled_fill if buffers.tensors.vectors is None else compiled(fill_vectors, strategy)
-        slots, positions = at_least_two(slots, -1), at_least_two(positions, 0)
+        slots, positions = pad_to_two(slots, -1), pad_to_two(positions, 0)
     run(session.records, session.inputs, buffers.tensors, slots, positions)
 
 
-def look_up(records: Records, prompt_lengths: Tensor, slots: Tensor, positions: Tensor) -> tuple[Tensor, Record]:
+def lookup(records: SessionRecords, prompt_lengths: Tensor, slots: Tensor, positions: Tensor) -> tuple[Tensor, Record]:
     """Returns what stands at each token's position; prompt tokens are never mixed.
 
     Returns:
         mixed bool [T], and the record [T, ...].
     """
-    slots, place, generated = _places(records, prompt_lengths, slots, positions)
-    return records.mixed[slots, place] & generated, records.record.map(lambda channel: channel[slots, place])
+    slots, index, generated = _response_indices(records, prompt_lengths, slots, positions)
+    return records.mixed[slots, index] & generated, records.record.map(lambda channel: channel[slots, index])
 
 
-def _places(
-    records: Records, prompt_lengths: Tensor, slots: Tensor, positions: Tensor
+def _response_indices(
+    records: SessionRecords, prompt_lengths: Tensor, slots: Tensor, positions: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Returns each token's slot, its place in the response, and whether it has one."""
+    """Returns each token's slot, its index in the response, and whether it is in the response at all."""
     scratch, budget = records.mixed.shape[0] - 1, records.mixed.shape[1]
     slots = torch.where(slots < 0, scratch, slots)
-    place = positions - prompt_lengths[slots]
-    generated = (place >= 0) & (place < budget) & (slots != scratch)
-    return slots, place.clamp(0, budget - 1), generated
+    index = positions - prompt_lengths[slots]
+    generated = (index >= 0) & (index < budget) & (slots != scratch)
+    return slots, index.clamp(0, budget - 1), generated
 
 
-def _fill(records: Records, inputs: SessionInputs, buffers: BufferTensors, slots: Tensor, positions: Tensor) -> None:
-    mixed, record = look_up(records, inputs.prompt_lengths, slots, positions)
+def _fill(
+    records: SessionRecords, inputs: SessionInputs, buffers: BufferTensors, slots: Tensor, positions: Tensor
+) -> None:
+    mixed, record = lookup(records, inputs.prompt_lengths, slots, positions)
     tokens, width = record.ids.shape
     buffers.mixed[:tokens] = mixed
     buffers.ids[:tokens, :width] = record.ids
@@ -75,7 +77,7 @@ _compiled_fill = torch.compile(_fill, dynamic=True)
 
 def fill_vectors(
     strategy: Exploration,
-    records: Records,
+    records: SessionRecords,
     inputs: SessionInputs,
     buffers: BufferTensors,
     slots: Tensor,
@@ -83,10 +85,10 @@ def fill_vectors(
 ) -> None:
     """Writes the vectors that the strategy makes of its record."""
     assert buffers.vectors is not None
-    mixed, record = look_up(records, inputs.prompt_lengths, slots, positions)
-    slots, place, _ = _places(records, inputs.prompt_lengths, slots, positions)
+    mixed, record = lookup(records, inputs.prompt_lengths, slots, positions)
+    slots, index, _ = _response_indices(records, inputs.prompt_lengths, slots, positions)
     context = RowContext(inputs.keys[slots], positions.long(), inputs.embedding)
-    step = Step(records.tokens[slots, place].long(), mixed, *record._replace(ids=record.ids.long()))
+    step = Step(records.tokens[slots, index].long(), mixed, *record._replace(ids=record.ids.long()))
     vectors = strategy.inputs(partial(embedding, weight=inputs.embedding), step, context, inputs.parameters)
     tokens = len(slots)
     buffers.mixed[:tokens] = mixed
@@ -103,7 +105,7 @@ def choose(
         logits: float [R, V], as the model gave them.
         slots: slot of each row, -1 or scratch for none; int64 [R].
         positions: absolute slot of the token being chosen; integer [R].
-        recorded: False for a row whose prefill is not finished: it is sampled, and forgotten; bool [R].
+        recorded: False for a row whose prefill is not finished: it is sampled, and not recorded; bool [R].
 
     Returns:
         int64 [R].
@@ -112,20 +114,20 @@ def choose(
     run: Choice = partial(choose_and_record, strategy)
     if logits.is_cuda:
         run = compiled(choose_and_record, strategy)
-        logits, slots, positions = at_least_two(logits, 0), at_least_two(slots, -1), at_least_two(positions, 0)
-        recorded = None if recorded is None else at_least_two(recorded, 0)
+        logits, slots, positions = pad_to_two(logits, 0), pad_to_two(slots, -1), pad_to_two(positions, 0)
+        recorded = None if recorded is None else pad_to_two(recorded, 0)
     tokens = run(session.records, session.inputs, session.spec.temperature, logits, slots, positions, recorded)
     return tokens[:rows]
 
 
-def at_least_two(rows: Tensor, fill: int) -> Tensor:
-    """Gives a batch of one a second row: compiled code takes sizes of 2 and more, and 1 would be compiled apart."""
+def pad_to_two(rows: Tensor, fill: int) -> Tensor:
+    """Gives a batch of one a second row: compiled code takes sizes from 2, and 1 would be compiled on its own."""
     return rows if len(rows) > 1 else torch.cat((rows, torch.full_like(rows, fill)))
 
 
 def choose_and_record(
     strategy: Exploration,
-    records: Records,
+    records: SessionRecords,
     inputs: SessionInputs,
     temperature: float,
     logits: Tensor,
@@ -139,36 +141,36 @@ def choose_and_record(
     if recorded is not None:
         slots = torch.where(recorded, slots, scratch)
     positions = positions.long()
-    place = (positions - inputs.prompt_lengths[slots]).clamp(0, budget - 1)
+    index = (positions - inputs.prompt_lengths[slots]).clamp(0, budget - 1)
     context = StepContext(
         keys=inputs.keys[slots],
         positions=positions,
         embedding=inputs.embedding,
-        ended=place > records.end_at[slots],
+        ended=index > records.end_at[slots],
         end_ids=inputs.end_ids,
         tables=inputs.tables,
-        state=_previous_state(records, slots, place),
+        state=_previous_state(records, slots, index),
     )
     explore = None if inputs.explore is None else inputs.explore[slots]
     step, log_probs = decide(strategy, logits, temperature, context, explore)
-    records.tokens[slots, place] = step.token.int()
-    records.log_probs[slots, place] = log_probs
-    records.mixed[slots, place] = step.mixed
-    records.record.put((slots, place), step.record)
+    records.tokens[slots, index] = step.token.int()
+    records.log_probs[slots, index] = log_probs
+    records.mixed[slots, index] = step.mixed
+    records.record.put((slots, index), step.record)
     if records.state is not None and step.state is not None:
-        records.state[slots, place] = step.state
-    # The first end token; a position chosen anew (after a dropped output) takes back what it said.
+        records.state[slots, index] = step.state
+    # The first end token; an index that is chosen again (after a dropped output) is no longer counted as one.
     known = records.end_at[slots]
-    known = torch.where(known == place, budget, known)
-    records.end_at[slots] = torch.where(context.is_end(step.token), torch.minimum(known, place), known)
+    known = torch.where(known == index, budget, known)
+    records.end_at[slots] = torch.where(context.is_end(step.token), torch.minimum(known, index), known)
     return step.token
 
 
-def _previous_state(records: Records, slots: Tensor, place: Tensor) -> Tensor:
-    """Returns the state at the position before; int32 [R], or [0] if the strategy has no state.
+def _previous_state(records: SessionRecords, slots: Tensor, index: Tensor) -> Tensor:
+    """Returns the state at the index before; int32 [R], or [0] if the strategy has no state.
 
-    It is kept by position, so that one chosen anew (after a dropped output) reads what it read the first time.
+    It is kept by index, so that one that is chosen again (after a dropped output) reads what it read the first time.
     """
     if records.state is None:
-        return place.new_zeros(0, dtype=torch.int32)
-    return torch.where(place > 0, records.state[slots, (place - 1).clamp(min=0)], 0)
+        return index.new_zeros(0, dtype=torch.int32)
+    return torch.where(index > 0, records.state[slots, (index - 1).clamp(min=0)], 0)

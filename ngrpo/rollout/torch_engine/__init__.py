@@ -1,9 +1,13 @@
-"""The rollout engine in plain PyTorch.
+"""The rollout engine in plain PyTorch: continuous batching over a preallocated key/value cache.
 
-- ``batch_state.py``: State and records of the rollouts that the torch engine is running, one row each, kept compact
-- ``engine.py``: The embedded engine: plain PyTorch, runs everywhere, and is the oracle that other engines are held to
-- ``kv_cache.py``: The torch engine's key/value cache: preallocated, one slot a running rollout, and the two passes
-  that use it
+`engine` has the loop (admit, prefill, decode, remove what is finished); one row of `batch_state` and one slot of
+`kv_cache` belong to each running rollout.
+
+- ``batch_state.py``: The state and records of the rollouts that the torch engine is running: one row each, without
+  gaps
+- ``engine.py``: The embedded engine in plain PyTorch: it runs everywhere, and other engines are tested against it
+- ``kv_cache.py``: The torch engine's key/value cache: preallocated, one slot a rollout, with attention for prefill
+  and decode
 """
 
 from ngrpo.compat.attributes import moved_from

@@ -1,4 +1,4 @@
-"""State and records of the rollouts that the torch engine is running, one row each, kept compact."""
+"""The state and records of the rollouts that the torch engine is running: one row each, without gaps."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from ngrpo.exploration.runtime.blank_record import blank_record
 from ngrpo.types.rollouts import Mixture, Request, Rollout, Sampling, StopReason
 
 
-class Rows:
+class BatchState:
     """Up to S running rollouts; the first ``active`` rows are in use.
 
     Args:
@@ -51,7 +51,7 @@ class Rows:
         self.records = blank_record(strategy, (capacity, budget), device, vectors)
 
     def admit(self, numbers: list[int], requests: list[Request]) -> slice:
-        """Opens a row for each request (``numbers`` are their places in the result); returns the rows."""
+        """Opens a row for each request (``numbers`` are their indices in the result); returns the rows."""
         rows = slice(self.active, self.active + len(requests))
         device = self.keys.device
         self.request[rows] = torch.tensor(numbers)
@@ -66,7 +66,7 @@ class Rows:
         return rows
 
     def record(self, rows: slice, step: Step, log_probs: Tensor, inputs: Tensor) -> None:
-        """Files a step of ``rows`` under its position; ``inputs`` [R, d] is what they are fed next."""
+        """Records a step of ``rows`` at its response index; ``inputs`` [R, d] is what they are fed next."""
         at = (torch.arange(rows.start, rows.stop, device=self.keys.device), self.emitted[rows])
         self.tokens[at] = step.token
         self.log_probs[at] = log_probs
@@ -101,14 +101,14 @@ class Rows:
         records = self.records.map(host)
 
         def rollout(row: int, length: int, request: Request) -> Rollout:
-            places = mixed[row, :length].nonzero()[:, 0]
+            indices = mixed[row, :length].nonzero()[:, 0]
             return Rollout(
                 key=request.key,
                 prompt_ids=torch.tensor(request.prompt_ids),
                 # Copies: a view would keep the tensors of all rows.
                 response_ids=tokens[row, :length].clone(),
                 log_probs=log_probs[row, :length].clone(),
-                mixture=Mixture(places + len(request.prompt_ids), records.map(lambda channel: channel[row, places])),
+                mixture=Mixture(indices + len(request.prompt_ids), records.map(lambda channel: channel[row, indices])),
                 stop_reason=self._reason(int(tokens[row, length - 1])),
             )
 
@@ -118,14 +118,14 @@ class Rows:
         return StopReason.STOP if last in self.sampling.stop_ids else StopReason.LENGTH
 
     def drop(self, done: Tensor) -> tuple[Tensor, Tensor]:
-        """Closes the rows ``done`` (bool [R]) by moving the last survivors into the holes.
+        """Closes the rows ``done`` (bool [R]) by moving the last active ones into the gaps.
 
         Returns:
             The moves made, (source, target), int64 each: the cache must follow them.
         """
-        survivors = int((~done).sum())
-        source = (~done[survivors:]).nonzero()[:, 0] + survivors
-        target = done[:survivors].nonzero()[:, 0]
+        active = int((~done).sum())
+        source = (~done[active:]).nonzero()[:, 0] + active
+        target = done[:active].nonzero()[:, 0]
         fixed = (self.keys, self.prompt_length, self.emitted, self.ended, self.inputs)
         for channel in (*fixed, self.tokens, self.log_probs, self.mixed, self.explore, *self.records):
             if channel is not None:
@@ -133,5 +133,5 @@ class Rows:
         if len(self.state):
             self.state[target] = self.state[source]
         self.request[target.cpu()] = self.request[source.cpu()]
-        self.active = survivors
+        self.active = active
         return source, target

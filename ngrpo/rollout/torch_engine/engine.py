@@ -1,4 +1,4 @@
-"""The embedded engine: plain PyTorch, runs everywhere, and is the oracle that other engines are held to."""
+"""The embedded engine in plain PyTorch: it runs everywhere, and other engines are tested against it."""
 
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ from ngrpo.modeling.head import output_logits
 from ngrpo.modeling.layers import CompiledLayers
 from ngrpo.modeling.loading import DTYPES, ModelSource
 from ngrpo.rollout.engine import Report
-from ngrpo.rollout.torch_engine.batch_state import Rows
+from ngrpo.rollout.torch_engine.batch_state import BatchState
 from ngrpo.rollout.torch_engine.kv_cache import DecodeAttention, PrefillAttention, SlotCache, number_layers
 from ngrpo.types.rollouts import Request, Rollout, Sampling
 
@@ -34,8 +34,8 @@ class TorchEngine:
     Args:
         model: where the weights come from; the engine holds its own copy.
         max_batch_size: most rollouts running at once.
-        compile: decode steps through torch.compile, prefills not; a last row alone runs plainly, since 1 is a size that
-            is compiled apart.
+        compile: decode steps through torch.compile, prefills not; a last row alone runs uncompiled, since 1
+            is a size that is compiled separately.
     """
 
     several_ranks = True
@@ -78,7 +78,7 @@ class TorchEngine:
 
     @torch.no_grad()
     def sync_loaded(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
-        """Copies the weights in that are there already (see `RolloutEngine`)."""
+        """Copies in the weights that are there already (see `RolloutEngine`)."""
         if changed := self._copy_in(tensors):
             raise RunError(
                 f"model.path={self.model.path} gives other weights each time it is loaded ({changed[0]} and "
@@ -108,7 +108,7 @@ class TorchEngine:
         self._cache = None
 
     def wake(self) -> None:
-        """Needs nothing: the cache is made by the next `generate`."""
+        """Does nothing: the cache is made by the next `generate`."""
 
     def close(self) -> None:
         """Frees model and cache."""
@@ -130,7 +130,7 @@ class TorchEngine:
         cache = self._cache_for(slots, max(len(r.prompt_ids) for r in requests) + sampling.max_new_tokens)
         table = self.embedding()
         end_ids = torch.tensor(exploration.end_ids, dtype=torch.int64, device=table.device)
-        rows = Rows(
+        batch = BatchState(
             slots,
             exploration.strategy,
             sampling,
@@ -140,34 +140,34 @@ class TorchEngine:
         )
         waiting = deque(enumerate(requests))
         done: dict[int, Rollout] = {}
-        while waiting or rows.active:
-            if rows.active:
-                self._decode(rows, cache, exploration)
-                self._retire(rows, cache, requests, done, report)
-            if waiting and slots - rows.active >= min(len(waiting), max(1, slots // _ADMIT_SHARE), slots):
-                self._admit(rows, cache, waiting, slots - rows.active, exploration)
-                self._retire(rows, cache, requests, done, report)
+        while waiting or batch.active:
+            if batch.active:
+                self._decode(batch, cache, exploration)
+                self._retire(batch, cache, requests, done, report)
+            if waiting and slots - batch.active >= min(len(waiting), max(1, slots // _ADMIT_SHARE), slots):
+                self._admit(batch, cache, waiting, slots - batch.active, exploration)
+                self._retire(batch, cache, requests, done, report)
         return [done[number] for number in range(len(requests))]
 
     def _cache_for(self, slots: int, length: int) -> SlotCache:
         if self._cache is None or not self._cache.fits(slots, length):
             self._cache = None
-            # One more than rows: the compiler makes a graph of its own for sizes that happen to be equal.
+            # One more slot than rows: the compiler makes a graph of its own for sizes that happen to be equal.
             self._cache = SlotCache(self.lm.config, slots + 1, length, like=self.embedding())
         return self._cache
 
-    def _decode(self, rows: Rows, cache: SlotCache, exploration: BoundExploration) -> None:
+    def _decode(self, batch: BatchState, cache: SlotCache, exploration: BoundExploration) -> None:
         """Makes a step of all rows."""
-        plan = DecodeAttention(cache, rows.last_positions())
-        inputs, positions = rows.inputs[: rows.active, None].clone(), plan.positions[:, None].clone()
-        layers = self._layers if rows.active > 1 else None
+        plan = DecodeAttention(cache, batch.last_positions())
+        inputs, positions = batch.inputs[: batch.active, None].clone(), plan.positions[:, None].clone()
+        layers = self._layers if batch.active > 1 else None
         with layers.running() if layers is not None else nullcontext():
             hidden = self._forward(inputs, positions, plan)
-        self._step(rows, slice(0, rows.active), hidden[:, 0], exploration)
+        self._step(batch, slice(0, batch.active), hidden[:, 0], exploration)
 
     def _admit(
         self,
-        rows: Rows,
+        batch: BatchState,
         cache: SlotCache,
         waiting: deque[tuple[int, Request]],
         room: int,
@@ -175,11 +175,11 @@ class TorchEngine:
     ) -> None:
         """Prefills the next requests, each distinct prompt once, and makes their first step."""
         admitted = [waiting.popleft() for _ in range(min(room, len(waiting)))]
-        new = rows.admit([number for number, _ in admitted], [request for _, request in admitted])
+        new = batch.admit([number for number, _ in admitted], [request for _, request in admitted])
         slots_of: dict[tuple[int, ...], list[int]] = {}
         for slot, (_, request) in enumerate(admitted, start=new.start):
             slots_of.setdefault(request.prompt_ids, []).append(slot)
-        device = rows.keys.device
+        device = batch.keys.device
         lengths = [len(prompt) for prompt in slots_of]
         slots = [torch.tensor(group, device=device) for group in slots_of.values()]
         tokens = torch.tensor([token for prompt in slots_of for token in prompt], device=device)
@@ -190,54 +190,54 @@ class TorchEngine:
         first_step = last.new_empty(new.stop - new.start, last.shape[-1])
         for group, row in zip(slots, last, strict=True):
             first_step[group - new.start] = row
-        self._step(rows, new, first_step, exploration)
+        self._step(batch, new, first_step, exploration)
 
     def _forward(self, inputs: Tensor, positions: Tensor, plan: AttentionPlan) -> Tensor:
         """Runs the body; [B, T, d] -> hidden [B, T, d]."""
         output = self.lm.base_model(inputs_embeds=inputs, position_ids=positions, use_cache=False, plan=plan)
         return output.last_hidden_state
 
-    def _step(self, rows: Rows, at: slice, hidden: Tensor, exploration: BoundExploration) -> None:
+    def _step(self, batch: BatchState, at: slice, hidden: Tensor, exploration: BoundExploration) -> None:
         """Decides the next token of the rows ``at`` from hidden [R, d] and records it.
 
         Copies, since compiled code is guarded on a view being shorter than its base.
         """
         strategy, embed = exploration.strategy, self.lm.get_input_embeddings()
         context = StepContext(
-            keys=rows.keys[at].clone(),
-            positions=rows.prompt_length[at] + rows.emitted[at],
+            keys=batch.keys[at].clone(),
+            positions=batch.prompt_length[at] + batch.emitted[at],
             embedding=embed.weight if strategy.reads_embedding else embed.weight[:0],
-            ended=rows.ended[at].clone(),
-            end_ids=rows.end_ids,
+            ended=batch.ended[at].clone(),
+            end_ids=batch.end_ids,
             tables=exploration.tables,
-            state=rows.state[at].clone(),
+            state=batch.state[at].clone(),
         )
-        explore = None if rows.explore is None else rows.explore[at].clone()
+        explore = None if batch.explore is None else batch.explore[at].clone()
         logits = output_logits(self.lm, hidden)
         run = compiled(decide, strategy) if self.compile and len(logits) > 1 else partial(decide, strategy)
-        step, log_probs = run(logits, rows.sampling.temperature, context, explore)
+        step, log_probs = run(logits, batch.sampling.temperature, context, explore)
         inputs = embed(step.token)
         if strategy.mixes:
             vectors = strategy.inputs(embed, step, context, exploration.parameters)
             inputs = torch.where(step.mixed[:, None], vectors, inputs)
-        rows.record(at, step, log_probs, inputs)
+        batch.record(at, step, log_probs, inputs)
 
     def _retire(
         self,
-        rows: Rows,
+        batch: BatchState,
         cache: SlotCache,
         requests: Sequence[Request],
         done: dict[int, Rollout],
         report: Report | None,
     ) -> None:
-        """Takes out the finished rows."""
-        finished = rows.finished()
+        """Removes the finished rollouts."""
+        finished = batch.finished()
         if not bool(finished.any()):
             return
         ended = finished.nonzero()[:, 0].tolist()
-        numbers = rows.request[ended].tolist()
-        done.update(zip(numbers, rows.take(ended, [requests[number] for number in numbers]), strict=True))
-        cache.move(*rows.drop(finished))
+        numbers = batch.request[ended].tolist()
+        done.update(zip(numbers, batch.take(ended, [requests[number] for number in numbers]), strict=True))
+        cache.move(*batch.drop(finished))
         if report is not None:
-            tokens = sum(rollout.length for rollout in done.values()) + int(rows.emitted[: rows.active].sum())
+            tokens = sum(rollout.length for rollout in done.values()) + int(batch.emitted[: batch.active].sum())
             report(len(done), tokens)

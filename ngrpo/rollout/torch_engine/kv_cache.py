@@ -1,4 +1,4 @@
-"""The torch engine's key/value cache: preallocated, one slot a running rollout, and the two passes that use it."""
+"""The torch engine's key/value cache: preallocated, one slot a rollout, with attention for prefill and decode."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ class SlotCache:
 
 
 class PrefillAttention(PackedAttention):
-    """Packed causal attention that also files each prompt's keys and values in its slots.
+    """Packed causal attention that also writes each prompt's keys and values to its slots.
 
     Args:
         cache: the cache.
@@ -65,8 +65,8 @@ class DecodeAttention:
     def __init__(self, cache: SlotCache, positions: Tensor) -> None:
         self.data = cache.data
         self.positions = positions
-        places = torch.arange(int(positions.max()) + 1, device=positions.device)
-        self.visible = (places <= positions[:, None])[:, None, None, :]
+        past = torch.arange(int(positions.max()) + 1, device=positions.device)
+        self.visible = (past <= positions[:, None])[:, None, None, :]
 
     def attend(self, module: Any, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         """Attends."""
@@ -87,7 +87,7 @@ def number_layers(model: PreTrainedModel) -> None:
 def _attend(
     query: Tensor, key: Tensor, value: Tensor, slots: Tensor, positions: Tensor, visible: Tensor, scale: float
 ) -> Tensor:
-    """Files keys and values [R, H_kv, 1, D] in a layer's slots, and attends for queries [R, H, 1, D].
+    """Writes keys and values [R, H_kv, 1, D] to a layer's slots, and attends for queries [R, H, 1, D].
 
     The query heads that share a key head are treated as its query positions.
     """

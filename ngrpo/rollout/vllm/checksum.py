@@ -1,4 +1,4 @@
-"""A number that tells tensors apart by the bits of their elements and where they stand."""
+"""Checksums of tensors, over the bits of their elements and their order."""
 
 from functools import lru_cache
 
@@ -26,7 +26,7 @@ def checksum(tensor: Tensor) -> int:
     total = 0
     for number, chunk in enumerate(torch.split(bits(tensor), _CHUNK)):
         part = int((chunk.long() * weights[: len(chunk)]).sum())
-        total += part * (2 * number * (number + 7) + 1)  # odd, so that chunks cannot change places either
+        total += part * (2 * number * (number + 7) + 1)  # odd, so that chunks cannot be swapped either
     return (total + (1 << 63)) % (1 << 64) - (1 << 63)
 
 

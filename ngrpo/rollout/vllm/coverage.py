@@ -1,4 +1,4 @@
-"""Telling which served weights a transfer has written: those that do not hold a mark any more."""
+"""The coverage of a weight transfer: served weights that still hold a mark were not written."""
 
 import torch
 from torch import nn

@@ -1,4 +1,4 @@
-"""Which GPU a child process gets."""
+"""The GPU that child processes see."""
 
 import os
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ _VARIABLE = "CUDA_VISIBLE_DEVICES"
 
 @contextmanager
 def visible_to_children(device: torch.device) -> Iterator[None]:
-    """Shows processes that start meanwhile this process's GPU and no other; does nothing for a CPU.
+    """Makes this process's GPU the only one visible to processes that start meanwhile; does nothing for a CPU.
 
     vLLM takes the first GPU that it sees, which on every training process but the first is not the process's own.
     """

@@ -8,17 +8,17 @@ from torch.nn.functional import embedding
 from vllm.distributed import tensor_model_parallel_all_gather, tensor_model_parallel_all_reduce
 from vllm.model_executor.layers.vocab_parallel_embedding import VocabParallelEmbedding, get_masked_input_and_mask
 
-from ngrpo.rollout.records.buffers import MixBuffers
+from ngrpo.rollout.records.buffers import MixingBuffers
 
 
 class MixingEmbedding(VocabParallelEmbedding):
-    """A vLLM input embedding whose mixed tokens are sum_j w_j E[id_j], or vectors that were put into the buffers.
+    """A vLLM input embedding whose mixed tokens are sum_j w_j E[id_j], or vectors from the buffers.
 
     An existing embedding becomes one by `install`: its parameters keep their names and a tied head keeps its weight.
     Under tensor parallelism each rank mixes the rows that it holds, so that one all-reduce serves as before.
     """
 
-    buffers_: MixBuffers
+    buffers_: MixingBuffers
 
     def forward(self, input_: Tensor) -> Tensor:
         """Embeds token ids [T] -> [T, d], or [1, T] -> [1, T, d]: so vLLM calls models that it runs by transformers."""
@@ -34,7 +34,7 @@ class MixingEmbedding(VocabParallelEmbedding):
         return self._whole(torch.where(buffers.mixed[:tokens, None], mixture, self._local_rows(input_)))
 
     def table(self) -> Tensor:
-        """Returns the whole table [V, d], padding left out; a collective under tensor parallelism, else a view."""
+        """Returns the whole table [V, d], without padding; a collective under tensor parallelism, else a view."""
         whole = self.weight.data if self.tp_size == 1 else tensor_model_parallel_all_gather(self.weight.data, dim=0)
         return whole[: self.org_vocab_size]
 
@@ -62,7 +62,7 @@ def input_embedding(model: Any) -> Any:
     return model.model.embed_tokens
 
 
-def install(model: Any, buffers: MixBuffers) -> MixingEmbedding:
+def install(model: Any, buffers: MixingBuffers) -> MixingEmbedding:
     """Makes the input embedding of a loaded vLLM model a mixing one; call before anything is compiled.
 
     Raises:

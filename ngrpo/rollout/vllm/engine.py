@@ -19,10 +19,10 @@ from ngrpo.exploration.runtime.bound import BoundExploration
 from ngrpo.exploration.runtime.own_code import StrategyError
 from ngrpo.modeling.loading import DTYPES, ModelSource
 from ngrpo.rollout.engine import Report
-from ngrpo.rollout.records.session import Collected, SessionSpec
+from ngrpo.rollout.records.session import CollectedRecords, SessionSpec
 from ngrpo.rollout.records.split import split_rollouts
 from ngrpo.rollout.vllm.device import visible_to_children
-from ngrpo.rollout.vllm.process_watch import Lifeline, lifeline
+from ngrpo.rollout.vllm.process_watch import ProcessWatch, watch_processes
 from ngrpo.rollout.vllm.progress import FinishedRequests
 from ngrpo.rollout.vllm.versions import check_version
 from ngrpo.rollout.vllm.weight_transfer import WeightTransfer
@@ -39,8 +39,8 @@ _REFUSED = {
 class VllmEngine:
     """Runs strategies inside vLLM: mixtures in the compiled forward, records and log-probs on the device.
 
-    It lives in this process, where weights are handed over by reference, or in processes of its own, which open them
-    by CUDA IPC (shared memory on a CPU): one a GPU under tensor parallelism, one with ``own_process``.
+    It runs in this process, which gets weights by reference, or in processes of its own, which open them by CUDA IPC
+    (shared memory on a CPU): one a GPU under tensor parallelism, one with ``own_process``.
 
     Args:
         model: where the weights come from.
@@ -111,7 +111,7 @@ class VllmEngine:
         self._transfer = WeightTransfer(self._call, None if self._in_process else tensor_parallel_size)
         self._sendable = False
         self._asleep = False
-        self._lifeline: Lifeline | None = None
+        self._process_watch: ProcessWatch | None = None
 
     @property
     def dtype(self) -> torch.dtype:
@@ -138,12 +138,12 @@ class VllmEngine:
                 "transformers, and changes the classes that the trainer's own copy has in this process; set "
                 "rollout.engine.own_process=true."
             )
-        # It would log a traceback for want of the tokenizer that we do without.
+        # It would log a traceback about the tokenizer that is not loaded.
         logging.getLogger("vllm.renderers.base").setLevel(logging.ERROR)
 
         with ending_children(), visible_to_children(device) if self.several_ranks else nullcontext():
             self.llm = LLM(**self._arguments)
-        self._lifeline = lifeline(self.llm)
+        self._process_watch = watch_processes(self.llm)
 
     def embedding(self) -> Tensor:
         """Returns the served input embedding table, [V, d].
@@ -155,7 +155,7 @@ class VllmEngine:
             raise RuntimeError("a sleeping engine serves no weights; call wake and sync_weights first")
         if self._in_process:
             return self._call("ngrpo_embedding")[0]
-        return torch.cat([pickle.loads(shard) for shard in self._call("ngrpo_packed_embedding")])
+        return torch.cat([pickle.loads(shard) for shard in self._call("ngrpo_embedding_serialized")])
 
     def generate(
         self,
@@ -185,7 +185,7 @@ class VllmEngine:
             stop_ids=sampling.stop_ids,
         )
         self._call("ngrpo_begin", pickle.dumps(spec))
-        with self._held():
+        with self._paused():
             self.llm.enqueue(
                 [{"prompt_token_ids": list(r.prompt_ids)} for r in requests],
                 [self._sampling_params(slot, sampling) for slot in range(len(requests))],
@@ -198,10 +198,10 @@ class VllmEngine:
         return split_rollouts(requests, [output.outputs[0] for output in outputs], collected)
 
     @contextmanager
-    def _held(self) -> Iterator[None]:
-        """Has a process beside this one wait until all requests are there.
+    def _paused(self) -> Iterator[None]:
+        """Makes an engine in another process wait until all requests are there.
 
-        It would begin with those that have arrived, and the last bits of a row depend on the rows it is computed with.
+        It would start with those that have arrived, and the last bits of a row depend on the rows it is computed with.
         """
         if self._own_process:
             self.llm.sleep(level=0, mode="keep")
@@ -221,10 +221,10 @@ class VllmEngine:
                 "lower algo.prompts_per_batch, rollout.group_size or rollout.max_new_tokens."
             )
 
-    def _collect(self) -> Collected:
+    def _collect(self) -> CollectedRecords:
         if self._in_process:
             return self._call("ngrpo_collect")[0]
-        collected: Collected = pickle.loads(self._call("ngrpo_packed_collect")[0])
+        collected: CollectedRecords = pickle.loads(self._call("ngrpo_collect_serialized")[0])
         return collected
 
     def _sampling_params(self, slot: int, sampling: Sampling) -> Any:
@@ -249,7 +249,7 @@ class VllmEngine:
         )
 
     def sync_weights(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
-        """Loads new weights in buckets, checks that they are served, and forgets cached prompts.
+        """Loads new weights in buckets, checks that they are served, and drops cached prompts.
 
         The first time after this object was made, it is checked first that the model's own weights can be sent.
 
@@ -260,12 +260,12 @@ class VllmEngine:
         if not self._sendable:
             self._send_loaded(self.model.load().named_parameters())
         self._transfer.send(tensors, self.dtype)
-        self._forget()
+        self._drop_cached_prompts()
 
     def sync_loaded(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
         """Takes the weights that `start` has loaded, and checks that nothing served changes (see `RolloutEngine`)."""
         self._send_loaded(tensors)
-        self._forget()
+        self._drop_cached_prompts()
 
     def _send_loaded(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
         lossless = DTYPES[self.model.dtype] in (torch.float32, self.dtype)
@@ -275,7 +275,7 @@ class VllmEngine:
             self._transfer.send(tensors, self.dtype)
         self._sendable = True
 
-    def _forget(self) -> None:
+    def _drop_cached_prompts(self) -> None:
         if self._asleep:
             self.llm.wake_up(tags=["kv_cache"])
             self._asleep = False
@@ -297,9 +297,9 @@ class VllmEngine:
         """Ends vLLM, its processes included."""
         llm = self.__dict__.pop("llm", None)
         self._asleep = False
-        if self._lifeline is not None:
-            self._lifeline.close()
-            self._lifeline = None
+        if self._process_watch is not None:
+            self._process_watch.close()
+            self._process_watch = None
         if llm is None:
             return
         try:

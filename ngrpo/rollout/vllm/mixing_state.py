@@ -1,4 +1,4 @@
-"""What the adapters of both model runners share: the session in force and the buffers it fills."""
+"""The mixing state of a worker, which the adapters of both model runners share: the current session and its buffers."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from ngrpo.exploration.runtime.own_code import from_strategy, told
-from ngrpo.rollout.records.buffers import MixBuffers
-from ngrpo.rollout.records.session import Collected, Session, SessionSpec
-from ngrpo.rollout.records.stepper import choose, feed_into
+from ngrpo.rollout.records.buffers import MixingBuffers
+from ngrpo.rollout.records.session import CollectedRecords, Session, SessionSpec
+from ngrpo.rollout.records.stepper import choose, fill_buffers
 from ngrpo.rollout.vllm.embedding import input_embedding, install
 
 CONFIG_KEY = "ngrpo"
@@ -18,7 +18,7 @@ CONFIG_KEY = "ngrpo"
 Result = TypeVar("Result")
 
 
-class MixingCore:
+class MixingState:
     """One worker's mixing state.
 
     Args:
@@ -33,13 +33,13 @@ class MixingCore:
         self.device = device
         self.width, vectors = settings["width"], settings["vectors"]
         like = input_embedding(model).weight.data if vectors else None
-        self.buffers = MixBuffers(max_tokens, 1 if vectors else max(self.width, 1), device, like)
+        self.buffers = MixingBuffers(max_tokens, 1 if vectors else max(self.width, 1), device, like)
         self.embedding = install(model, self.buffers)
         self.session: Session | None = None
         self.failure: str | None = None
 
     def begin(self, spec: SessionSpec) -> None:
-        """Starts a session; the one before it is forgotten.
+        """Starts a session in place of the one before it.
 
         Raises:
             ValueError: the strategy mixes more ids, or in another way, than the engine was started for.
@@ -54,7 +54,7 @@ class MixingCore:
         self.session = Session(spec, table, self.device)
         self.failure = None
 
-    def collect(self) -> Collected:
+    def collect(self) -> CollectedRecords:
         """Ends the session and returns its records."""
         assert self.session is not None
         collected = self.session.collect()._replace(failure=self.failure)
@@ -68,14 +68,14 @@ class MixingCore:
         if session is None or not session.spec.strategy.mixes:
             self.buffers.clear()
             return
-        self._guarded(lambda: feed_into(session, self.buffers, slots, positions))
+        self._guarded(lambda: fill_buffers(session, self.buffers, slots, positions))
         self.buffers.in_use = True
 
     def choose(self, logits: Tensor, slots: Tensor, positions: Tensor, recorded: Tensor) -> Tensor:
         """Chooses the next tokens (see `ngrpo.rollout.records.stepper.choose`).
 
-        After an exception of the strategy all responses end, and `collect` tells of it: raised in here, it would end
-        vLLM's process, and be told as the engine's fault.
+        After an exception of the strategy all responses end, and `collect` returns its traceback: raised here, it would
+        end vLLM's process and be reported as the engine's fault.
         """
         session = self.session
         assert session is not None

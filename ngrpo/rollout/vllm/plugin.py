@@ -1,11 +1,11 @@
-"""Puts the hooks in place, in whatever process of vLLM imports or loads this."""
+"""The installation of the hooks, in every process of vLLM that loads the plugin or imports this."""
 
 from ngrpo.distributed.parent_watch import end_with_parent, leave_group
 from ngrpo.rollout.vllm.versions import TESTED, check_version, installed_version
 
 
 def register() -> None:
-    """VLLM's plugin entry point: puts the hooks into every process of a tested vLLM, and leaves others in peace."""
+    """VLLM's plugin entry point: installs the hooks in every process of a tested vLLM, and in no other."""
     if installed_version() in TESTED:
         install()
 
@@ -13,7 +13,7 @@ def register() -> None:
 def install() -> None:
     """Installs the adapters of both model runners and the prefix-cache rule.
 
-    They act on engines whose ``additional_config`` carries our settings, and on nothing else. A process that our engine
+    They act on engines whose ``additional_config`` has our settings, and on nothing else. A process that our engine
     started ends with it from now on.
 
     Raises:
@@ -35,7 +35,7 @@ def install() -> None:
 
 
 def keep_weights_loadable() -> None:
-    """On a CPU, keeps vLLM from packing weights away where a later hand-over could not reach them.
+    """On a CPU, keeps vLLM from repacking weights, which a later weight transfer could not overwrite.
 
     Concerns every engine of the process, so only our own workers call it, before they load their model.
     """

@@ -1,4 +1,4 @@
-"""Prefix caching: prompts are shared, what a rollout generated is not."""
+"""Prefix caching that shares prompts, but no generated tokens."""
 
 from typing import Any
 

@@ -1,7 +1,7 @@
-"""Notices the death of vLLM's engine processes, for which its synchronous client waits for ever.
+"""A watch over vLLM's engine processes, whose death its synchronous client would not notice.
 
-A process that is killed (by the kernel for its memory, say) sends no farewell: vLLM 0.32 then marks its client as dead,
-which stops the next call, but not the one that is waiting for an answer.
+A process that is killed (by the kernel for its memory, say) sends no message first: vLLM 0.32 then marks its client as
+dead, which stops the next call, but not the one that is waiting for an answer.
 """
 
 from multiprocessing.connection import wait
@@ -11,8 +11,8 @@ from typing import Any
 _PAUSE_S = 0.2
 
 
-class Lifeline:
-    """Ends whatever call waits for engine processes that are gone.
+class ProcessWatch:
+    """Makes calls that wait for dead engine processes raise.
 
     Args:
         client: vLLM's client of engine processes.
@@ -22,7 +22,7 @@ class Lifeline:
         self._client = client
         self._sentinels = [process.sentinel for process in client.resources.engine_manager.processes]
         self._closed = Event()
-        self._thread = Thread(target=self._watch, name="ngrpo-lifeline", daemon=True)
+        self._thread = Thread(target=self._watch, name="ngrpo-process-watch", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
@@ -34,7 +34,7 @@ class Lifeline:
         while not self._closed.is_set():
             if wait(self._sentinels, timeout=_PAUSE_S):
                 self._release()
-                self._closed.wait(_PAUSE_S)  # and again: a call may have begun just now
+                self._closed.wait(_PAUSE_S)  # and again: another call may have started meanwhile
 
     def _release(self) -> None:
         death = RuntimeError("an engine process of vLLM has died")
@@ -45,8 +45,8 @@ class Lifeline:
             self._client.outputs_queue.put_nowait(death)
 
 
-def lifeline(llm: Any) -> Lifeline | None:
+def watch_processes(llm: Any) -> ProcessWatch | None:
     """Returns the watch over an engine's processes, None where it has none."""
     client = llm.llm_engine.engine_core
     manager = getattr(getattr(client, "resources", None), "engine_manager", None)
-    return None if manager is None else Lifeline(client)
+    return None if manager is None else ProcessWatch(client)

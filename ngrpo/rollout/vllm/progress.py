@@ -1,4 +1,7 @@
-"""What vLLM says of its progress, in our words."""
+"""Progress of a vLLM call, read from the text of its progress bar.
+
+vLLM reports tokens nowhere else: this parses what it writes behind the bar, and breaks when that text changes.
+"""
 
 import time
 from typing import Any
@@ -7,13 +10,13 @@ from ngrpo.rollout.engine import Report
 
 
 class FinishedRequests:
-    """Takes the place of the tqdm bar that `LLM.wait_for_completion` drives: it is told of each request as it finishes.
+    """A stand-in for the tqdm bar that `LLM.wait_for_completion` updates with each finished request.
 
-    vLLM says how many finished, and the tokens of these only as a speed in text; the tokens of running requests it does
-    not say. So tokens are counted when their request finishes, and the speed is low at first.
+    vLLM reports how many requests finished, and their tokens only as a speed in the bar's text; it reports no tokens of
+    running requests. So tokens are counted when their request finishes, and the speed is low at first.
 
     Args:
-        report: is told.
+        report: gets the counts.
         total: requests of the call.
         **_: how a bar would look.
     """
@@ -33,7 +36,7 @@ class FinishedRequests:
 
     @property
     def postfix(self) -> str:
-        """The speeds, in vLLM's words."""
+        """The speeds, as vLLM writes them."""
         return ""
 
     @postfix.setter

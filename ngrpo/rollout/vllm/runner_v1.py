@@ -8,7 +8,7 @@ from torch import Tensor
 from vllm.v1.outputs import SamplerOutput
 from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 
-from ngrpo.rollout.vllm.mixing_state import MixingCore, settings_of, slot_of
+from ngrpo.rollout.vllm.mixing_state import MixingState, settings_of, slot_of
 
 
 class RunnerV1Hooks:
@@ -22,15 +22,15 @@ class RunnerV1Hooks:
         settings = settings_of(runner.vllm_config)
         assert settings is not None
         self.runner = runner
-        self.core = MixingCore(runner.model, settings, runner.max_num_tokens, runner.device)
+        self.mixing = MixingState(runner.model, settings, runner.max_num_tokens, runner.device)
         self._forward = runner._model_forward
         self._sample = runner._sample
         runner._model_forward = self.model_forward
         runner._sample = self.sample
 
     def reset(self) -> None:
-        """Fills the device state anew."""
-        self.core.buffers.reset()
+        """Zeroes the device state."""
+        self.mixing.buffers.reset()
 
     def _slots(self) -> Tensor:
         """Returns the slots of the batch's rows, which vLLM may have reordered since the last step; int64 [R]."""
@@ -42,21 +42,21 @@ class RunnerV1Hooks:
         """Fills the buffers, then runs vLLM's forward."""
         runner = self.runner
         rows = runner.input_batch.num_reqs
-        if self.core.session is None or rows == 0:
-            self.core.buffers.clear()
+        if self.mixing.session is None or rows == 0:
+            self.mixing.buffers.clear()
         else:
             starts = torch.from_numpy(runner.query_start_loc.np[: rows + 1].astype(np.int64))
             slots = torch.repeat_interleave(self._slots(), starts.diff())
-            self.core.before_forward(slots, kwargs["positions"][: len(slots)])
+            self.mixing.before_forward(slots, kwargs["positions"][: len(slots)])
             self._next_positions = kwargs["positions"][starts[1:] - 1] + 1
         return self._forward(*args, **kwargs)
 
     def sample(self, logits: Tensor, spec_decode_metadata: Any) -> SamplerOutput:
         """Lets the session choose the tokens."""
-        if self.core.session is None:
+        if self.mixing.session is None:
             return self._sample(logits, spec_decode_metadata)
         unfinished = torch.from_numpy(self.runner.discard_request_mask.np[: len(logits)].copy())
-        tokens = self.core.choose(logits, self._slots(), self._next_positions, ~unfinished)
+        tokens = self.mixing.choose(logits, self._slots(), self._next_positions, ~unfinished)
         return SamplerOutput(sampled_token_ids=tokens.int().view(-1, 1), logprobs_tensors=None)
 
 

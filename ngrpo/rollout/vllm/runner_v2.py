@@ -10,7 +10,7 @@ from vllm.v1.worker.gpu.input_batch import InputBatch, get_num_sampled_and_rejec
 from vllm.v1.worker.gpu.model_states.default import DefaultModelState
 from vllm.v1.worker.gpu.sample.output import SamplerOutput
 
-from ngrpo.rollout.vllm.mixing_state import MixingCore, settings_of, slot_of
+from ngrpo.rollout.vllm.mixing_state import MixingState, settings_of, slot_of
 
 
 class MixingModelState(DefaultModelState):
@@ -21,14 +21,14 @@ class MixingModelState(DefaultModelState):
         settings = settings_of(vllm_config)
         assert settings is not None
         largest_graph = vllm_config.compilation_config.max_cudagraph_capture_size or 0
-        self.core = MixingCore(model, settings, max(self.max_num_tokens, largest_graph), device)
+        self.mixing = MixingState(model, settings, max(self.max_num_tokens, largest_graph), device)
         self._slots_host = np.full(self.max_num_reqs, -1, dtype=np.int64)
         self.slots = torch.full((self.max_num_reqs,), -1, dtype=torch.int64, device=device)
         self._stale = False
 
     def reset(self) -> None:
-        """Fills the device state anew; no request is running."""
-        self.core.buffers.reset()
+        """Clears the device state; no request is running."""
+        self.mixing.buffers.reset()
         self._slots_host.fill(-1)
         self.slots.fill_(-1)
 
@@ -48,8 +48,8 @@ class MixingModelState(DefaultModelState):
     def preprocess_state(self, input_batch: InputBatch, *args: Any, **kwargs: Any) -> None:
         """Fills the buffers from the records of the scheduled tokens."""
         super().preprocess_state(input_batch, *args, **kwargs)
-        if self.core.session is None:
-            self.core.buffers.clear()
+        if self.mixing.session is None:
+            self.mixing.buffers.clear()
             return
         requests, tokens = input_batch.num_reqs, input_batch.num_tokens
         slots = self.slots[input_batch.idx_mapping[:requests]]
@@ -57,7 +57,7 @@ class MixingModelState(DefaultModelState):
             lengths = input_batch.query_start_loc[: requests + 1].diff()
             slots = torch.repeat_interleave(slots, lengths, output_size=tokens)
         # A copy: compiled code is guarded on a view being shorter than its base, and would be compiled again.
-        self.core.before_forward(slots, input_batch.positions[:tokens].clone())
+        self.mixing.before_forward(slots, input_batch.positions[:tokens].clone())
 
     def custom_sampler(self, sampler: Any) -> tuple[Any, Any]:
         """Replaces the sampler."""
@@ -81,14 +81,14 @@ class MixingSampler:
 
     def __call__(self, logits: Tensor, input_batch: InputBatch) -> SamplerOutput:
         """Samples one token a row."""
-        core = self.state.core
-        if core.session is None:
+        mixing = self.state.mixing
+        if mixing.session is None:
             return self.base(logits, input_batch)
         prefill_length = self.base.req_states.prefill_len.gpu
         states = input_batch.idx_mapping
         lengths = input_batch.seq_lens[: input_batch.num_reqs]
         prefilled = lengths >= prefill_length[states]
-        tokens = core.choose(logits, self.state.slots[states], lengths.long(), prefilled)
+        tokens = mixing.choose(logits, self.state.slots[states], lengths.long(), prefilled)
         sampled, rejected = get_num_sampled_and_rejected(
             lengths.new_ones(input_batch.num_reqs),
             input_batch.seq_lens,
@@ -106,7 +106,7 @@ class MixingSampler:
 
 
 def install() -> None:
-    """Gives our engines their model state; other engines in the process are left alone. Safe to call again."""
+    """Gives our engines their model state; other engines in the process are not changed. Safe to call again."""
     resolve = model_states.resolve_model_state_cls
     if getattr(resolve, "ngrpo", False):
         return

@@ -1,4 +1,4 @@
-"""Tensors handed to another process without a copy: shared memory on a CPU, CUDA IPC on a GPU."""
+"""Tensor IPC: tensors opened by another process without a copy, in shared memory on a CPU and by CUDA IPC on a GPU."""
 
 import pickle
 from multiprocessing.reduction import ForkingPickler
@@ -11,17 +11,17 @@ from torch.multiprocessing.reductions import rebuild_cuda_tensor, reduce_tensor
 Bucket = list[tuple[str, Tensor]]
 
 _DEVICE = 6
-"""Place of the device number among the arguments of PyTorch's ``rebuild_cuda_tensor``."""
+"""Index of the device number among the arguments of PyTorch's ``rebuild_cuda_tensor``."""
 
 
-def packed(bucket: Bucket) -> bytes:
-    """Returns handles of named tensors, which must live until the other process is done; to be opened once."""
+def serialize_handles(bucket: Bucket) -> bytes:
+    """Returns handles of named tensors, which must live until the other process is done; to be open_handles once."""
     reduced = [(name, reduce_tensor(tensor)) for name, tensor in bucket]  # type: ignore[no-untyped-call]
     return bytes(ForkingPickler.dumps(reduced))
 
 
-def opened(handles: bytes) -> Bucket:
-    """Opens what `packed` made, on this process's current device: the two may number the GPU differently."""
+def open_handles(handles: bytes) -> Bucket:
+    """Opens the tensors of `serialize_handles` on the current device, whose number may differ in both processes."""
     return [(name, _rebuild(*reduced)) for name, reduced in pickle.loads(handles)]
 
 

@@ -1,4 +1,4 @@
-"""Which vLLM versions the adapters were tested with."""
+"""The vLLM versions that the adapters were tested with."""
 
 from importlib.metadata import PackageNotFoundError, version
 

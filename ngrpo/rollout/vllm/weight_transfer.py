@@ -1,4 +1,4 @@
-"""The policy's weights on their way into vLLM's workers, and the proof that they are served as they were sent."""
+"""The transfer of the policy's weights into vLLM's workers, with a check that they are served as they were sent."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ngrpo.errors import RunError
 from ngrpo.rollout.vllm.checksum import checksum
-from ngrpo.rollout.vllm.tensor_ipc import Bucket, packed
+from ngrpo.rollout.vllm.tensor_ipc import Bucket, serialize_handles
 
 _BUCKET_BYTES = 512 << 20
 _SHOWN = 3
@@ -17,14 +17,14 @@ _SHOWN = 3
 class WeightTransfer:
     """Transfers weights and checks them.
 
-    Every worker must receive every tensor bit for bit, and its loading must fill every parameter that it serves. How
-    vLLM lays weights out is its own affair (it fuses and splits them), so that the loading itself is checked once, with
+    Every worker must receive every tensor bit for bit, and its loading must fill every parameter that it serves. vLLM
+    lays weights out in its own way (it fuses and splits them), so that the loading itself is checked once, with
     `unchanged`: weights that it has loaded from the model's folder must stay bit for bit when they come again.
 
     Args:
         call: calls a method of every worker, and returns what they return.
         shared_with: number of workers in other processes, which open the tensors through handles; None for the worker
-            of this process, which is given them by reference.
+            of this process, which gets them by reference.
     """
 
     def __init__(self, call: Callable[..., list[Any]], shared_with: int | None) -> None:
@@ -71,7 +71,7 @@ class WeightTransfer:
         if self._shared_with is None:
             self._call("ngrpo_load_weights", bucket)
         else:
-            self._call("ngrpo_load_shared", [packed(bucket) for _ in range(self._shared_with)])
+            self._call("ngrpo_load_shared", [serialize_handles(bucket) for _ in range(self._shared_with)])
 
 
 def _refusal(path: str, reason: str) -> str:

@@ -1,4 +1,4 @@
-"""Methods that our engine calls on vLLM's workers; importing this installs the hooks in the worker's process."""
+"""The methods that our engine calls on vLLM's workers; importing this installs the hooks in the worker's process."""
 
 import pickle
 from collections.abc import Iterable
@@ -7,12 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ngrpo.rollout.records.session import Collected
+from ngrpo.rollout.records.session import CollectedRecords
 from ngrpo.rollout.vllm import plugin
 from ngrpo.rollout.vllm.checksum import checksum
 from ngrpo.rollout.vllm.coverage import mark, unwritten
-from ngrpo.rollout.vllm.mixing_state import MixingCore
-from ngrpo.rollout.vllm.tensor_ipc import opened
+from ngrpo.rollout.vllm.mixing_state import MixingState
+from ngrpo.rollout.vllm.tensor_ipc import open_handles
 
 plugin.install()
 plugin.keep_weights_loadable()
@@ -29,25 +29,25 @@ class WorkerExtension:
         runner = self.model_runner
         return runner.ngrpo_hooks if hasattr(runner, "ngrpo_hooks") else runner.model_state
 
-    def ngrpo_core(self) -> MixingCore:
+    def ngrpo_mixing_state(self) -> MixingState:
         """Returns this worker's mixing state (in-process callers only)."""
-        core: MixingCore = self.ngrpo_hooks().core
-        return core
+        state: MixingState = self.ngrpo_hooks().mixing
+        return state
 
     def ngrpo_reset(self) -> None:
-        """Fills our buffers anew after a sleep, which forgets what lies in vLLM's memory pool."""
+        """Zeroes our buffers after a sleep, which frees vLLM's memory pool."""
         self.ngrpo_hooks().reset()
 
     def ngrpo_begin(self, spec: bytes) -> None:
         """Starts a session; ``spec`` is a pickled `SessionSpec`."""
-        self.ngrpo_core().begin(pickle.loads(spec))
+        self.ngrpo_mixing_state().begin(pickle.loads(spec))
 
-    def ngrpo_collect(self) -> Collected:
+    def ngrpo_collect(self) -> CollectedRecords:
         """Ends the session and returns its records (in-process callers only)."""
-        return self.ngrpo_core().collect()
+        return self.ngrpo_mixing_state().collect()
 
-    def ngrpo_packed_collect(self) -> bytes:
-        """Does the same for another process; the first worker speaks for all."""
+    def ngrpo_collect_serialized(self) -> bytes:
+        """Does the same for another process; only the first worker returns them."""
         collected = self.ngrpo_collect()
         return pickle.dumps(collected) if self.rank == 0 else b""
 
@@ -64,8 +64,8 @@ class WorkerExtension:
             self.model_runner.model.load_weights(iter(bucket))
 
     def ngrpo_load_shared(self, weights: list[bytes]) -> None:
-        """Loads a bucket that another process shares; handles for each worker, since they can be opened once."""
-        self.ngrpo_load_weights(opened(weights[self.rank]))
+        """Loads a bucket that another process shares; handles for each worker, since they can be open_handles once."""
+        self.ngrpo_load_weights(open_handles(weights[self.rank]))
         if torch.cuda.is_available():
             torch.cuda.synchronize()  # the other process may free the tensors once this returns
 
@@ -82,11 +82,11 @@ class WorkerExtension:
         return {name: checksum(parameter) for name, parameter in self.model_runner.model.named_parameters()}
 
     def ngrpo_embedding(self) -> Tensor:
-        """Returns this worker's rows of the input embedding, padding left out; [rows, d]."""
-        module: Any = self.ngrpo_core().embedding
+        """Returns this worker's rows of the input embedding, without padding; [rows, d]."""
+        module: Any = self.ngrpo_mixing_state().embedding
         rows: Tensor = module.weight.data[: module.shard_indices.num_org_elements]
         return rows
 
-    def ngrpo_packed_embedding(self) -> bytes:
+    def ngrpo_embedding_serialized(self) -> bytes:
         """Returns the same for another process."""
         return pickle.dumps(self.ngrpo_embedding().cpu())

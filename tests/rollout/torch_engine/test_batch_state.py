@@ -7,7 +7,7 @@ import torch
 
 from ngrpo.exploration.base import Exploration, Step
 from ngrpo.exploration.neighbor import NeighborMixing
-from ngrpo.rollout.torch_engine.batch_state import Rows
+from ngrpo.rollout.torch_engine.batch_state import BatchState
 from ngrpo.types.rollouts import Request, Sampling, StopReason
 
 STOP, END = 9, 8
@@ -15,11 +15,13 @@ SAMPLING = Sampling(temperature=1.0, max_new_tokens=3, stop_ids=(STOP,))
 FIRST, SECOND = Request((1, 2), key=11), Request((3,), key=22)
 
 
-def rows(capacity: int = 2) -> Rows:
-    return Rows(capacity, NeighborMixing(k=2), SAMPLING, torch.tensor([END]), like=torch.zeros(1, 4), all_explore=False)
+def rows(capacity: int = 2) -> BatchState:
+    return BatchState(
+        capacity, NeighborMixing(k=2), SAMPLING, torch.tensor([END]), like=torch.zeros(1, 4), all_explore=False
+    )
 
 
-def record(made: Rows, at: slice, tokens: list[int], mixed: list[bool]) -> None:
+def record(made: BatchState, at: slice, tokens: list[int], mixed: list[bool]) -> None:
     """Each row's log-prob is minus its token; its mixture 0.75 of the token and 0.25 of the next id."""
     token = torch.tensor(tokens)
     weights = torch.tensor([[0.75, 0.25]]).expand(len(tokens), 2)
@@ -114,7 +116,7 @@ def test_a_new_rollout_takes_nothing_from_the_row_before():
 
 def test_further_channels_and_the_carried_count_follow_their_row():
     """Each row's vector, noise and count are its token's."""
-    made = Rows(3, Everything(), SAMPLING, torch.tensor([END]), like=torch.zeros(1, 4), all_explore=True)
+    made = BatchState(3, Everything(), SAMPLING, torch.tensor([END]), like=torch.zeros(1, 4), all_explore=True)
     requests = [Request((1,), key=100 + i) for i in range(3)]
     at = made.admit([0, 1, 2], requests)
     assert made.state.tolist() == [0, 0, 0]

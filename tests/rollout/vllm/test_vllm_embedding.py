@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ngrpo.rollout.records.buffers import MixBuffers
+from ngrpo.rollout.records.buffers import MixingBuffers
 
 pytest.importorskip("vllm.v1", reason="vLLM is not installed")
 pytestmark = pytest.mark.vllm
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.vllm
 VOCABULARY, WIDTH, DIM, TOKENS = 10, 3, 4, 8
 
 
-def shard(table: Tensor, rank: int, ranks: int, buffers: MixBuffers) -> nn.Module:
+def shard(table: Tensor, rank: int, ranks: int, buffers: MixingBuffers) -> nn.Module:
     """A rank's part of ``table``, made without the process group that vLLM's constructor asks for."""
     from vllm.model_executor.layers.vocab_parallel_embedding import VocabParallelEmbedding
 
@@ -31,8 +31,8 @@ def shard(table: Tensor, rank: int, ranks: int, buffers: MixBuffers) -> nn.Modul
     return install(SimpleNamespace(model=SimpleNamespace(embed_tokens=module)), buffers)
 
 
-def filled_buffers() -> MixBuffers:
-    buffers = MixBuffers(TOKENS, WIDTH, torch.device("cpu"))
+def filled_buffers() -> MixingBuffers:
+    buffers = MixingBuffers(TOKENS, WIDTH, torch.device("cpu"))
     mixed, ids, weights, _ = buffers.tensors
     mixed[:5] = torch.tensor([True, False, True, True, False])
     ids[:5] = torch.tensor([[1, 2, 9], [3, 4, 5], [8, 0, 7], [6, 6, 1], [2, 2, 2]])
@@ -41,7 +41,7 @@ def filled_buffers() -> MixBuffers:
     return buffers
 
 
-def explicit(table: Tensor, tokens: list[int], buffers: MixBuffers) -> Tensor:
+def explicit(table: Tensor, tokens: list[int], buffers: MixingBuffers) -> Tensor:
     rows = []
     mixed, ids, weights, _ = buffers.tensors
     for place, token in enumerate(tokens):

@@ -16,7 +16,7 @@ from vllm_checks import (
     start_engine,
 )
 
-from ngrpo.rollout.records.stepper import feed_into, look_up
+from ngrpo.rollout.records.stepper import fill_buffers, lookup
 from ngrpo.types.rollouts import Request
 
 pytest.importorskip("vllm.v1", reason="vLLM is not installed")
@@ -26,16 +26,16 @@ pytestmark = pytest.mark.vllm
 @pytest.fixture
 def fed_mixtures(monkeypatch) -> Counter:
     """Counts how often the mixture of a slot's position was fed."""
-    from ngrpo.rollout.vllm import mixing_state as core
+    from ngrpo.rollout.vllm import mixing_state
 
     fed: Counter = Counter()
 
     def counted(session, buffers, slots, positions):
-        mixed = look_up(session.records, session.inputs.prompt_lengths, slots, positions)[0]
+        mixed = lookup(session.records, session.inputs.prompt_lengths, slots, positions)[0]
         fed.update(zip(slots[mixed].tolist(), positions[mixed].tolist(), strict=True))
-        feed_into(session, buffers, slots, positions)
+        fill_buffers(session, buffers, slots, positions)
 
-    monkeypatch.setattr(core, "feed_into", counted)
+    monkeypatch.setattr(mixing_state, "fill_buffers", counted)
     return fed
 
 

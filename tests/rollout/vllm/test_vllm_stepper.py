@@ -18,9 +18,9 @@ from ngrpo.exploration.runtime.decide import decide
 from ngrpo.exploration.soft import SoftThinking
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.exploration.vocabulary import Vocabulary
-from ngrpo.rollout.records.buffers import MixBuffers
+from ngrpo.rollout.records.buffers import MixingBuffers
 from ngrpo.rollout.records.session import Session, SessionSpec
-from ngrpo.rollout.records.stepper import at_least_two, choose, choose_and_record, feed_into, fill_vectors, look_up
+from ngrpo.rollout.records.stepper import choose, choose_and_record, fill_buffers, fill_vectors, lookup, pad_to_two
 
 VOCABULARY, BUDGET, TEMPERATURE = 40, 6, 0.7
 PROMPTS = [3, 5, 2]
@@ -112,7 +112,7 @@ def test_choose_and_feed_against_one_slot_at_a_time(explore):
         torch.testing.assert_close(weights[at], step.weights[0])
         torch.testing.assert_close(log_probs[at], log_prob[0])
     everything = [(slot, position) for slot in range(3) for position in range(PROMPTS[slot] + BUDGET)]
-    mixed, (ids, weights, *_) = look_up(
+    mixed, (ids, weights, *_) = lookup(
         session.records, session.inputs.prompt_lengths, *torch.tensor(everything).unbind(1)
     )
     for row, (slot, position) in enumerate(everything):
@@ -135,7 +135,7 @@ def test_rows_without_a_slot_leave_the_records_alone(none):
     positions = torch.tensor([700, PROMPTS[1] + 1, 1], dtype=torch.int32)
     chosen = choose(session, logits_for(9, 8, 9), slots, positions, recorded)
     assert chosen.tolist() == [9, 8, 9]
-    assert not look_up(
+    assert not lookup(
         session.records, session.inputs.prompt_lengths, torch.tensor([-1, SCRATCH]), torch.tensor([0, 0])
     )[0].any()
     after = copies(session)
@@ -151,7 +151,7 @@ def test_prompt_tokens_and_positions_past_the_budget_are_fed_plainly():
     for place in range(BUDGET):
         take(session, place, s0=4, s1=5, s2=6)
     positions = torch.arange(PROMPTS[1] + BUDGET + 2)
-    mixed, (ids, weights, *_) = look_up(
+    mixed, (ids, weights, *_) = lookup(
         session.records, session.inputs.prompt_lengths, torch.full_like(positions, 1), positions
     )
     assert mixed.tolist() == [False] * PROMPTS[1] + [True] * BUDGET + [False] * 2
@@ -186,12 +186,12 @@ def test_a_position_chosen_anew_takes_back_its_end():
 
 
 def test_narrower_mixtures_leave_nothing_of_wider_ones_in_the_buffers():
-    buffers = MixBuffers(4, 3, torch.device("cpu"))
+    buffers = MixingBuffers(4, 3, torch.device("cpu"))
     buffers.tensors.weights.fill_(9.0)
     buffers.tensors.mixed.fill_(True)
     session = session_of(Scripted())
     take(session, 0, s0=4, s1=5)
-    feed_into(session, buffers, torch.tensor([1, 0, 1]), torch.tensor([PROMPTS[1], PROMPTS[0], 0]))
+    fill_buffers(session, buffers, torch.tensor([1, 0, 1]), torch.tensor([PROMPTS[1], PROMPTS[0], 0]))
     mixed, ids, weights, _ = buffers.tensors
     assert mixed.tolist() == [True, True, False, True]
     assert ids[:2, :2].tolist() == [[5, 6], [4, 5]]
@@ -224,9 +224,9 @@ def test_the_compiled_step_is_the_eager_one(strategy):
 
 def test_a_batch_of_one_gets_a_row_that_is_not_recorded() -> None:
     one, two = torch.tensor([[3.0, 4.0]]), torch.tensor([5, 6])
-    assert at_least_two(one, 0).tolist() == [[3.0, 4.0], [0.0, 0.0]]
-    assert at_least_two(torch.tensor([7]), -1).tolist() == [7, -1]
-    assert at_least_two(two, -1) is two
+    assert pad_to_two(one, 0).tolist() == [[3.0, 4.0], [0.0, 0.0]]
+    assert pad_to_two(torch.tensor([7]), -1).tolist() == [7, -1]
+    assert pad_to_two(two, -1) is two
 
 
 STATES: list[Exploration] = [
@@ -275,7 +275,7 @@ def test_strategies_without_further_channels_have_no_room_for_them(strategy):
     records = session_of(strategy).records
     assert records.record[2:] == (None, None, None)
     assert records.state is None
-    assert MixBuffers(4, 3, torch.device("cpu")).tensors.vectors is None
+    assert MixingBuffers(4, 3, torch.device("cpu")).tensors.vectors is None
 
 
 @pytest.mark.slow
@@ -283,7 +283,7 @@ def test_strategies_without_further_channels_have_no_room_for_them(strategy):
 def test_compiled_steps_and_vectors_are_the_eager_ones(strategy):
     table = torch.randn(VOCABULARY, 8, generator=torch.Generator().manual_seed(1))
     eager, fast = (full_session(strategy, table) for _ in range(2))
-    slow_buffers, fast_buffers = (MixBuffers(16, 1, torch.device("cpu"), table).tensors for _ in range(2))
+    slow_buffers, fast_buffers = (MixingBuffers(16, 1, torch.device("cpu"), table).tensors for _ in range(2))
     generator = torch.Generator().manual_seed(3)
     for place in range(BUDGET):
         slots = torch.tensor([2, 0, 1] if place < 4 else [1, 2])

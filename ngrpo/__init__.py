@@ -4,7 +4,9 @@ This module stays free of heavy imports: the answer-checking worker processes im
 """
 
 from ngrpo.compat import import_hook
+from ngrpo.compat.attributes import serve_old_names
 
 __version__ = "0.1.0"
 
 import_hook.install()
+serve_old_names(__name__)

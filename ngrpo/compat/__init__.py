@@ -1,9 +1,10 @@
 """Names of version 0.1 that have moved: they work for one version more, with a warning that names the new one.
 
-- ``moved.py``: the tables, old to new, and what a name is called today;
-- ``import_hook.py``: ``import ngrpo.schedule`` finds what has moved to ``ngrpo.training.optim.lr_schedule``;
-- ``attributes.py``: the same for names out of modules that are packages today, such as ``ngrpo.rewards.terms.Term``.
+- ``attributes.py``: Old names as attributes of the modules and packages that they have left
+- ``import_hook.py``: The finder of modules under the names that they had
+- ``moved.py``: The tables of what has moved since version 0.1: old name, new name
 
 `_target_` strings of users' yaml files, of checkpoints and of stored steps go through `moved.current` where they are
-read (`ngrpo.config.renamed_targets`). Nothing else in the package imports from here, and the package imports nothing.
+read (`ngrpo.config.renamed_targets`). A module that a name has left calls `attributes.serve_old_names`. This package
+imports nothing of the others, so that each of them can.
 """

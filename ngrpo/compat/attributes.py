@@ -1,25 +1,30 @@
-"""Names out of modules that are packages today."""
+"""Old names as attributes of the modules and packages that they have left."""
 
+import sys
 import warnings
-from collections.abc import Callable
-from importlib import import_module
-from importlib.util import find_spec
+from pkgutil import resolve_name
 from typing import Any
 
-from ngrpo.compat.moved import NAMES, PACKAGES
+from ngrpo.compat.moved import moved_out_of
 
 
-def moved_from(package: str) -> Callable[[str], Any]:
-    """Returns a ``__getattr__`` for a package that was a module: what was in it is given, with a warning."""
+def serve_old_names(module: str) -> None:
+    """Lets a module give what has moved out of it, each with a warning when it is first asked for.
 
-    def attribute(name: str) -> Any:
-        place = NAMES.get(f"{package}.{name}", f"{PACKAGES[package]}.{name}").rpartition(".")[0]
-        if name.startswith("__") or find_spec(f"{package}.{name}") is not None:  # a module below, not loaded yet
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = getattr(import_module(place), name, None)
-        if found is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        warnings.warn(f"{package}.{name} is {place}.{name} now; import it from there.", FutureWarning, stacklevel=2)
-        return found
+    To be called where the module is defined. A ``__getattr__`` written there would do the same, and take every name
+    that is asked of the module out of the type checker's sight.
 
-    return attribute
+    Args:
+        module: its ``__name__``.
+    """
+    moved = moved_out_of(module)
+    attributes = vars(sys.modules[module])
+
+    def __getattr__(name: str) -> Any:  # noqa: N807
+        if name not in moved:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        warnings.warn(f"{module}.{name} is {moved[name]} now; import it from there.", FutureWarning, stacklevel=2)
+        # An import asks twice for what it takes out of a package.
+        return attributes.setdefault(name, resolve_name(moved[name]))
+
+    attributes["__getattr__"] = __getattr__

@@ -1,58 +1,60 @@
-"""Finds modules under the names that they had."""
+"""The finder of modules under the names that they had."""
 
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
+from pkgutil import iter_modules
 from types import ModuleType
 
-from ngrpo.compat.moved import MODULES
-
-_NONE = ModuleType("none")
+from ngrpo.compat.moved import CALLBACKS, MODULES
 
 
 class MovedModules(MetaPathFinder, Loader):
-    """Gives the module at the new place, the very object, for an import of the old one."""
+    """Gives the module at the new place, the very object, for an import of the old one.
 
-    def __init__(self) -> None:
-        self._specs: dict[str, ModuleSpec | None] = {}
+    Args:
+        moved: new names by old ones.
+    """
+
+    def __init__(self, moved: Mapping[str, str]) -> None:
+        self._moved = moved
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Returns a spec for a name that has moved, None for every other."""
-        return ModuleSpec(fullname, self) if _new_name(fullname) is not None else None
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Returns the module at the new place."""
-        new = _new_name(spec.name)
-        assert new is not None
-        warnings.warn(f"{spec.name} is {new} now; import it from there.", FutureWarning, stacklevel=6)
-        module = import_module(new)
-        self._specs[spec.name] = module.__spec__
-        return module
+        return ModuleSpec(fullname, self) if fullname in self._moved else None
 
     def exec_module(self, module: ModuleType) -> None:
-        """Gives the module its own spec back, which the import system has replaced by that of the old name."""
-        assert module.__spec__ is not None
-        module.__spec__ = self._specs.pop(module.__spec__.name)
-
-
-def _new_name(name: str) -> str | None:
-    if name.startswith("callbacks.") and sys.modules.get("callbacks") is sys.modules.get("ngrpo.callbacks", _NONE):
-        return f"ngrpo.{name}"
-    return MODULES.get(name)
+        """Puts the module at the new place where the import system will look for the one just made."""
+        old = module.__name__
+        new = self._moved[old]
+        warnings.warn(f"{old} is {new} now; import it from there.", FutureWarning, stacklevel=2)
+        sys.modules[old] = import_module(new)
 
 
 def install() -> None:
-    """Puts the finder before all others, which would find files through the link to the folder of callbacks."""
-    if not any(isinstance(finder, MovedModules) for finder in sys.meta_path):
-        sys.meta_path.insert(0, MovedModules())
+    """Serves the modules of this package under their old names."""
+    _first(MovedModules(MODULES))
 
 
 def serve_old_callbacks() -> ModuleType:
-    """Returns the package of callbacks for ``import callbacks``; its modules are those of ``ngrpo.callbacks`` then."""
+    """Returns the package of callbacks for ``import callbacks``, and serves its modules under such names from then on.
+
+    Only a checkout has a folder of that name for Python to find; elsewhere it may be the user's.
+    """
     warnings.warn("callbacks is ngrpo.callbacks now; import it from there.", FutureWarning, stacklevel=3)
-    return import_module("ngrpo.callbacks")
+    package = import_module("ngrpo.callbacks")
+    present = {
+        f"callbacks.{module.name}": f"ngrpo.callbacks.{module.name}" for module in iter_modules(package.__path__)
+    }
+    _first(MovedModules(present | dict(CALLBACKS)))
+    return package
+
+
+def _first(finder: MovedModules) -> None:
+    """Before all others: those would find the files of callbacks a second time, through the checkout's link."""
+    sys.meta_path.insert(0, finder)

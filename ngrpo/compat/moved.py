@@ -1,4 +1,4 @@
-"""Where modules and names of version 0.1 are today."""
+"""The tables of what has moved since version 0.1: old name, new name."""
 
 from collections.abc import Mapping
 
@@ -16,6 +16,7 @@ MODULES: Mapping[str, str] = {
     "ngrpo.critic_update": "ngrpo.training.critic_update",
     "ngrpo.data.text": "ngrpo.data.sources.problem_text",
     "ngrpo.data.types": "ngrpo.types.problems",
+    "ngrpo.demo": "ngrpo.demo_model",
     "ngrpo.demo.levels": "ngrpo.data.word_problems.levels",
     "ngrpo.demo.measuring": "ngrpo.demo_model.measuring",
     "ngrpo.demo.pretraining": "ngrpo.demo_model.pretraining",
@@ -120,49 +121,89 @@ MODULES: Mapping[str, str] = {
     "ngrpo.torch_settings": "ngrpo.utils.torch_settings",
     "ngrpo.yaml_size": "ngrpo.config.yaml_limits",
 }
-"""Modules by their old names; everything that was in one is in the other, but for `NAMES`."""
+"""Modules and packages; everything that was in one is in the other, but for `NAMES`."""
 
-PACKAGES: Mapping[str, str] = {
-    "ngrpo.config": "ngrpo.config.instantiate",
-    "ngrpo.distributed": "ngrpo.distributed.collectives",
-    "ngrpo.loggers": "ngrpo.loggers.resumable",
-    "ngrpo.rewards.terms": "ngrpo.rewards.terms.base",
-    "ngrpo.rollout.torch_engine": "ngrpo.rollout.torch_engine.engine",
-    "ngrpo.training": "ngrpo.entrypoints.train",
+CALLBACKS: Mapping[str, str] = {
+    "callbacks.best": "ngrpo.callbacks.best",
+    "callbacks.checkpoint": "ngrpo.callbacks.checkpoint",
+    "callbacks.collapse_warnings": "ngrpo.callbacks.collapse_warnings",
+    "callbacks.evaluation": "ngrpo.callbacks.evaluation",
+    "callbacks.exploration_monitor": "ngrpo.callbacks.exploration_monitor",
+    "callbacks.export": "ngrpo.callbacks.export",
+    "callbacks.fresh_metrics": "ngrpo.callbacks.fresh_metrics",
+    "callbacks.histograms": "ngrpo.callbacks.histograms",
+    "callbacks.memory": "ngrpo.callbacks.memory",
+    "callbacks.mismatch_limit": "ngrpo.callbacks.mismatch_limit",
+    "callbacks.model_check": "ngrpo.callbacks.model_check",
+    "callbacks.over_ranks": "ngrpo.training.metric_logging",
+    "callbacks.pass_at_k_figure": "ngrpo.callbacks.pass_at_k_figure",
+    "callbacks.progress": "ngrpo.callbacks.progress",
+    "callbacks.random_state": "ngrpo.callbacks.random_state",
+    "callbacks.rollout": "ngrpo.callbacks.rollout",
+    "callbacks.rollout_metrics": "ngrpo.callbacks.rollout_metrics",
+    "callbacks.rollout_report": "ngrpo.callbacks.rollout_report",
+    "callbacks.run_record": "ngrpo.callbacks.run_record",
+    "callbacks.solution_paths": "ngrpo.callbacks.solution_paths",
+    "callbacks.stopping": "ngrpo.callbacks.stopping",
+    "callbacks.summary": "ngrpo.callbacks.summary",
 }
-"""Modules that are packages of the same name today: where what could be imported from them is."""
+"""Modules of the package of callbacks, which lay at the top level, where there may be one of the user's."""
 
 NAMES: Mapping[str, str] = {
-    "ngrpo.config.RolloutConfig": "ngrpo.config.schema.RolloutConfig",
-    "ngrpo.config.RewardTermConfig": "ngrpo.config.schema.RewardTermConfig",
-    "ngrpo.config.TrainerConfig": "ngrpo.config.schema.TrainerConfig",
     "ngrpo.config.Config": "ngrpo.config.schema.Config",
-    "ngrpo.config.PromptConfig": "ngrpo.config.schema.PromptConfig",
     "ngrpo.config.EvaluateConfig": "ngrpo.config.schema.EvaluateConfig",
+    "ngrpo.config.PromptConfig": "ngrpo.config.schema.PromptConfig",
+    "ngrpo.config.RewardTermConfig": "ngrpo.config.schema.RewardTermConfig",
+    "ngrpo.config.RolloutConfig": "ngrpo.config.schema.RolloutConfig",
+    "ngrpo.config.TrainerConfig": "ngrpo.config.schema.TrainerConfig",
+    "ngrpo.config.build": "ngrpo.config.instantiate.build",
+    "ngrpo.config.checked": "ngrpo.config.instantiate.checked",
     "ngrpo.config.register": "ngrpo.config.schema.register",
-    "ngrpo.rewards.math.Score": "ngrpo.types.scores.Score",
-    "ngrpo.memory_budget.out_of_memory": "ngrpo.utils.out_of_memory.out_of_memory",
-    "ngrpo.evaluation.identity.weights_digest": "ngrpo.modeling.digest.weights_digest",
     "ngrpo.demo.MODEL_PATH": "ngrpo.modeling.loading.MODEL_PATH",
+    "ngrpo.distributed.ALONE": "ngrpo.distributed.collectives.ALONE",
+    "ngrpo.distributed.Ranks": "ngrpo.distributed.collectives.Ranks",
+    "ngrpo.distributed.arrange": "ngrpo.distributed.collectives.arrange",
+    "ngrpo.distributed.exchanged": "ngrpo.distributed.collectives.exchanged",
+    "ngrpo.distributed.from_first": "ngrpo.distributed.collectives.from_first",
+    "ngrpo.distributed.gathered": "ngrpo.distributed.collectives.gathered",
+    "ngrpo.distributed.gathered_everywhere": "ngrpo.distributed.collectives.gathered_everywhere",
+    "ngrpo.distributed.packed": "ngrpo.distributed.collectives.packed",
+    "ngrpo.distributed.ranks": "ngrpo.distributed.collectives.ranks",
+    "ngrpo.evaluation.identity.weights_digest": "ngrpo.modeling.digest.weights_digest",
+    "ngrpo.loggers.Csv": "ngrpo.loggers.resumable.Csv",
+    "ngrpo.loggers.TensorBoard": "ngrpo.loggers.resumable.TensorBoard",
+    "ngrpo.memory_budget.out_of_memory": "ngrpo.utils.out_of_memory.out_of_memory",
+    "ngrpo.rewards.math.Score": "ngrpo.types.scores.Score",
+    "ngrpo.rewards.terms.CORRECTNESS": "ngrpo.rewards.terms.base.CORRECTNESS",
+    "ngrpo.rewards.terms.LEFT_OUT": "ngrpo.rewards.terms.base.LEFT_OUT",
+    "ngrpo.rewards.terms.Responses": "ngrpo.rewards.terms.base.Responses",
+    "ngrpo.rewards.terms.RewardTerms": "ngrpo.rewards.terms.base.RewardTerms",
+    "ngrpo.rewards.terms.Stateful": "ngrpo.rewards.terms.base.Stateful",
+    "ngrpo.rewards.terms.WeightedTerm": "ngrpo.rewards.terms.base.WeightedTerm",
+    "ngrpo.rewards.terms.bounds_of": "ngrpo.rewards.terms.base.bounds_of",
+    "ngrpo.rollout.torch_engine.TorchEngine": "ngrpo.rollout.torch_engine.engine.TorchEngine",
+    "ngrpo.training.accelerator_of": "ngrpo.entrypoints.train.accelerator_of",
+    "ngrpo.training.make_trainer": "ngrpo.entrypoints.train.make_trainer",
+    "ngrpo.training.process_count": "ngrpo.entrypoints.train.process_count",
+    "ngrpo.training.train": "ngrpo.entrypoints.train.train",
 }
-"""Single names that are not where the rest of their module is."""
-
-_CALLBACKS = "callbacks."
+"""Single names that are not where the rest of their module is, or whose module is a package today."""
 
 
 def current(name: str) -> str:
     """Returns what a dotted path of a module, class or function is called today; another path as it is."""
-    if name in NAMES:
-        return NAMES[name]
-    if name.startswith(_CALLBACKS) and name.count(".") > 1:  # callbacks.module.Class, which was a package at the top
-        return f"ngrpo.{name}"
+    for table in (NAMES, MODULES, CALLBACKS):
+        if name in table:
+            return table[name]
     module, _, rest = name.rpartition(".")
-    if name in MODULES:
-        return MODULES[name]
-    if module in MODULES:
-        return f"{MODULES[module]}.{rest}"
-    # A module of the package that is there now is not meant: those have no capital letters, and functions are checked
-    # where they are used.
-    if module in PACKAGES and rest[:1].isupper():
-        return f"{PACKAGES[module]}.{rest}"
-    return name
+    return f"{current(module)}.{rest}" if module else name
+
+
+def moved_out_of(module: str) -> dict[str, str]:
+    """Returns what once could be taken out of a module or package and lies elsewhere now: short name, new path.
+
+    Args:
+        module: its name today.
+    """
+    old_and_new = (*NAMES.items(), *MODULES.items())
+    return {old.rpartition(".")[2]: new for old, new in old_and_new if current(old.rpartition(".")[0]) == module}

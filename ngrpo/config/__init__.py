@@ -15,6 +15,6 @@
 - ``yaml_limits.py``: A YAML file of a user: how large and deep it may be once its aliases are written out
 """
 
-from ngrpo.compat.attributes import moved_from
+from ngrpo.compat.attributes import serve_old_names
 
-__getattr__ = moved_from(__name__)
+serve_old_names(__name__)

@@ -1,6 +1,7 @@
 """From a composed configuration to checked settings, and from `_target_` nodes to objects."""
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, get_type_hints
@@ -18,6 +19,8 @@ from ngrpo.config.renamed_targets import rename
 from ngrpo.config.schema import Config
 from ngrpo.config.type_check import fits, name
 from ngrpo.errors import SettingError
+
+log = logging.getLogger(__name__)
 
 _HYDRA_KEYS = {"_target_", "_partial_", "_args_", "_recursive_", "_convert_"}
 
@@ -40,7 +43,8 @@ def checked(config: DictConfig, schema: type = Config) -> DictConfig:
     except OmegaConfBaseException as error:
         raise SettingError(composition_sentence(error)) from error
     assert isinstance(merged, DictConfig)
-    rename(merged)
+    for sentence in rename(merged):
+        log.warning(sentence)
     _check_nodes(merged)
     check_allowed(merged, merged.allow_targets)
     _check_targets(merged, "")

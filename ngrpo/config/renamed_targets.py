@@ -1,6 +1,6 @@
 """`_target_` strings under the names that the code had in earlier versions."""
 
-import warnings
+from collections.abc import Iterator
 from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -10,20 +10,35 @@ from ngrpo.compat.moved import current
 _KEY = "_target_"
 
 
-def rename(node: Any) -> None:
-    """Gives every `_target_` of a configuration its present name, in place, and warns of each that it changes."""
-    if isinstance(node, DictConfig) and not node._is_none():
-        for key in node:
-            if key == _KEY and isinstance(node[key], str) and (new := current(node[key])) != node[key]:
-                warnings.warn(f"{_KEY}: {node[key]} is {new} now; write that.", FutureWarning, stacklevel=2)
-                node[key] = new
-            elif not OmegaConf.is_missing(node, key):
-                rename(node[key])
-    elif isinstance(node, ListConfig) and not node._is_none():
-        for child in node:
-            rename(child)
+def rename(node: Any, path: str = "") -> list[str]:
+    """Gives every `_target_` of a configuration its present name, in place.
+
+    Args:
+        node: the configuration or a part of it.
+        path: of that part.
+
+    Returns:
+        A sentence for each that had another name.
+    """
+    sentences = []
+    for key, child in _children(node):
+        setting = f"{path}.{key}".lstrip(".")
+        if key == _KEY and isinstance(child, str):
+            node[key] = current(child)
+            if node[key] != child:
+                sentences.append(f"{setting}={child} has moved; write {setting}={node[key]}.")
+        else:
+            sentences += rename(child, setting)
+    return sentences
 
 
 def as_stored_today(name: str, value: str) -> str:
     """Returns a stored setting's value, of a `_target_` under its present name."""
     return current(value) if name.rpartition(".")[2] == _KEY else value
+
+
+def _children(node: Any) -> Iterator[tuple[Any, Any]]:
+    if isinstance(node, DictConfig):
+        yield from ((key, node[key]) for key in list(node) if not OmegaConf.is_missing(node, key))
+    elif isinstance(node, ListConfig):
+        yield from ((key, node[key]) for key in range(len(node)) if not OmegaConf.is_missing(node, key))

@@ -8,3 +8,7 @@
   once
 - ``tokenizer.py``: The demo's tokenizer: byte-level BPE over the stories, digits one by one
 """
+
+from ngrpo.compat.attributes import serve_old_names
+
+serve_old_names(__name__)

@@ -6,6 +6,6 @@
   machine reaches
 """
 
-from ngrpo.compat.attributes import moved_from
+from ngrpo.compat.attributes import serve_old_names
 
-__getattr__ = moved_from(__name__)
+serve_old_names(__name__)

@@ -3,7 +3,10 @@
 import hashlib
 from collections.abc import Sequence
 
+from ngrpo.compat.attributes import serve_old_names
 from ngrpo.types.problems import Prompt
+
+serve_old_names(__name__)
 
 
 def prompts_digest(prompts: Sequence[Prompt]) -> str:

@@ -5,6 +5,6 @@
   came before stays
 """
 
-from ngrpo.compat.attributes import moved_from
+from ngrpo.compat.attributes import serve_old_names
 
-__getattr__ = moved_from(__name__)
+serve_old_names(__name__)

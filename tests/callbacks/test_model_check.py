@@ -110,7 +110,7 @@ def test_a_fault_that_is_not_compared_ends_the_run_in_its_first_iteration(
 def test_whatever_is_trained_passes(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, cache_dir: Path, settings: tuple[str, ...]
 ):
-    with caplog.at_level(logging.INFO, "callbacks.model_check"):
+    with caplog.at_level(logging.INFO, "ngrpo.callbacks.model_check"):
         run(tmp_path / "run", ON, *settings)
     assert "trainer and engine compute the model's own logits" in caplog.text
 

@@ -21,7 +21,7 @@ def run():
 
 def report(terminal: bool, monkeypatch: pytest.MonkeyPatch) -> tuple[ProgressReport, SimpleNamespace, Console]:
     console = Console(force_terminal=terminal, width=160, file=StringIO())
-    monkeypatch.setattr("callbacks.progress.get_console", lambda: console)
+    monkeypatch.setattr("ngrpo.callbacks.progress.get_console", lambda: console)
     worker = SimpleNamespace(observer=None)
     return ProgressReport(iterations=4, worker=worker), worker, console
 

@@ -163,7 +163,7 @@ def test_a_target_is_a_text(target: Any) -> None:
         check_allowed(OmegaConf.create({"exploration": {"_target_": target}}), ())
 
 
-@pytest.mark.parametrize("package", ["callbacks", "ngrpo", "torch", "lightning"])
+@pytest.mark.parametrize("package", ["ngrpo", "torch", "lightning"])
 def test_a_package_is_known_by_the_place_of_its_files(
     package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -235,7 +235,9 @@ def test_own_callbacks_beside_a_file_are_not_those_of_the_program(
     done = scripts.run(command, here, path=[str(shadow)])
     assert not (here / "marker").exists()
     assert done.status == 1
-    assert done.said.startswith("error: " if kind == "folder" else "error: callbacks"), done.said
+    assert done.said.splitlines()[-1].startswith(f"error: {'callbacks.x.' if kind == 'file' else ''}_target_="), (
+        done.said
+    )
 
 
 def composed(**settings: Any) -> Any:

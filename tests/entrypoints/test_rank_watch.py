@@ -38,7 +38,7 @@ import subprocess, sys, time
 from pathlib import Path
 from lightning.pytorch.strategies.launchers import subprocess_script
 from ngrpo import rank_watch
-from ngrpo.door import sentence
+from ngrpo.entrypoints.error_handling import sentence
 rank_watch._GRACE_S = 0.5
 before = subprocess_script._launch_process_observer
 assert rank_watch.cause() is None

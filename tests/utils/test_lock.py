@@ -13,7 +13,7 @@ from ngrpo.utils.lock import check_own_folders, lock
 
 HOLD = """
 import pathlib, sys
-from ngrpo.lock import lock
+from ngrpo.utils.lock import lock
 file = lock(pathlib.Path(sys.argv[1]))
 print("held", flush=True)
 input()

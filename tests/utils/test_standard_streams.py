@@ -76,7 +76,7 @@ def test_the_log_alone_is_told(log_file: Path, capfd: pytest.CaptureFixture[str]
 
 CLOSED = """
 import os, sys
-from ngrpo.streams import open_closed_streams, survive_closed_streams
+from ngrpo.utils.standard_streams import open_closed_streams, survive_closed_streams
 open_closed_streams()
 file = open(sys.argv[1], "w")
 survive_closed_streams()

@@ -8,6 +8,6 @@ r"""Reward terms: what is added to correctness, by weight.
 - ``repetition.py``: A punishment for responses that go round in circles
 """
 
-from ngrpo.compat.attributes import moved_from
+from ngrpo.compat.attributes import serve_old_names
 
-__getattr__ = moved_from(__name__)
+serve_old_names(__name__)

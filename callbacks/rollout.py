@@ -95,7 +95,7 @@ class RolloutCallback(Callback):
             further = rank_share(batch.draw(sum(missing)), missing, ranks().data_rank)
             selected.refill(self._generate(pl_module, further, batch.iteration))
         # Those of dropped groups too: that they taught nothing is what a curriculum learns from.
-        batch.report([rate for rates in gathered(selected.pass_rates) for rate in rates])
+        batch.report_pass_rates([rate for rates in gathered(selected.pass_rates) for rate in rates])
         self._unparsable_here = selected.unparsable_references
 
         if self.worker.settings.ahead:
@@ -122,7 +122,7 @@ class RolloutCallback(Callback):
         """Has the next batch made beside the update, with the weights before it."""
         if batch.iteration + 1 >= self.iterations:
             return
-        following = batch.following()
+        following = batch.peek_next()
         if ranks().first:
             _ = self.worker.bound  # its tables are built here, not in the thread
             self.prefetch.start(

@@ -99,8 +99,9 @@ def compare(
     for rollout in rollouts:
         mixed = torch.zeros(rollout.length, dtype=torch.bool)
         mixed[rollout.mixture.positions - len(rollout.prompt_ids)] = True
+        plain = rollout.without_mixtures()
         difference, ignored = (
-            (score(model, strategy, temperature, each) - rollout.log_probs).abs() for each in (rollout, rollout.plain())
+            (score(model, strategy, temperature, each) - rollout.log_probs).abs() for each in (rollout, plain)
         )
         found["mixed"].append(difference[mixed])
         found["plain"].append(difference[~mixed])

@@ -104,9 +104,9 @@ class PromptStream:
             draw = partial(self._draw, iteration)
             batch = draw(self.prompts_per_batch)
             self.iteration += 1
-            return PromptBatch(batch[self._share], epoch, iteration, draw, self.curriculum.report, following)
+            return PromptBatch(batch[self._share], epoch, iteration, draw, self.curriculum.report, peek_next)
 
-        def following() -> PromptBatch:
+        def peek_next() -> PromptBatch:
             if not ahead:
                 before = self.state_dict()
                 ahead.append((make(), self.state_dict()))

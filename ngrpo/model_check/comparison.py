@@ -127,7 +127,7 @@ class OwnModel:
         if not self.exploration.mixes or not self.exploration.scores_tokens:
             return None
         with self.precision():
-            return self._scores([rollout.plain() for rollout in rollouts], together=False)
+            return self._scores([rollout.without_mixtures() for rollout in rollouts], together=False)
 
     def _twice(self, rollouts: Sequence[Rollout], numbers: Numbers) -> tuple[Tensor, Tensor]:
         own = self._scores(rollouts, together=False)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ngrpo.errors import SettingError
-from ngrpo.types.experience import Experience, joined
+from ngrpo.types.experience import Experience, join_groups
 from ngrpo.types.problems import PassRate, Prompt
 
 
@@ -94,7 +94,7 @@ class GroupSelection:
     @property
     def experience(self) -> Experience:
         """The batch: as many groups as the first round had."""
-        return joined(self._groups, self._generated)
+        return join_groups(self._groups, self._generated)
 
     @property
     def pass_rates(self) -> list[PassRate]:

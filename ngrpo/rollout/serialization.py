@@ -11,7 +11,7 @@ from ngrpo.types.records import Record
 from ngrpo.types.rollouts import Mixture, Rollout, StopReason
 from ngrpo.types.scores import Score, Verdict
 
-_UNCHANGED = ("keys", "texts", "generate_s", "reward_s", "left_out_tokens")
+_UNCHANGED = ("keys", "texts", "generate_s", "reward_s")
 
 
 def cpu_copy(tensor: Tensor | None) -> Tensor | None:
@@ -53,6 +53,7 @@ def serialize_experience(experience: Experience) -> dict[str, Any]:
         "rollouts": [serialize_rollout(rollout) for rollout in experience.rollouts],
         "scores": [asdict(score) | {"status": str(score.status)} for score in experience.scores],
         "terms": {name: cpu_copy(values) for name, values in experience.terms.items()},
+        "left_out_tokens": experience.discarded_tokens,  # the key of version 0.1
         **{name: getattr(experience, name) for name in _UNCHANGED},
     }
 
@@ -64,5 +65,6 @@ def deserialize_experience(state: dict[str, Any]) -> Experience:
         rollouts=[deserialize_rollout(one) for one in state["rollouts"]],
         scores=[Score(**(one | {"status": Verdict(one["status"])})) for one in state["scores"]],
         terms=state["terms"],
+        discarded_tokens=state["left_out_tokens"],
         **{name: state[name] for name in _UNCHANGED},
     )

@@ -67,7 +67,7 @@ class MixUntil(Exploration):
         past = ctx.positions - ctx.tables[LAST][place]
         kept = (past == 1) & ctx.tables[TOKEN_KEPT][place]
         token = torch.where((past > 0) & ~kept, ctx.sample(logits), step.token)
-        return step.limited(token, step.mixed & (past <= 0))
+        return step.with_tokens(token, step.mixed & (past <= 0))
 
     def inputs(self, embed: Embed, step: Step, ctx: RowContext, parameters: Mapping[str, Tensor]) -> Tensor:
         """Those of the inner strategy."""

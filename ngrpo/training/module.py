@@ -308,7 +308,7 @@ class PolicyOptimization(LightningModule):
 
     def _constants(self, rollouts: Sequence[Rollout]) -> Constants:
         unknown: list[Tensor | None] = [None] * len(rollouts)
-        seen = [r.plain() for r in rollouts] if self.exploration.plain_reference else rollouts
+        seen = [r.without_mixtures() for r in rollouts] if self.exploration.plain_reference else rollouts
         return Constants(
             old=self._log_probs(self.policy, rollouts) if self.algorithm.needs_old_log_prob else unknown,
             ref=self._reference_log_probs(seen) if self.algorithm.needs_reference else unknown,

@@ -24,7 +24,7 @@ class Experience:
         generate_s: wall-clock seconds spent generating.
         reward_s: wall-clock seconds spent scoring.
         terms: the weighted values of the reward terms beside correctness, by name; float32 [P * G] each.
-        left_out_tokens: response tokens of groups that were generated with these and left out of the batch.
+        discarded_tokens: response tokens of groups that were generated for the batch and then dropped.
     """
 
     prompts: list[Prompt]
@@ -35,7 +35,7 @@ class Experience:
     generate_s: float
     reward_s: float
     terms: Mapping[str, Tensor] = field(default_factory=dict)
-    left_out_tokens: int = 0
+    discarded_tokens: int = 0
 
     @property
     def group_size(self) -> int:
@@ -46,14 +46,14 @@ class Experience:
     def rewards(self) -> Tensor:
         """Correctness and all terms added up; float32 [P, G].
 
-        NaN leaves a sample out: where the reference could not be used, where a term says so, where it is `infinite`.
+        NaN masks a sample: where the reference could not be used, where a term says so, where it is `infinite`.
         """
         total = sum(self.terms.values(), start=self.correctness)
         return total.masked_fill(self.infinite, torch.nan).view(len(self.prompts), -1)
 
     @property
     def infinite(self) -> Tensor:
-        """Whether a summand of each reward is infinite, which spoils the step it would be part of; bool [P * G]."""
+        """Whether a summand of each reward is infinite, which would make the step's loss non-finite; bool [P * G]."""
         return torch.stack([self.correctness, *self.terms.values()]).isinf().any(0)
 
     @property
@@ -69,7 +69,7 @@ class Experience:
 
     @property
     def pass_rates(self) -> list[PassRate]:
-        """The share of right answers among each prompt's scored ones; prompts without a scored one are left out."""
+        """The share of right answers among each prompt's scored ones; prompts without a scored one are skipped."""
         scored = ~self.correctness.isnan().view_as(self.correct)
         counts = zip(self.prompts, self.correct.sum(-1).tolist(), scored.sum(-1).tolist(), strict=True)
         return [PassRate(prompt.problem.key, right / total) for prompt, right, total in counts if total]
@@ -89,8 +89,8 @@ class Experience:
 
     @property
     def tokens(self) -> int:
-        """Response tokens that were generated, those left out included."""
-        return sum(r.length for r in self.rollouts) + self.left_out_tokens
+        """Response tokens that were generated, discarded ones included."""
+        return sum(r.length for r in self.rollouts) + self.discarded_tokens
 
     @property
     def truncated(self) -> Tensor:
@@ -107,7 +107,7 @@ class Experience:
         ]
 
 
-def joined(groups: Sequence[Experience], made: Sequence[Experience]) -> Experience:
+def join_groups(groups: Sequence[Experience], made: Sequence[Experience]) -> Experience:
     """Returns one experience of chosen groups.
 
     Args:
@@ -123,4 +123,4 @@ def joined(groups: Sequence[Experience], made: Sequence[Experience]) -> Experien
         generate_s=sum(part.generate_s for part in made),
         reward_s=sum(part.reward_s for part in made),
     )
-    return replace(batch, left_out_tokens=sum(part.tokens for part in made) - batch.tokens)
+    return replace(batch, discarded_tokens=sum(part.tokens for part in made) - batch.tokens)

@@ -65,7 +65,7 @@ class Excluded:
 
 @dataclass(frozen=True, order=True)
 class PassRate:
-    """How the policy did on one problem: the share of its scored rollouts that are right."""
+    """The success of the policy on one problem: the share of its scored rollouts that are right."""
 
     key: int
     rate: float
@@ -79,7 +79,7 @@ def _no_curriculum(rates: Sequence[PassRate]) -> None:
     pass
 
 
-def _no_following() -> "PromptBatch":
+def _no_next_batch() -> "PromptBatch":
     raise RuntimeError("the next batch is wanted of one that comes from no stream")
 
 
@@ -92,11 +92,11 @@ class PromptBatch:
     Attributes:
         prompts: this rank's share of the global batch; the rollout puts those that are trained on here.
         epoch: passes completed over every source when the global batch began.
-        iteration: number of the global batch since the run began, from 0; goes on after a resume.
+        iteration: number of the global batch since the run began, from 0; continues after a resume.
         draw: takes as many further prompts as asked for from the stream and returns them all on every rank; every
             rank must ask for the same number. A checkpoint's position is behind them.
-        report: tells the curriculum how the policy did, on every rank the same.
-        following: returns the batch that comes next, without moving the stream's state; its prompts are those that the
+        report_pass_rates: tells the curriculum how the policy did, on every rank the same.
+        peek_next: returns the batch that comes next, without moving the stream's state; its prompts are those that the
             stream hands out then.
         experience: what the rollout attaches; None until then.
         update: what the training step attaches (`ngrpo.training.samples.Update`); None until then.
@@ -108,14 +108,14 @@ class PromptBatch:
         epoch: int,
         iteration: int,
         draw: Callable[[int], list[Prompt]] = _no_stream,
-        report: Callable[[Sequence[PassRate]], None] = _no_curriculum,
-        following: Callable[[], "PromptBatch"] = _no_following,
+        report_pass_rates: Callable[[Sequence[PassRate]], None] = _no_curriculum,
+        peek_next: Callable[[], "PromptBatch"] = _no_next_batch,
     ) -> None:
         self.prompts = prompts
         self.epoch = epoch
         self.iteration = iteration
         self.draw = draw
-        self.report = report
-        self.following = following
+        self.report_pass_rates = report_pass_rates
+        self.peek_next = peek_next
         self.experience: Any = None
         self.update: Any = None

@@ -74,7 +74,7 @@ class Step(NamedTuple):
         """The channels that are kept of mixed positions."""
         return Record(self.ids, self.weights, self.scores, self.vector, self.noise)
 
-    def limited(self, token: Tensor, mixed: Tensor) -> "Step":
+    def with_tokens(self, token: Tensor, mixed: Tensor) -> "Step":
         """Returns the step with other tokens and other mixed rows.
 
         Written out: torch.compile of PyTorch 2.11 fails where a result was made by ``_replace``.

@@ -90,8 +90,8 @@ class Rollout:
         """P + T, prompt and response."""
         return len(self.prompt_ids) + self.length
 
-    def plain(self) -> "Rollout":
-        """Returns the same text as if every position had been fed plainly."""
+    def without_mixtures(self) -> "Rollout":
+        """Returns the same response as if every position had been fed its token's own embedding."""
         none = slice(0, 0)
         mixture = Mixture(self.mixture.positions[none], self.mixture.record.map(lambda channel: channel[none]))
         return replace(self, mixture=mixture)

@@ -31,7 +31,7 @@ class Score:
     """The reward of one response and where it comes from.
 
     Attributes:
-        reward: the reward; NaN where the reference cannot be used, so the sample must be left out.
+        reward: the reward; NaN where the reference cannot be used, so that the sample must be masked.
         correct: whether the answer equals the reference.
         answer: the content of the last box; None without one, where it is too long, or where it is unevaluated.
         status: the verdict; timeouts and crashes get the reward of a wrong answer and are visible here.

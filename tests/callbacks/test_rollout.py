@@ -107,7 +107,7 @@ def train(callback: RolloutCallback, policy: Policy, iterations: range, run) -> 
     for iteration in iterations:
         one = batch(iteration)
         one.prompts = MADE.prompts
-        one.following = lambda following=iteration + 1: PromptBatch(MADE.prompts, 0, following)
+        one.peek_next = lambda following=iteration + 1: PromptBatch(MADE.prompts, 0, following)
         callback.on_train_batch_start(run, policy, one, 0)
         used.append(float(callback.worker.bound.tables["seen"]))
         policy.updates += 1

@@ -93,7 +93,7 @@ def test_terms_are_logged_and_added_to_the_reward():
 
 
 def test_speed_counts_what_was_left_out():
-    assert logged(replace(made(SOLVED + FAILED), left_out_tokens=8))["rollout/tokens_per_s"] == 20.0
+    assert logged(replace(made(SOLVED + FAILED), discarded_tokens=8))["rollout/tokens_per_s"] == 20.0
 
 
 def test_without_any_reward_there_is_no_reward_to_log():

@@ -215,8 +215,8 @@ def test_a_look_at_the_next_batch_moves_nothing(tmp_path: Path) -> None:
     for batch, state in zip(prompts, states, strict=False):
         seen.append([prompt.problem.key for prompt in batch.prompts])
         assert prompts.state_dict() == state
-        following = batch.following()
-        assert batch.following() is following
+        following = batch.peek_next()
+        assert batch.peek_next() is following
         assert prompts.state_dict() == state
         looked.append((following.iteration, [prompt.problem.key for prompt in following.prompts]))
     assert seen == expected[:7]
@@ -225,4 +225,4 @@ def test_a_look_at_the_next_batch_moves_nothing(tmp_path: Path) -> None:
 
 def test_a_batch_of_no_stream_has_no_next_one() -> None:
     with pytest.raises(RuntimeError, match="no stream"):
-        PromptBatch([], 0, 0).following()
+        PromptBatch([], 0, 0).peek_next()

@@ -60,7 +60,7 @@ def walk(prompts: PromptStream, refills: list[int]) -> Walked:
         drawn = batch.draw(extra)
         taken = [(p.problem.key, p.epoch, p.ids) for p in [*batch.prompts, *drawn]]
         walked.append([(batch.iteration, batch.epoch, ()), *taken])
-        batch.report([PassRate(p.problem.key, (p.problem.key + batch.iteration) % 4 / 3) for p in drawn])
+        batch.report_pass_rates([PassRate(p.problem.key, (p.problem.key + batch.iteration) % 4 / 3) for p in drawn])
         if len(walked) == len(refills):
             break
     return walked
@@ -189,7 +189,7 @@ def test_solved_problems_come_less_often() -> None:
     for batch in islice(prompts, 400):
         key = batch.prompts[0].problem.key
         met[key] += 1
-        batch.report([PassRate(key, 0.5 if key % 2 else 1.0)])
+        batch.report_pass_rates([PassRate(key, 0.5 if key % 2 else 1.0)])
     odd, even = ([met[key] for key in met if key % 2 == parity] for parity in (1, 0))
     assert min(odd) > 2 * max(even)
     assert min(even) > 0

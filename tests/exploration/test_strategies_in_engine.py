@@ -62,7 +62,7 @@ def test_the_trainer_replays_what_the_engine_recorded(
     assert all(bool(trained[name].grad.any()) for name in learned)
 
     with torch.no_grad():
-        ignored = scores(model, [r.plain() for r in rollouts], strategy, sampling.temperature)
+        ignored = scores(model, [r.without_mixtures() for r in rollouts], strategy, sampling.temperature)
     assert float((ignored - recorded).abs().max()) > 0.01
 
 

@@ -129,7 +129,7 @@ def _rollouts(parts: Parts) -> list[Rollout]:
 
 
 def _ignored_mixtures(parts: Parts, patch: pytest.MonkeyPatch) -> None:
-    parts.trained = lambda rollouts: [rollout.plain() for rollout in rollouts]
+    parts.trained = lambda rollouts: [rollout.without_mixtures() for rollout in rollouts]
 
 
 def _mixtures_turned_round(parts: Parts, patch: pytest.MonkeyPatch) -> None:

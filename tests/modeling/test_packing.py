@@ -92,7 +92,7 @@ def test_further_channels_go_to_their_own_response_tokens():
 
 
 def test_a_plain_rollout_has_the_same_text_and_no_record():
-    plain = FIRST.plain()
+    plain = FIRST.without_mixtures()
     assert plain.response_ids is FIRST.response_ids
     assert pack([plain]).record.ids.shape == (0, 2)
     assert not pack([plain]).steps().mixed.any()

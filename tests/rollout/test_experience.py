@@ -7,7 +7,7 @@ import pytest
 import torch
 from made_rollouts import experience, rollout, score
 
-from ngrpo.types.experience import joined
+from ngrpo.types.experience import join_groups
 from ngrpo.types.rollouts import StopReason
 from ngrpo.types.scores import Verdict
 
@@ -44,14 +44,14 @@ def test_rewards_are_the_sum_of_correctness_and_terms():
 def test_groups_are_whole_and_join_again():
     groups = MADE.groups()
     assert [(len(g.rollouts), g.prompts) for g in groups] == [(3, [prompt]) for prompt in MADE.prompts]
-    assert joined(groups, [MADE]) == MADE
-    swapped = joined([groups[1], groups[0], groups[1]], [MADE, MADE, MADE])
+    assert join_groups(groups, [MADE]) == MADE
+    swapped = join_groups([groups[1], groups[0], groups[1]], [MADE, MADE, MADE])
     assert [r.length for r in swapped.rollouts] == [4, 5, 6, 1, 2, 3, 4, 5, 6]
     assert [prompt.problem.key for prompt in swapped.prompts] == [1, 0, 1]
     assert swapped.texts == [f"text {i}" for i in (3, 4, 5, 0, 1, 2, 3, 4, 5)]
     assert swapped.scores == [*MADE.scores[3:], *MADE.scores]
     assert (swapped.generate_s, swapped.reward_s) == (6.0, 1.5)
-    assert (swapped.tokens, swapped.left_out_tokens) == (63, 27)
+    assert (swapped.tokens, swapped.discarded_tokens) == (63, 27)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])

@@ -82,7 +82,7 @@ def test_microbatch_split_and_padding_do_not_matter(case: Case, algorithm: str):
 
 def test_the_comparison_can_fail(case: Case):
     whole = gradient(case)
-    plain = [r.plain() for r in case.rollouts]
+    plain = [r.without_mixtures() for r in case.rollouts]
     assert distance(whole, gradient(replace(case, rollouts=plain))) > 1e-2
     assert distance(whole, gradient(replace(case, algorithm="grpo"))) > 1e-2
 
@@ -124,7 +124,7 @@ def learned_case(make_engine, bound, requests, sampling, tiny_model_path) -> Cas
     """One of the ranks has no mixed position in some microbatches, and none at all in its first two groups."""
     engine, strategy = make_engine(), HybridReasoning(r_min=0.5, r_max=0.9)
     rollouts = engine.generate(requests, sampling, bound(engine, strategy))
-    rollouts[:8] = [r.plain() for r in rollouts[:8]]
+    rollouts[:8] = [r.without_mixtures() for r in rollouts[:8]]
     rewards = torch.tensor([[1.0, 0.0, 0.0, 1.0]] * 6)
     return Case(str(tiny_model_path), "grpo", sampling.temperature, 80, rollouts, rewards, exploration=strategy)
 

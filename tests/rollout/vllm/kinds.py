@@ -55,7 +55,7 @@ def main() -> None:
     rollouts = engine.generate(requests(64, 64, True), sampling(0.8, 24), bound)
     own = own_scores(policy, rollouts, 0.8, MIXING, together=False)
     made = torch.cat([rollout.log_probs for rollout in rollouts])
-    plain = own_scores(policy, [rollout.plain() for rollout in rollouts], 0.8, MIXING, together=False)
+    plain = own_scores(policy, [rollout.without_mixtures() for rollout in rollouts], 0.8, MIXING, together=False)
     engine.close()
     print(json.dumps({"off": float((own - made).abs().max()), "ignored": float((plain - made).abs().max())}))
 

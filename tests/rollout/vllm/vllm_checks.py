@@ -150,7 +150,7 @@ def replay_error(
 
     Relative where log-probs are large, as those of Gaussian vectors are (about -d/2).
     """
-    batch = pack([r.plain() for r in rollouts] if ignore else rollouts)
+    batch = pack([r.without_mixtures() for r in rollouts] if ignore else rollouts)
     with torch.no_grad():
         scores = model(batch, temperature, strategy).log_prob
     recorded = torch.cat([r.log_probs for r in rollouts])

@@ -1,0 +1,28 @@
+"""Serialization of experiences: what is read equals what was written, under keys that checkpoints keep."""
+
+import io
+from dataclasses import replace
+
+import torch
+from made_rollouts import experience, rollout, score
+
+from ngrpo.rollout.serialization import deserialize_experience, serialize_experience
+from ngrpo.types.scores import Verdict
+
+MADE = experience([rollout([1], [2, 3]), rollout([1], [4])], [score(Verdict.CORRECT, "7")] * 2, group_size=2)
+
+
+def test_an_experience_is_read_as_it_was_written_without_running_code() -> None:
+    written, file = replace(MADE, discarded_tokens=5, terms={"length": torch.tensor([1.0, 2.0])}), io.BytesIO()
+    torch.save(serialize_experience(written), file)
+    file.seek(0)
+    read = deserialize_experience(torch.load(file, weights_only=True))
+    assert read.terms["length"].equal(written.terms["length"])
+    for ours, theirs in zip(read.rollouts, written.rollouts, strict=True):
+        assert ours.response_ids.equal(theirs.response_ids)
+        assert ours.mixture.positions.equal(theirs.mixture.positions)
+    assert replace(read, terms={}, rollouts=[]) == replace(written, terms={}, rollouts=[])
+
+
+def test_the_keys_are_those_of_earlier_checkpoints() -> None:
+    assert serialize_experience(replace(MADE, discarded_tokens=5))["left_out_tokens"] == 5

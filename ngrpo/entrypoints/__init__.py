@@ -4,6 +4,8 @@
   before any work
 - ``config_snapshot.py``: The settings of a run, in its folder
 - ``console.py``: Log records on the console that the progress bar lives on
+- ``demo_model_command.py``: The command line that makes a demo model: its tokenizer, and weights pretrained on
+  generated word problems
 - ``error_handling.py``: What the scripts do with errors: for whatever a user can fix, one line on the terminal and
   an exit status
 - ``evaluate.py``: Evaluates a model without training it
@@ -18,6 +20,8 @@
   have said itself
 - ``replay_step.py``: Looking again at an optimiser step that was skipped: sample by sample, which numbers are not
   finite
+- ``study_command.py``: The command line of a study: the same training with many methods and seeds, compared with
+  intervals
 - ``train.py``: Puts a run together from its configuration, and runs it
 - ``train_command.py``: The command line of a training run: ``python -m ngrpo.entrypoints.train_command
   exploration=neighbor algo=gspo``

@@ -23,7 +23,6 @@ from ngrpo.entrypoints.input_validation import (
     check_template,
     check_tokens,
 )
-from ngrpo.entrypoints.train import accelerator_of
 from ngrpo.entrypoints.validation import check_context
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.answer_store import AnswerStore
@@ -44,7 +43,7 @@ from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 from ngrpo.types.problems import Prompt
 from ngrpo.utils.atomic_write import write_text
 from ngrpo.utils.lock import lock
-from ngrpo.utils.torch_settings import set_torch
+from ngrpo.utils.torch_settings import accelerator_of, set_torch
 
 log = logging.getLogger(__name__)
 

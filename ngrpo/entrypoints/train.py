@@ -63,7 +63,7 @@ from ngrpo.training.nonfinite_guard import StepGuard
 from ngrpo.utils.atomic_write import remove
 from ngrpo.utils.duration import seconds
 from ngrpo.utils.lock import check_own_folders, lock
-from ngrpo.utils.torch_settings import set_torch
+from ngrpo.utils.torch_settings import accelerator_of, set_torch
 
 log = logging.getLogger(__name__)
 
@@ -216,13 +216,6 @@ def process_count(config: TrainerConfig) -> int:
     if devices == "auto":
         devices = torch.cuda.device_count() if accelerator_of(config.accelerator) == "gpu" else 1
     return int(devices) * config.num_nodes
-
-
-def accelerator_of(name: str) -> str:
-    """Resolves "auto" to gpu with CUDA, else to cpu (Apple's MPS has no float64, which metrics use)."""
-    if name == "auto":
-        return "gpu" if torch.cuda.is_available() else "cpu"
-    return name
 
 
 def make_trainer(config: TrainerConfig, processes: int, callbacks: list[Callback], logger: Any) -> Trainer:

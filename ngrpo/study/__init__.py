@@ -1,24 +1,25 @@
-"""Does exploration help? Many small runs, compared with intervals over seeds; see ``scripts/study.py``.
+"""A study: many small runs with different methods, compared with intervals over seeds; see ``scripts/study.py``.
 
-- ``definition.py``: What a study consists of (``conf/study.yaml``)
-- ``difficulty.py``: Which difficulty suits a model, measured before anything is trained
-- ``effect.py``: What share of mixed steps changes what follows
-- ``figure.py``: A study's results as one picture
-- ``fingerprint.py``: What a study was begun with: its finished runs count only for the same settings
-- ``finished.py``: Reads what the finished stages of a study left
-- ``measure.py``: From a run's stored answers and record to the figures that are kept
-- ``mix_until.py``: A strategy that stops at a chosen position of each rollout
-- ``probing.py``: Speed of generation and effect of mixing on the untrained model, as far as the time goes and no step
-  twice
-- ``rarefaction.py``: How many kinds there are among samples, compared at one number of samples
-- ``results.py``: What is kept of a study's runs, and the file that holds it
-- ``scheduler.py``: Runs jobs side by side, each on a GPU of its own or sharing one, until they are done or the time
-  is up
-- ``stages.py``: The folders of a study and what each of its jobs does; everything finished stays, so a second call
-  goes on
+- ``definition.py``: The definition of a study, from ``conf/study.yaml``: its arms, seeds, learning rates and problems
+- ``difficulty.py``: The accuracy of the untrained model by difficulty, from which a study's level is chosen
+- ``effect.py``: The effect of mixing: the fraction of mixed steps that change what follows
+- ``fingerprint.py``: The fingerprint of a study: the settings that its finished runs were made with, and for which
+  alone they count
+- ``markdown_tables.py``: The results of a study as markdown tables
+- ``mix_until.py``: A strategy that mixes up to a chosen position of each rollout, and samples plainly after it
+- ``plots.py``: The results of a study as one figure
+- ``probing.py``: Generation speed and effect of mixing on the untrained model, measured until the deadline and
+  continued later
+- ``rarefaction.py``: Rarefaction: the expected number of distinct kinds among a fixed number of samples
+- ``results.py``: The results of a study, and the files that hold them
+- ``run_metrics.py``: The metrics of a finished run, computed from its stored answers and its record
+- ``scheduler.py``: The scheduler: jobs side by side, each on a GPU of its own or sharing one, until all are done or the
+  time is up
+- ``stage_outputs.py``: The output files of a study's stages, read back
+- ``stages.py``: The stages of a study; each continues where an earlier call stopped
 - ``statistics.py``: Means over seeds with intervals
-- ``summary.py``: From runs to what is reported of each arm: means over seeds, and differences to the reference seed
-  by seed
-- ``table.py``: A study's results as markdown
+- ``study_jobs.py``: The jobs of a study and the folders that they write; what is finished stays, so that a second call
+  continues
+- ``summary.py``: The summary of each arm: means over its seeds, and differences to the reference paired by seed
 - ``untrained.py``: The untrained model with every strategy of a study, to be measured
 """

@@ -1,4 +1,4 @@
-"""What a study consists of (``conf/study.yaml``)."""
+"""The definition of a study, from ``conf/study.yaml``: its arms, seeds, learning rates and problems."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,11 +15,11 @@ from ngrpo.evaluation.solution_paths import normaliser
 
 @dataclass
 class ArmConfig:
-    """One method.
+    """A method.
 
     Attributes:
-        overrides: settings of scripts/train.py.
-        seeds: how many runs, with seeds from 0 on.
+        overrides: settings of its training runs.
+        seeds: number of runs, with seeds from 0 on.
         against: an arm that it is compared with beside the reference, such as the same algorithm without exploration.
     """
 
@@ -29,12 +29,12 @@ class ArmConfig:
 
 
 @dataclass
-class SampledConfig:
-    """Problems and how often each is answered, by plain sampling.
+class ProblemSetConfig:
+    """A set of problems and the number of answers to each, by plain sampling.
 
     Attributes:
         path: of the problems, see `ngrpo.data.sources.open_source`.
-        problems: how many of them, the first ones.
+        problems: number of them, the first ones.
         samples: answers to each.
     """
 
@@ -58,7 +58,7 @@ class TuneConfig:
     rates: list[float] = MISSING
     seed: int = 1000
     iterations: int = MISSING
-    validation: SampledConfig = field(default_factory=SampledConfig)
+    validation: ProblemSetConfig = field(default_factory=ProblemSetConfig)
     metric: str = "pass_area"
 
 
@@ -120,9 +120,10 @@ class StudyConfig:
     Attributes:
         name: of the study.
         base_model: folder or hub name of what is trained.
-        make_model: a script and its arguments that make the folder if it is not there; none for a model that is.
-        train: settings of scripts/train.py that all arms share.
-        evaluate: settings of scripts/evaluate.py.
+        make_model: a module, or a script by its path, and the arguments with which it makes the folder if that is not
+            there; none for a model that exists.
+        train: settings of the training runs that all arms share.
+        evaluate: settings of the evaluations.
         arms: the methods by name.
         reference: the arm that the others are compared with.
         iterations: of each run.
@@ -142,7 +143,7 @@ class StudyConfig:
     arms: dict[str, ArmConfig] = field(default_factory=dict)
     reference: str = MISSING
     iterations: int = MISSING
-    test: SampledConfig = field(default_factory=SampledConfig)
+    test: ProblemSetConfig = field(default_factory=ProblemSetConfig)
     tune: TuneConfig = field(default_factory=TuneConfig)
     diversity: DiversityConfig = field(default_factory=DiversityConfig)
     probe: ProbeConfig = field(default_factory=ProbeConfig)
@@ -150,7 +151,7 @@ class StudyConfig:
     keep_files: bool = True
 
 
-_MAKES_MODEL = "scripts/make_demo_model.py"
+_MODEL_MAKER, _EARLIER_MODEL_MAKER = "ngrpo.entrypoints.demo_model_command", "scripts/make_demo_model.py"
 
 
 def register_study() -> None:
@@ -172,8 +173,14 @@ def load_study(conf: Path, name: str, overrides: list[str]) -> StudyConfig:
     register_study()
     with initialize_config_dir(version_base="1.3", config_dir=str(conf)):
         study = study_of(compose("study", overrides=[f"study={name}", *overrides]))
+    study.make_model = current_maker(study.make_model)
     _check_permissions(study, typed_settings(overrides))
     return study
+
+
+def current_maker(make_model: list[str]) -> list[str]:
+    """Returns the command that makes a model, with the module in place of the script that version 0.1 named."""
+    return [_MODEL_MAKER if word == _EARLIER_MODEL_MAKER else word for word in make_model[:1]] + make_model[1:]
 
 
 def _check_permissions(study: StudyConfig, typed: Typed) -> None:
@@ -182,8 +189,8 @@ def _check_permissions(study: StudyConfig, typed: Typed) -> None:
     lists |= {f"arms.{name}.overrides": arm.overrides for name, arm in study.arms.items()}
     for place, overrides in lists.items():
         check_listed(place, overrides, typed)
-    if study.make_model and study.make_model[0] != _MAKES_MODEL and "make_model.0" not in typed:
-        raise SettingError(f"make_model={study.make_model[0]} is not {_MAKES_MODEL}, the one script that makes models.")
+    if study.make_model and study.make_model[0] != _MODEL_MAKER and "make_model.0" not in typed:
+        raise SettingError(f"make_model={study.make_model[0]} is not {_MODEL_MAKER}, the one module that makes models.")
 
 
 def study_of(config: DictConfig) -> StudyConfig:

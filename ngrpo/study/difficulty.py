@@ -1,4 +1,4 @@
-"""Which difficulty suits a model, measured before anything is trained."""
+"""The accuracy of the untrained model by difficulty, from which a study's level is chosen."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,18 +7,17 @@ from pathlib import Path
 import torch
 
 from ngrpo.config.instantiate import build
-from ngrpo.entrypoints.train import accelerator_of
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.evaluator import Evaluator
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 from ngrpo.study.definition import LevelsConfig, StudyConfig
 from ngrpo.study.untrained import training_config
-from ngrpo.utils.torch_settings import set_torch
+from ngrpo.utils.torch_settings import accelerator_of, set_torch
 
 
 @dataclass(frozen=True)
-class Levels:
-    """Accuracy by difficulty.
+class LevelAccuracies:
+    """Accuracy by level of difficulty.
 
     Attributes:
         mean: Mean@1 by ``data.path``, in the order of the candidates.
@@ -29,7 +28,7 @@ class Levels:
     chosen: str | None
 
 
-def levels(conf: Path, study: StudyConfig) -> Levels:
+def measure_levels(conf: Path, study: StudyConfig) -> LevelAccuracies:
     """Samples validation problems of every candidate from the untrained model.
 
     Raises:
@@ -55,7 +54,7 @@ def levels(conf: Path, study: StudyConfig) -> Levels:
         data = build(config.data, tokenizer=tokenizer, prompts_per_batch=1, seed=0)
         mean[path] = evaluator.run(worker, data.eval_prompts()).metrics["mean@1"]
     worker.close()
-    return Levels(mean, nearest(mean, study.levels))
+    return LevelAccuracies(mean, nearest(mean, study.levels))
 
 
 def nearest(mean: Mapping[str, float], settings: LevelsConfig) -> str | None:

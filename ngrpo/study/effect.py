@@ -1,4 +1,4 @@
-"""What share of mixed steps changes what follows.
+"""The effect of mixing: the fraction of mixed steps that change what follows.
 
 Of each rollout one mixed step t is drawn, and three rollouts with the same key are compared, none of which is mixed
 after t:
@@ -8,8 +8,8 @@ after t:
     token:  the strategy up to t - 1; at t its token, fed plainly
 
 All randomness is a function of key and position, so `mixed` and `drawn` differ in that step alone, and `mixed` and
-`token` in the vector that is fed there. Shares are weighted by the number of mixed steps in a rollout, one of which was
-drawn, and so are estimates for all mixed steps.
+`token` in the vector that is fed there. Fractions are weighted by the number of mixed steps in a rollout, one of which
+was drawn, and so are estimates for all mixed steps.
 """
 
 from collections.abc import Sequence
@@ -31,22 +31,22 @@ from ngrpo.types.rollouts import Request, Rollout
 
 
 @dataclass(frozen=True)
-class Chosen:
+class MixedStep:
     """A mixed step of a rollout.
 
     Attributes:
-        rollout: the rollout, mixed all the way.
-        place: its position in the response, from 0.
+        rollout: the rollout, mixed to its end.
+        index: of the step in the response, from 0.
         weight: mixed steps in the rollout.
     """
 
     rollout: Rollout
-    place: int
+    index: int
     weight: int
 
 
 def effect(worker: RolloutWorker, prompts: Sequence[tuple[int, ...]], keys: Sequence[int]) -> Effect | None:
-    """Measures it with the worker's strategy and engine.
+    """Measures the effect of mixing with the worker's strategy and engine.
 
     Args:
         worker: started.
@@ -58,36 +58,36 @@ def effect(worker: RolloutWorker, prompts: Sequence[tuple[int, ...]], keys: Sequ
     """
     requests = [Request(ids, key) for ids, key in zip(prompts, keys, strict=True)]
     made = worker.engine.generate(requests, worker.sampling, worker.bound)
-    chosen = [one for rollout in made if (one := choose(rollout)) is not None]
+    chosen = [one for rollout in made if (one := draw_mixed_step(rollout)) is not None]
     if not chosen:
         return None
-    mixed, drawn, token = (again(worker, chosen, *how) for how in ((0, False), (1, False), (1, True)))
-    kept = [same_until(one.rollout, rollout, one.place) for one, rollout in zip(chosen, mixed, strict=True)]
+    mixed, drawn, token = (regenerate(worker, chosen, *how) for how in ((0, False), (1, False), (1, True)))
+    kept = [same_until(one.rollout, rollout, one.index) for one, rollout in zip(chosen, mixed, strict=True)]
     weights = torch.tensor([float(one.weight) for one in chosen])
     cosines = torch.cat([cosine(one.rollout, worker.bound, worker.engine.embedding()) for one in chosen])
     return Effect(
         steps=len(chosen),
         mixed=sum(len(rollout.mixture.positions) for rollout in made) / sum(rollout.length for rollout in made),
         cosine=float(cosines.mean()),
-        against_draw=shares(worker, chosen, mixed, drawn, weights),
-        against_token=shares(worker, chosen, mixed, token, weights),
+        against_draw=changed_fractions(worker, chosen, mixed, drawn, weights),
+        against_token=changed_fractions(worker, chosen, mixed, token, weights),
         noise=1.0 - sum(kept) / len(kept),
     )
 
 
-def choose(rollout: Rollout) -> Chosen | None:
-    """Draws one of a rollout's mixed steps evenly; None if it has none."""
+def draw_mixed_step(rollout: Rollout) -> MixedStep | None:
+    """Draws one of a rollout's mixed steps uniformly; None if it has none."""
     positions = rollout.mixture.positions
     if not len(positions):
         return None
     draw = uniform(torch.tensor([rollout.key]), torch.tensor([0]), "effect")
-    place = int(positions[int(draw * len(positions))]) - len(rollout.prompt_ids)
-    return Chosen(rollout, place, len(positions))
+    index = int(positions[int(draw * len(positions))]) - len(rollout.prompt_ids)
+    return MixedStep(rollout, index, len(positions))
 
 
-def again(worker: RolloutWorker, chosen: Sequence[Chosen], before: int, token_kept: bool) -> list[Rollout]:
-    """Makes the rollouts again, mixed up to the chosen step or up to the step ``before`` it."""
-    last = [len(one.rollout.prompt_ids) + one.place - before for one in chosen]
+def regenerate(worker: RolloutWorker, chosen: Sequence[MixedStep], before: int, token_kept: bool) -> list[Rollout]:
+    """Generates the rollouts again, mixed up to the chosen step (``before`` 0) or up to the one before it (1)."""
+    last = [len(one.rollout.prompt_ids) + one.index - before for one in chosen]
     limits = Limits(
         keys=torch.tensor([one.rollout.key for one in chosen]),
         last=torch.tensor(last),
@@ -99,27 +99,27 @@ def again(worker: RolloutWorker, chosen: Sequence[Chosen], before: int, token_ke
     return worker.engine.generate(requests, worker.sampling, bound)
 
 
-def same_until(one: Rollout, other: Rollout, place: int) -> bool:
-    """Tells whether two rollouts have the same tokens up to and including a place."""
-    return one.response_ids[: place + 1].tolist() == other.response_ids[: place + 1].tolist()
+def same_until(one: Rollout, other: Rollout, index: int) -> bool:
+    """Tells whether two rollouts have the same tokens up to and including an index."""
+    return one.response_ids[: index + 1].tolist() == other.response_ids[: index + 1].tolist()
 
 
-def shares(
+def changed_fractions(
     worker: RolloutWorker,
-    chosen: Sequence[Chosen],
+    chosen: Sequence[MixedStep],
     mixed: Sequence[Rollout],
     others: Sequence[Rollout],
     weights: Tensor,
 ) -> dict[str, float]:
-    """Returns the shares of steps with another token at t, at t + 1, another text, another final answer."""
+    """Returns the fractions of steps with another token at t, at t + 1, another text, another final answer."""
     rows = []
     for one, left, right in zip(chosen, mixed, others, strict=True):
-        here, after = one.place, one.place + 1
+        here, after = one.index, one.index + 1
         answers = [last_boxed(after_reasoning(worker.tokenizer.decode(r.response_ids.tolist()))) for r in (left, right)]
         rows.append(
             (
-                at(left, here) != at(right, here),
-                at(left, after) != at(right, after),
+                token_at(left, here) != token_at(right, here),
+                token_at(left, after) != token_at(right, after),
                 left.response_ids.tolist() != right.response_ids.tolist(),
                 answers[0] != answers[1],
             )
@@ -128,9 +128,9 @@ def shares(
     return dict(zip(("token", "next_token", "text", "answer"), differ.tolist(), strict=True))
 
 
-def at(rollout: Rollout, place: int) -> int:
-    """Returns the token at a place of the response; -1 beyond its end."""
-    return int(rollout.response_ids[place]) if place < rollout.length else -1
+def token_at(rollout: Rollout, index: int) -> int:
+    """Returns the token at an index of the response; -1 beyond its end."""
+    return int(rollout.response_ids[index]) if index < rollout.length else -1
 
 
 @torch.no_grad()

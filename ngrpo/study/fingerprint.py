@@ -1,4 +1,4 @@
-"""What a study was begun with: its finished runs count only for the same settings."""
+"""The fingerprint of a study: the settings that its finished runs were made with, and for which alone they count."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -6,30 +6,34 @@ from pathlib import Path
 from typing import Any
 
 from ngrpo.errors import SettingError
-from ngrpo.study.definition import StudyConfig, as_json
+from ngrpo.study.definition import StudyConfig, as_json, current_maker
 from ngrpo.study.results import read, write
 
-BEGUN = "study.json"
+FINGERPRINT = "study.json"
+"""The file in a study's folder."""
+
 _FREE_OF_ARMS = ("seeds", "against")
 _FREE = ("keep_files", "tune.rates", "levels.paths", "levels.problems", "levels.samples", "levels.low", "levels.high")
 
 
-def go_on(study: StudyConfig, out: Path) -> None:
-    """Writes the settings into a folder that has none, else checks that they are the same.
+def check_or_write_fingerprint(study: StudyConfig, out: Path) -> None:
+    """Writes the settings into a folder without a fingerprint, else checks that they are the same.
 
-    Arms may come and go, have other numbers of seeds and be compared with others; the learning rates that are tried may
-    change, too.
+    Arms may be added and removed, have other numbers of seeds and be compared with others; the learning rates that are
+    tried may change, too.
 
     Raises:
         SettingError: a setting that finished runs depend on has another value.
     """
-    file, after = out / BEGUN, dict(_walk(as_json(study)))
+    file, after = out / FINGERPRINT, dict(_walk(as_json(study)))
     before = read(file)
+    if "make_model" in before:
+        before["make_model"] = current_maker(before["make_model"])
     for name in sorted(before.keys() & after.keys()):
         if before[name] != after[name]:
             raise SettingError(
                 f"{name}={json.dumps(after[name])} is not the {json.dumps(before[name])} that the study in {out} was "
-                "begun with; put it back, or begin another with --out FOLDER."
+                "started with; put it back, or start another with --out FOLDER."
             )
     write(file, before | after)
 

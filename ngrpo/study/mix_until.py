@@ -1,4 +1,4 @@
-"""A strategy that stops at a chosen position of each rollout."""
+"""A strategy that mixes up to a chosen position of each rollout, and samples plainly after it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -60,12 +60,12 @@ class MixUntil(Exploration):
         return self.inner.initial_parameters(dim)
 
     def step(self, logits: Tensor, ctx: StepContext) -> Step:
-        """Asks the inner strategy, and takes over after the limit."""
+        """The step of the inner strategy up to the limit, a plain one after it."""
         step = self.inner.step(logits, ctx)
         last = len(ctx.tables[KEYS]) - 1  # where keys without a limit would lie beyond
-        place = torch.searchsorted(ctx.tables[KEYS], ctx.keys).clamp(max=last)
-        past = ctx.positions - ctx.tables[LAST][place]
-        kept = (past == 1) & ctx.tables[TOKEN_KEPT][place]
+        index = torch.searchsorted(ctx.tables[KEYS], ctx.keys).clamp(max=last)
+        past = ctx.positions - ctx.tables[LAST][index]
+        kept = (past == 1) & ctx.tables[TOKEN_KEPT][index]
         token = torch.where((past > 0) & ~kept, ctx.sample(logits), step.token)
         return step.with_tokens(token, step.mixed & (past <= 0))
 

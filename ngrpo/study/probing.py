@@ -1,4 +1,4 @@
-"""Speed of generation and effect of mixing on the untrained model, as far as the time goes and no step twice."""
+"""Generation speed and effect of mixing on the untrained model, measured until the deadline and continued later."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -8,17 +8,17 @@ import torch
 from ngrpo.exploration.random import request_key
 from ngrpo.study.effect import effect
 from ngrpo.study.results import Effect, Speed
-from ngrpo.study.scheduler import Slice
-from ngrpo.study.untrained import Strategy, Untrained
+from ngrpo.study.scheduler import Deadline
+from ngrpo.study.untrained import Strategy, UntrainedModel
 from ngrpo.types.rollouts import Request
 
 
 def speeds(
-    subject: Untrained,
+    subject: UntrainedModel,
     rounds: int,
     known: Mapping[str, Speed],
-    slice_: Slice,
-    keep: Callable[[Mapping[str, Speed]], None],
+    deadline: Deadline,
+    save: Callable[[Mapping[str, Speed]], None],
 ) -> bool:
     """Measures tokens a second, which needs a machine with nothing else on it.
 
@@ -27,19 +27,19 @@ def speeds(
 
     Args:
         subject: what is measured.
-        rounds: how many there are to be in the end.
-        known: rounds of an earlier call by arm, which are left out if another device made them.
-        slice_: the time there is.
-        keep: gets the speeds by arm after each round.
+        rounds: their number in the end.
+        known: rounds of an earlier call by arm, which are dropped if another device made them.
+        deadline: when to stop.
+        save: gets the speeds by arm after each round.
 
     Returns:
-        Whether all rounds were made.
+        Whether all rounds are done.
     """
     found = dict(known) if {one.device for one in known.values()} == {subject.device_name()} else {}
     done = min((len(one.tokens_per_s) for one in found.values()), default=0)
     longest = 0.0
     for number in range(done, rounds + 1):
-        if slice_.left() <= longest:
+        if deadline.remaining_s() <= longest:
             return False
         start = time.monotonic()
         for strategy in subject.strategies:
@@ -48,11 +48,11 @@ def speeds(
                 before = found[arm].tokens_per_s if arm in found else ()
                 found[arm] = Speed([*before, round(tokens / seconds, 1)], tokens, subject.device_name())
         longest = max(longest, time.monotonic() - start) if number > done else 0.0
-        keep(found)
+        save(found)
     return True
 
 
-def _generated(subject: Untrained, strategy: Strategy, number: int) -> tuple[int, float]:
+def _generated(subject: UntrainedModel, strategy: Strategy, number: int) -> tuple[int, float]:
     """Returns the tokens of a round and the seconds it took."""
     requests = [Request(ids, request_key(0, number, n)) for n, ids in enumerate(subject.prompts)]
     bound = strategy.worker.bound
@@ -64,18 +64,18 @@ def _generated(subject: Untrained, strategy: Strategy, number: int) -> tuple[int
 
 
 def effects(
-    subject: Untrained,
+    subject: UntrainedModel,
     known: Mapping[str, Effect | None],
-    slice_: Slice,
-    keep: Callable[[Mapping[str, Effect | None]], None],
+    deadline: Deadline,
+    save: Callable[[Mapping[str, Effect | None]], None],
 ) -> bool:
     """Measures what mixed steps change (`ngrpo.study.effect`), strategy by strategy.
 
     Args:
         subject: what is measured.
         known: effects of an earlier call by arm.
-        slice_: the time there is.
-        keep: gets the effects by arm after each strategy; None for one that mixes nothing.
+        deadline: when to stop.
+        save: gets the effects by arm after each strategy; None for one that mixes nothing.
 
     Returns:
         Whether all strategies were measured.
@@ -86,12 +86,12 @@ def effects(
     for strategy in subject.strategies:
         if set(strategy.arms) <= set(found):
             continue
-        if slice_.left() <= longest:
+        if deadline.remaining_s() <= longest:
             return False
         start = time.monotonic()
         mixes = strategy.worker.exploration.mixes
         one = effect(strategy.worker, subject.prompts, keys) if mixes else None
         found |= dict.fromkeys(strategy.arms, one)
-        keep(found)
+        save(found)
         longest = max(longest, time.monotonic() - start)
     return True

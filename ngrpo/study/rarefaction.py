@@ -1,4 +1,4 @@
-"""How many kinds there are among samples, compared at one number of samples."""
+"""Rarefaction: the expected number of distinct kinds among a fixed number of samples."""
 
 from collections import Counter
 from collections.abc import Hashable, Sequence

@@ -1,4 +1,4 @@
-"""What is kept of a study's runs, and the file that holds it."""
+"""The results of a study, and the files that hold them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ RESULT = "result.json"
 
 
 @dataclass(frozen=True)
-class Sampled:
+class AnswerStatistics:
     """A model's answers to the P test problems, n each.
 
     Attributes:
@@ -22,11 +22,11 @@ class Sampled:
         right: right answers to each problem; P.
         majority: maj@k by k, mean over problems.
         answers: distinct final answers among a group's number of samples, rarefied; P.
-        paths: distinct ways among them; P.
+        paths: distinct solution paths among them; P.
         wrong_answers: distinct final answers among a small number of wrong samples; P, None where there are fewer.
-        right_paths: distinct ways among a small number of right samples; P, None where there are fewer.
+        right_paths: distinct solution paths among a small number of right samples; P, None where there are fewer.
         length: tokens of a response, mean.
-        truncated: share of the responses that ran into the length limit.
+        truncated: fraction of the responses that ran into the length limit.
     """
 
     samples: int
@@ -42,15 +42,15 @@ class Sampled:
 
 @dataclass(frozen=True)
 class Effect:
-    """What mixed steps do to what follows; see `ngrpo.study.effect`. Shares of mixed steps.
+    """The effect of mixed steps on what follows; see `ngrpo.study.effect`.
 
     Attributes:
-        steps: mixed steps that were looked at.
-        mixed: share of all positions that is mixed.
+        steps: mixed steps that were examined.
+        mixed: fraction of all positions that is mixed.
         cosine: cos(mixed vector, embedding of its first token), mean.
-        against_draw: shares, compared with the same step drawn and fed as usual.
-        against_token: shares, compared with the same token fed plainly.
-        noise: share of the rollouts that could not be made again up to the step, for rounding.
+        against_draw: fractions of mixed steps that change something, compared with an ordinary draw at that step.
+        against_token: the same fractions, compared with the same token fed plainly.
+        noise: fraction of the rollouts that differed already before the step when generated again, for rounding.
     """
 
     steps: int
@@ -69,7 +69,7 @@ class RunResult:
         arm: its name.
         seed: of the training.
         rate: learning rate.
-        settings: of scripts/train.py.
+        settings: of the training run.
         iterations: made.
         test: the trained model's answers.
         curves: values of each iteration by metric.
@@ -84,7 +84,7 @@ class RunResult:
     rate: float
     settings: Sequence[str]
     iterations: int
-    test: Sampled
+    test: AnswerStatistics
     curves: Mapping[str, Sequence[float]]
     seconds: Mapping[str, float]
     device: str
@@ -93,7 +93,7 @@ class RunResult:
 
 
 @dataclass(frozen=True)
-class Tried:
+class RateTrial:
     """A learning rate on the validation problems.
 
     Attributes:
@@ -106,7 +106,7 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Tuned:
+class RateChoice:
     """The choice of an arm's learning rate.
 
     Attributes:
@@ -115,7 +115,7 @@ class Tuned:
     """
 
     chosen: float
-    tried: Sequence[Tried]
+    tried: Sequence[RateTrial]
 
 
 @dataclass(frozen=True)
@@ -148,8 +148,8 @@ class Results:
     """
 
     study: Mapping[str, Any]
-    base: Sampled | None = None
-    tuned: Mapping[str, Tuned] = field(default_factory=dict)
+    base: AnswerStatistics | None = None
+    tuned: Mapping[str, RateChoice] = field(default_factory=dict)
     runs: Sequence[RunResult] = ()
     speeds: Mapping[str, Speed] = field(default_factory=dict)
     effects: Mapping[str, Effect | None] = field(default_factory=dict)
@@ -162,12 +162,12 @@ class Results:
 
 def run_of(plain: Mapping[str, Any]) -> RunResult:
     """Reads a run from JSON values."""
-    return RunResult(**{**plain, "test": Sampled(**plain["test"])})
+    return RunResult(**{**plain, "test": AnswerStatistics(**plain["test"])})
 
 
-def tuned_of(plain: Mapping[str, Any]) -> Tuned:
+def rate_choice_of(plain: Mapping[str, Any]) -> RateChoice:
     """Reads the choice of a rate from JSON values."""
-    return Tuned(plain["chosen"], [Tried(**one) for one in plain["tried"]])
+    return RateChoice(plain["chosen"], [RateTrial(**one) for one in plain["tried"]])
 
 
 def speeds_of(plain: Mapping[str, Any]) -> dict[str, Speed]:
@@ -190,8 +190,8 @@ def load(path: Path) -> Results:
     try:
         results = Results(
             study=plain["study"],
-            base=None if plain["base"] is None else Sampled(**plain["base"]),
-            tuned={arm: tuned_of(one) for arm, one in plain["tuned"].items()},
+            base=None if plain["base"] is None else AnswerStatistics(**plain["base"]),
+            tuned={arm: rate_choice_of(one) for arm, one in plain["tuned"].items()},
             runs=[run_of(one) for one in plain["runs"]],
             speeds=speeds_of(plain["speeds"]),
             effects=effects_of(plain["effects"]),
@@ -236,5 +236,5 @@ def read(path: Path) -> dict[str, Any]:
     """Reads JSON values by name; none if there is no file."""
     found = read_json(path, "the study's file") if path.exists() else {}
     if not isinstance(found, dict):
-        raise SettingError(f"{path} holds no values by name; take it out, and the study makes it again.")
+        raise SettingError(f"{path} holds no values by name; remove it, and the study makes it again.")
     return found

@@ -1,4 +1,4 @@
-"""Runs jobs side by side, each on a GPU of its own or sharing one, until they are done or the time is up."""
+"""The scheduler: jobs side by side, each on a GPU of its own or sharing one, until all are done or the time is up."""
 
 import os
 import subprocess
@@ -14,54 +14,52 @@ from ngrpo.errors import RunError
 
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
-_LAST_WORDS = 15
-"""Lines of a failed command's log that are repeated."""
+_LOG_TAIL = 15
+"""Lines of a failed command's log that the error repeats."""
 
 
 class OutOfTime(Exception):
-    """A command was ended because the time is up."""
+    """A command was terminated at the deadline."""
 
 
 @dataclass(frozen=True)
-class Slice:
-    """The time there is.
+class Deadline:
+    """The time by which everything has to be done.
 
     Attributes:
-        ends: when it is up, of `time.monotonic`; None never.
+        at: on the clock of `time.monotonic`; None: no limit.
     """
 
-    ends: float | None = None
+    at: float | None = None
 
     @classmethod
-    def of(cls, seconds: float | None) -> "Slice":
-        """Starts now."""
+    def after(cls, seconds: float | None) -> "Deadline":
+        """Returns the deadline so many seconds from now."""
         return cls(None if seconds is None else time.monotonic() + seconds)
 
-    def left(self) -> float:
-        """Returns the seconds that are left."""
-        return float("inf") if self.ends is None else self.ends - time.monotonic()
+    def remaining_s(self) -> float:
+        """Returns the seconds that remain."""
+        return float("inf") if self.at is None else self.at - time.monotonic()
 
 
-class Shell:
-    """Runs a job's commands one after the other, with their output in a log.
+class CommandRunner:
+    """Runs a job's commands one after the other in the current folder, with their output in a log.
 
     Args:
-        root: the folder that commands are run in.
-        slice_: commands that are running when it ends are ended.
-        device: index of the GPU they see; None leaves it open.
+        deadline: commands that are still running then are terminated.
+        device: the GPU they see, as CUDA_VISIBLE_DEVICES names it; None: all of them.
     """
 
-    def __init__(self, root: Path, slice_: Slice, device: str | None) -> None:
-        self.root = root
-        self.slice = slice_
+    def __init__(self, deadline: Deadline, device: str | None) -> None:
+        self.deadline = deadline
         self.device = device
 
     def run(self, command: Sequence[str], log: Path) -> float:
         """Runs a command and returns the seconds it took.
 
         Raises:
-            RunError: it failed; the message ends with its last words.
-            OutOfTime: it was ended.
+            RunError: it failed; the message ends with the last lines of its log.
+            OutOfTime: the deadline passed.
         """
         environment = {**os.environ, **_ENVIRONMENT}
         if self.device is not None:
@@ -69,9 +67,9 @@ class Shell:
         log.parent.mkdir(parents=True, exist_ok=True)
         start = time.monotonic()
         with log.open("a") as file:
-            process = subprocess.Popen(command, cwd=self.root, env=environment, stdout=file, stderr=subprocess.STDOUT)
+            process = subprocess.Popen(command, env=environment, stdout=file, stderr=subprocess.STDOUT)
             try:
-                status = process.wait(None if self.slice.ends is None else max(0.0, self.slice.left()))
+                status = process.wait(None if self.deadline.at is None else max(0.0, self.deadline.remaining_s()))
             except BaseException as error:
                 process.terminate()
                 process.wait()
@@ -79,22 +77,22 @@ class Shell:
                     raise OutOfTime from None
                 raise
         if status:
-            words = log.read_text(errors="replace").splitlines()[-_LAST_WORDS:]
-            raise RunError(f"{' '.join(command)} failed with {status}:\n" + "\n".join(words))
+            lines = log.read_text(errors="replace").splitlines()[-_LOG_TAIL:]
+            raise RunError(f"{' '.join(command)} failed with {status}:\n" + "\n".join(lines))
         return time.monotonic() - start
 
 
 @dataclass(frozen=True)
 class Job:
-    """Something to do.
+    """A unit of work.
 
     Attributes:
         name: shown.
-        work: does it.
+        run: does it, with the runner of the thread that it is scheduled on.
     """
 
     name: str
-    work: Callable[[Shell], None]
+    run: Callable[[CommandRunner], None]
 
 
 def visible_devices() -> list[str]:
@@ -107,24 +105,22 @@ def visible_devices() -> list[str]:
 
 def run_jobs(
     jobs: Sequence[Job],
-    at_once: int,
-    slice_: Slice,
-    root: Path,
+    parallel: int,
+    deadline: Deadline,
     expected_s: float = 0.0,
     say: Callable[[str], None] = print,
 ) -> list[str]:
-    """Runs jobs in their order, ``at_once`` of them at a time, spread over the visible GPUs.
+    """Runs jobs in their order, ``parallel`` of them at a time, spread over the visible GPUs.
 
     A job is not started if the longest one so far would not fit into what is left of the time. A failure stops nothing
     but its own job.
 
     Args:
-        jobs: what to do.
-        at_once: how many side by side.
-        slice_: the time there is.
-        root: the folder that commands are run in.
-        expected_s: what a job is expected to take until one has been finished.
-        say: gets a line when a job begins and ends.
+        jobs: in the order in which they start.
+        parallel: how many run at a time.
+        deadline: no job starts that would not end by then.
+        expected_s: the expected duration of a job, until one has finished.
+        say: gets a line when a job starts and ends.
 
     Returns:
         The names of jobs that were not done for lack of time.
@@ -132,42 +128,42 @@ def run_jobs(
     Raises:
         RunError: jobs failed; after the others are done.
     """
-    crew = _Crew(list(jobs), slice_, expected_s, say)
+    scheduler = _Scheduler(list(jobs), deadline, expected_s, say)
     devices = visible_devices()
-    shells = [Shell(root, slice_, devices[i % len(devices)] if devices else None) for i in range(at_once)]
-    threads = [threading.Thread(target=crew.work, args=(shell,), daemon=True) for shell in shells]
+    runners = [CommandRunner(deadline, devices[i % len(devices)] if devices else None) for i in range(parallel)]
+    threads = [threading.Thread(target=scheduler.run_until_empty, args=(runner,), daemon=True) for runner in runners]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    if crew.failures:
-        raise RunError("\n\n".join(crew.failures))
-    return [job.name for job in jobs if job.name not in crew.done]
+    if scheduler.failures:
+        raise RunError("\n\n".join(scheduler.failures))
+    return [job.name for job in jobs if job.name not in scheduler.done]
 
 
-class _Crew:
-    """What the threads of `run_jobs` share."""
+class _Scheduler:
+    """The queue that the threads of `run_jobs` share."""
 
-    def __init__(self, jobs: list[Job], slice_: Slice, expected_s: float, say: Callable[[str], None]) -> None:
+    def __init__(self, jobs: list[Job], deadline: Deadline, expected_s: float, say: Callable[[str], None]) -> None:
         self.waiting = jobs
         self.total = len(jobs)
-        self.slice = slice_
+        self.deadline = deadline
         self.longest_s = expected_s
         self.say = say
         self.done: set[str] = set()
         self.failures: list[str] = []
         self.lock = threading.Lock()
 
-    def work(self, shell: Shell) -> None:
-        """Does jobs while there are some and there is time for them."""
+    def run_until_empty(self, runner: CommandRunner) -> None:
+        """Runs jobs while there are some and there is time for them."""
         while (job := self._next()) is not None:
             start = time.monotonic()
             try:
-                job.work(shell)
+                job.run(runner)
             except OutOfTime:
-                self.say(f"{job.name}: ended, the time is up")
+                self.say(f"{job.name}: terminated, the time is up")
                 return
-            except Exception as error:  # the other jobs go on, and all failures are told at the end
+            except Exception as error:  # the other jobs continue, and all failures are raised at the end
                 with self.lock:
                     self.failures.append(f"{job.name}: {error}")
                 self.say(f"{job.name}: failed")
@@ -176,10 +172,10 @@ class _Crew:
 
     def _next(self) -> Job | None:
         with self.lock:
-            if not self.waiting or self.slice.left() <= self.longest_s:
+            if not self.waiting or self.deadline.remaining_s() <= self.longest_s:
                 return None
             job = self.waiting.pop(0)
-        self.say(f"{job.name}: begun")
+        self.say(f"{job.name}: started")
         return job
 
     def _finish(self, job: Job, seconds: float) -> None:

@@ -1,195 +1,182 @@
-"""The folders of a study and what each of its jobs does; everything finished stays, so a second call goes on."""
+"""The stages of a study; each continues where an earlier call stopped."""
 
-import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-import torch
+from ngrpo.study.definition import StudyConfig, as_json
+from ngrpo.study.difficulty import measure_levels
+from ngrpo.study.fingerprint import check_or_write_fingerprint
+from ngrpo.study.markdown_tables import tables
+from ngrpo.study.plots import write_figure
+from ngrpo.study.probing import effects, speeds
+from ngrpo.study.results import Results, load, save, write
+from ngrpo.study.scheduler import Deadline, Job, run_jobs
+from ngrpo.study.stage_outputs import (
+    EFFECTS,
+    LEVELS,
+    SPEEDS,
+    TUNED,
+    collect,
+    read_effects,
+    read_rate_choices,
+    read_speeds,
+)
+from ngrpo.study.study_jobs import StudyJobs
+from ngrpo.study.untrained import UntrainedModel, load_untrained
+from ngrpo.utils.atomic_write import write_text
+from ngrpo.utils.lock import lock
+from ngrpo.utils.standard_streams import survive_closed_streams
 
-from ngrpo.errors import RunError
-from ngrpo.evaluation.answer_store import AnswerStore
-from ngrpo.evaluation.answers import answers_of
-from ngrpo.evaluation.ks import powers_of_two
-from ngrpo.evaluation.report import report
-from ngrpo.study.definition import SampledConfig, StudyConfig
-from ngrpo.study.measure import curves, sampled
-from ngrpo.study.results import RESULT, RunResult, Sampled, Tried, Tuned, read, write
-from ngrpo.study.scheduler import Job, Shell
-from ngrpo.utils.atomic_write import remove
-from ngrpo.utils.provenance import git_commit
-
-_BENCHMARK = "custom"
+RESULTS = "results.json"
 
 
-class Work:
-    """Makes the jobs of a study.
+@dataclass(frozen=True)
+class StageContext:
+    """What every stage needs to know.
 
-    Args:
-        study: what it consists of.
-        out: its folder: ``base/``, ``tune/ARM/RATE/``, ``runs/ARM/RATE/seed-N/`` with a ``result.json`` each when
-            finished.
+    Attributes:
+        study: what is studied.
+        conf: the configuration's folder.
+        out: the study's folder.
+        to: folder of table, figure and results.
+        parallel: runs at a time.
+        deadline: of this call.
     """
 
-    def __init__(self, study: StudyConfig, out: Path) -> None:
-        self.study = study
-        self.out = out.absolute()
+    study: StudyConfig
+    conf: Path
+    out: Path
+    to: Path
+    parallel: int
+    deadline: Deadline
 
-    def model_job(self) -> list[Job]:
-        """Returns the job that makes the model, if there is one to make."""
-        words, folder = self.study.make_model, Path(self.study.base_model)
-        if not words or (folder / "config.json").exists():
-            return []
-
-        def work(shell: Shell) -> None:
-            shell.run([sys.executable, *words], self.out / "make_model.log")
-
-        return [Job("model", work)]
-
-    def base_job(self) -> list[Job]:
-        """Returns the job that evaluates the untrained model, unless that is done."""
-        folder = self.out / "base"
-
-        def work(shell: Shell) -> None:
-            self._evaluate(shell, self.study.base_model, folder, self.study.test)
-            write(folder / RESULT, self._sampled(folder))
-            self._tidy(folder)
-
-        return [] if (folder / RESULT).exists() else [Job("base", work)]
-
-    def tune_jobs(self) -> list[Job]:
-        """Returns the jobs of the rates that were not tried yet, arms taking turns."""
-        rates = self.study.tune.rates
-        return [
-            self._tune_job(arm, rate)
-            for rate in rates
-            for arm in self.study.arms
-            if not (self._tried(arm, rate) / RESULT).exists()
-        ]
-
-    def _tune_job(self, arm: str, rate: float) -> Job:
-        folder, tune = self._tried(arm, rate), self.study.tune
-
-        def work(shell: Shell) -> None:
-            self._train(shell, folder, self.train_settings(arm, tune.seed, rate, tune.iterations), tune.iterations)
-            self._evaluate(shell, str(folder / "train" / "model"), folder, tune.validation)
-            table = self._store(folder).table()
-            found = report(answers_of(table), powers_of_two(tune.validation.samples))
-            write(folder / RESULT, Tried(rate, {name: one.value for name, one in found.metrics.items()}))
-            self._tidy(folder)
-
-        return Job(f"tune {arm} {rate:g}", work)
-
-    def tuned(self) -> dict[str, Tuned]:
-        """Returns the choice of each arm of which all rates were tried."""
-        found = {}
-        for arm in self.study.arms:
-            files = [self._tried(arm, rate) / RESULT for rate in self.study.tune.rates]
-            if all(file.exists() for file in files):
-                tried = [Tried(**read(file)) for file in files]
-                found[arm] = Tuned(choice(tried, self.study.tune.metric), tried)
-        return found
-
-    def run_jobs(self, rates: dict[str, Tuned]) -> list[Job]:
-        """Returns the runs that are not finished yet, seed by seed so that all arms grow alike.
-
-        Raises:
-            RunError: an arm has no learning rate yet.
-        """
-        missing = [arm for arm in self.study.arms if arm not in rates]
-        if missing:
-            raise RunError(f"{', '.join(missing)} have no learning rate yet; run the stage tune first.")
-        seeds = range(max(arm.seeds for arm in self.study.arms.values()))
-        return [
-            self._run_job(arm, seed, rates[arm].chosen)
-            for seed in seeds
-            for arm, settings in self.study.arms.items()
-            if seed < settings.seeds and not (self.run_folder(arm, rates[arm].chosen, seed) / RESULT).exists()
-        ]
-
-    def _run_job(self, arm: str, seed: int, rate: float) -> Job:
-        folder = self.run_folder(arm, rate, seed)
-        settings = self.train_settings(arm, seed, rate, self.study.iterations)
-
-        def work(shell: Shell) -> None:
-            seconds = {"train": self._train(shell, folder, settings, self.study.iterations)}
-            model = str(folder / "train" / "model")
-            seconds["evaluate"] = self._evaluate(shell, model, folder, self.study.test)
-            result = RunResult(
-                arm=arm,
-                seed=seed,
-                rate=rate,
-                settings=settings,
-                iterations=self.study.iterations,
-                test=self._sampled(folder),
-                curves=curves(folder / "train"),
-                seconds={name: round(value, 1) for name, value in seconds.items()},
-                device=torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
-                commit=git_commit(),
-                date=time.strftime("%Y-%m-%d"),
-            )
-            write(folder / RESULT, result)
-            self._tidy(folder)
-
-        return Job(f"run {arm} seed {seed}", work)
-
-    def train_settings(self, arm: str, seed: int, rate: float, iterations: int) -> list[str]:
-        """Returns the settings of scripts/train.py that make a run; what all arms share comes first."""
-        study = self.study
-        own = [f"seed={seed}", f"trainer.iterations={iterations}", f"trainer.optimizer.lr={rate:g}"]
-        return [*study.train, f"model.path={study.base_model}", *study.arms[arm].overrides, *own]
-
-    def evaluation_settings(self, model: str, folder: Path, what: SampledConfig) -> list[str]:
-        """Returns the settings of scripts/evaluate.py that answer ``what`` with a model."""
-        return [
-            f"model.path={model}",
-            f"benchmark=[{_BENCHMARK}]",
-            f"benchmark.{_BENCHMARK}.path={what.path}",
-            f"benchmark.{_BENCHMARK}.problems={what.problems}",
-            f"n={what.samples}",
-            *self.study.evaluate,
-            f"out={folder / 'answers'}",
-        ]
-
-    def run_folder(self, arm: str, rate: float, seed: int) -> Path:
-        """Returns the folder of a run."""
-        return self.out / "runs" / arm / f"{rate:g}" / f"seed-{seed}"
-
-    def _tried(self, arm: str, rate: float) -> Path:
-        return self.out / "tune" / arm / f"{rate:g}"
-
-    def _train(self, shell: Shell, folder: Path, settings: Sequence[str], iterations: int) -> float:
-        """Trains, from the beginning if an earlier attempt was not finished; returns the seconds."""
-        run = folder / "train"
-        if _iterations(run) == iterations and (run / "model" / "config.json").exists():
-            return float(read(run / "summary.json")["wall_s"])
-        for old in (run, folder / "answers"):
-            remove(old)
-        words = [sys.executable, "scripts/train.py", *settings, f"hydra.run.dir={run}"]
-        return shell.run(words, folder / "train.log")
-
-    def _evaluate(self, shell: Shell, model: str, folder: Path, what: SampledConfig) -> float:
-        words = [sys.executable, "scripts/evaluate.py", *self.evaluation_settings(model, folder, what)]
-        return shell.run(words, folder / "evaluate.log")
-
-    def _store(self, folder: Path) -> AnswerStore:
-        return AnswerStore(folder / "answers" / _BENCHMARK)
-
-    def _sampled(self, folder: Path) -> Sampled:
-        return sampled(self._store(folder).table(), self.study.diversity)
-
-    def _tidy(self, folder: Path) -> None:
-        if self.study.keep_files:
-            return
-        for path in folder.iterdir():
-            if path.name != RESULT:
-                remove(path)
+    @property
+    def jobs(self) -> StudyJobs:
+        """What the stages run in processes of their own."""
+        return StudyJobs(self.study, self.out)
 
 
-def choice(tried: Sequence[Tried], metric: str) -> float:
-    """Returns the rate with the highest value of a metric; of equal ones the lowest rate."""
-    return max(tried, key=lambda one: (one.metrics[metric], -one.rate)).rate
+def run_stages(stage: str, context: StageContext) -> None:
+    """Runs a stage, or ``all``, until one is not finished in time.
+
+    Args:
+        stage: a name of `STAGES`, or ``all``.
+        context: what it needs.
+    """
+    survive_closed_streams()
+    with lock(context.out):
+        if stage not in ("model", "levels"):  # the second chooses a setting, for what the first made
+            check_or_write_fingerprint(context.study, context.out)
+        for name in _ALL if stage == "all" else (stage,):
+            unfinished = STAGES[name](context)
+            if unfinished:
+                print(f"stage {name}: {len(unfinished)} not done yet; run the same command again", flush=True)
+                return
 
 
-def _iterations(run: Path) -> int:
-    return int(read(run / "summary.json").get("iterations", 0))
+def make_model(context: StageContext) -> list[str]:
+    """Pretrains the model, if it is one of the project's own and not there yet."""
+    return _run(context, context.jobs.model_job())
+
+
+def choose_level(context: StageContext) -> list[str]:
+    """Samples the untrained model at several difficulties, and names the one that suits the study."""
+    found = measure_levels(context.conf, context.study)
+    write(context.out / LEVELS, found.mean)
+    for path, value in found.mean.items():
+        print(f"{path}: Mean@1 {value:.3f}{'  <- levels.chosen' if path == found.chosen else ''}")
+    return []
+
+
+def evaluate_base(context: StageContext) -> list[str]:
+    """Evaluates the untrained model on the test problems."""
+    return _run(context, context.jobs.base_job())
+
+
+def tune(context: StageContext) -> list[str]:
+    """Tries every learning rate of every arm and chooses."""
+    unfinished = _run(context, context.jobs.tune_jobs())
+    if not unfinished:
+        write(context.out / TUNED, context.jobs.rate_choices())
+    return unfinished
+
+
+def run(context: StageContext) -> list[str]:
+    """Trains and evaluates every arm with every seed."""
+    return _run(context, context.jobs.run_jobs(read_rate_choices(context.out)))
+
+
+def measure_effect(context: StageContext) -> list[str]:
+    """Measures what mixed steps of the untrained model change."""
+    known = read_effects(context.out)
+    if set(context.study.arms) <= set(known):
+        return []
+    if context.deadline.remaining_s() <= 0:
+        return ["effect"]
+    done = effects(_untrained(context), known, context.deadline, partial(write, context.out / EFFECTS))
+    return [] if done else ["effect"]
+
+
+def measure_speed(context: StageContext) -> list[str]:
+    """Measures generation with the untrained model, in one process alone."""
+    known, rounds = read_speeds(context.out), context.study.probe.rounds
+    if all(arm in known and len(known[arm].tokens_per_s) >= rounds for arm in context.study.arms):
+        return []
+    if context.deadline.remaining_s() <= 0:
+        return ["speed"]
+    done = speeds(_untrained(context), rounds, known, context.deadline, partial(write, context.out / SPEEDS))
+    return [] if done else ["speed"]
+
+
+def report(context: StageContext) -> list[str]:
+    """Writes the results, and the table and the figure that are made from them."""
+    results = collect(as_json(context.study), context.out)
+    save(results, context.to / RESULTS)
+    _write_report(results, context.to)
+    return []
+
+
+def report_of(results: Path, to: Path) -> None:
+    """Writes the table and the figure of stored results.
+
+    Args:
+        results: a ``results.json``.
+        to: folder of the table and the figure.
+    """
+    _write_report(load(results), to)
+
+
+def _write_report(results: Results, to: Path) -> None:
+    write_text(to / f"{results.study['name']}.md", tables(results))
+    write_figure(results, to / f"{results.study['name']}.png")
+    print(tables(results))
+    print(f"table and figure in {to}")
+
+
+def _untrained(context: StageContext) -> UntrainedModel:
+    study = context.study
+    settings = {
+        arm: [*study.train, f"model.path={study.base_model}", *one.overrides] for arm, one in study.arms.items()
+    }
+    return load_untrained(context.conf, settings, study.probe.problems, study.probe.samples)
+
+
+def _run(context: StageContext, jobs: list[Job]) -> list[str]:
+    return run_jobs(jobs, context.parallel, context.deadline, say=lambda line: print(line, flush=True))
+
+
+STAGES: dict[str, Callable[[StageContext], list[str]]] = {
+    "model": make_model,
+    "levels": choose_level,
+    "base": evaluate_base,
+    "tune": tune,
+    "run": run,
+    "effect": measure_effect,
+    "speed": measure_speed,
+    "report": report,
+}
+"""The stages in their order; each returns the names of what is not done yet."""
+
+_ALL = tuple(name for name in STAGES if name != "levels")

@@ -1,4 +1,4 @@
-"""From runs to what is reported of each arm: means over seeds, and differences to the reference seed by seed."""
+"""The summary of each arm: means over its seeds, and differences to the reference paired by seed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,11 +7,11 @@ import torch
 
 from ngrpo.evaluation.estimators import area_under, pass_at_k
 from ngrpo.evaluation.ks import powers_of_two
-from ngrpo.study.results import Results, RunResult, Sampled
+from ngrpo.study.results import AnswerStatistics, Results, RunResult
 from ngrpo.study.statistics import Mean, mean_of, paired
 
 PER_PROBLEM = ("answers", "paths", "wrong_answers", "right_paths")
-"""Diversity figures of `Sampled`, compared problem by problem."""
+"""Diversity figures of `AnswerStatistics`, compared problem by problem."""
 
 LATE = 5
 """Iterations at the end of a run over which its curves are averaged."""
@@ -95,7 +95,7 @@ def _differences(runs: _Runs, reference: _Runs) -> dict[str, Mean]:
     return found
 
 
-def figures(test: Sampled) -> dict[str, float]:
+def figures(test: AnswerStatistics) -> dict[str, float]:
     """Returns a model's figures, each a mean over problems: ``mean@1``, ``pass@k``, ``maj@k``, diversity, length.
 
     A diversity figure is the mean over the problems that have it.
@@ -122,7 +122,7 @@ def late(run: RunResult) -> dict[str, float]:
     return ends | ({"tokens_per_s": speeds[len(speeds) // 2]} if speeds else {})
 
 
-def on_common_problems(own: Sampled, other: Sampled, name: str) -> float | None:
+def on_common_problems(own: AnswerStatistics, other: AnswerStatistics, name: str) -> float | None:
     """Mean difference of a diversity figure over the problems for which both models have it.
 
     ``right_paths`` of both is then counted among equally many right samples of the same problems, and ``wrong_answers``

@@ -12,11 +12,10 @@ from omegaconf import DictConfig
 
 from ngrpo.config.instantiate import build, checked
 from ngrpo.config.schema import register
-from ngrpo.entrypoints.train import accelerator_of
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.engine import RolloutEngine
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
-from ngrpo.utils.torch_settings import set_torch
+from ngrpo.utils.torch_settings import accelerator_of, set_torch
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class Strategy:
 
 
 @dataclass(frozen=True)
-class Untrained:
+class UntrainedModel:
     """What is measured.
 
     Attributes:
@@ -52,19 +51,19 @@ class Untrained:
 
 
 def training_config(conf: Path, settings: list[str]) -> DictConfig:
-    """Returns the configuration that scripts/train.py would have with these settings."""
+    """Returns the configuration that a training run would have with these settings."""
     register()
     with initialize_config_dir(version_base="1.3", config_dir=str(conf)):
         return checked(compose("train", overrides=settings))
 
 
-def untrained(conf: Path, arms: Mapping[str, list[str]], problems: int, samples: int) -> Untrained:
+def load_untrained(conf: Path, arms: Mapping[str, list[str]], problems: int, samples: int) -> UntrainedModel:
     """Loads the model that arms start from, whose trainings differ in their strategies only as far as rollouts go.
 
     Args:
         conf: the configuration's folder.
-        arms: settings of scripts/train.py by name.
-        problems: how many of the training data's held-out ones are prompts.
+        arms: settings of training runs by name.
+        problems: number of the training data's held-out problems that are prompts.
         samples: rollouts of each.
     """
     configs = {arm: training_config(conf, settings) for arm, settings in arms.items()}
@@ -79,7 +78,7 @@ def untrained(conf: Path, arms: Mapping[str, list[str]], problems: int, samples:
     data = build(first.data, tokenizer=tokenizer, prompts_per_batch=1, seed=0)
     prompts = [prompt.ids for prompt in data.eval_prompts() for _ in range(samples)]
     workers = {arm: _worker(config, engine, source, tokenizer) for arm, config in configs.items()}
-    return Untrained(_shared(workers), prompts, device)
+    return UntrainedModel(_shared(workers), prompts, device)
 
 
 def _shared(workers: Mapping[str, RolloutWorker]) -> tuple[Strategy, ...]:

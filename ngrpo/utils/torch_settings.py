@@ -27,3 +27,10 @@ def set_torch(threads: int | None, matmul_precision: str) -> None:
     if threads is not None:
         torch.set_num_threads(threads)
     torch.set_float32_matmul_precision(matmul_precision)
+
+
+def accelerator_of(name: str) -> str:
+    """Resolves "auto" to gpu with CUDA, else to cpu (Apple's MPS has no float64, which metrics use)."""
+    if name == "auto":
+        return "gpu" if torch.cuda.is_available() else "cpu"
+    return name

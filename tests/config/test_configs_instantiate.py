@@ -29,7 +29,7 @@ from ngrpo.rollout.dynamic_sampling import DynamicSampling, every_group
 from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 from ngrpo.study.definition import load_study
-from ngrpo.study.stages import Work
+from ngrpo.study.study_jobs import StudyJobs
 from ngrpo.study.untrained import training_config
 from ngrpo.training.optim.optimizers import EightBitAdamW
 
@@ -156,10 +156,10 @@ def test_file_composes_and_builds(file: str, available: dict[str, Any], monkeypa
 def test_every_command_of_a_study_composes(name: str, tmp_path: Path) -> None:
     """Every arm trains with settings that are there, on what the others train on, and so it is with the evaluations."""
     study = load_study(CONF, name, [])
-    work = Work(study, tmp_path)
+    jobs = StudyJobs(study, tmp_path)
     shared = []
     for arm in study.arms:
-        config = training_config(CONF, work.train_settings(arm, 3, 2e-5, 7))
+        config = training_config(CONF, jobs.train_settings(arm, 3, 2e-5, 7))
         assert (config.seed, config.trainer.iterations, config.trainer.optimizer.lr) == (3, 7, 2e-5)
         batch = (config.algo.prompts_per_batch, config.algo.optimizer_steps)
         shared.append((config.model, config.data, config.rollout, config.trainer, config.callbacks, batch))
@@ -168,7 +168,7 @@ def test_every_command_of_a_study_composes(name: str, tmp_path: Path) -> None:
     assert all(one == shared[0] for one in shared)
     for what in (study.test, study.tune.validation):
         with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-            words = work.evaluation_settings(study.base_model, tmp_path, what)
+            words = jobs.evaluation_settings(study.base_model, tmp_path, what)
             config = checked(compose("evaluate", overrides=words), EvaluateConfig)
         assert config.benchmark.custom.path == what.path
         assert config.benchmark.custom.instruction == shared[0][1].instruction

@@ -44,7 +44,7 @@ def test_it_lists_ten_settings_with_their_defaults_and_all_groups(root: str) -> 
     assert "_target_" not in printed
 
 
-@pytest.mark.parametrize("script", ["train", "evaluate", "inspect_data", "export", "replay_step", "verify"])
+@pytest.mark.parametrize("script", ["train", "evaluate", "inspect_data", "export", "replay_step", "verify", "study"])
 def test_it_does_not_wait_for_heavy_libraries(script: str) -> None:
     command = [sys.executable, "-X", "importtime", f"scripts/{script}.py", "--help"]
     imported = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stderr

@@ -1,6 +1,6 @@
 """Results made by hand."""
 
-from ngrpo.study.results import Effect, Results, RunResult, Sampled, Speed, Tried, Tuned
+from ngrpo.study.results import AnswerStatistics, Effect, RateChoice, RateTrial, Results, RunResult, Speed
 
 STUDY = {
     "name": "made",
@@ -13,9 +13,9 @@ STUDY = {
 }
 
 
-def sampled(right: list[int], right_paths: list[float | None]) -> Sampled:
+def answer_statistics(right: list[int], right_paths: list[float | None]) -> AnswerStatistics:
     count = len(right)
-    return Sampled(
+    return AnswerStatistics(
         samples=4,
         right=right,
         majority={"2": 0.5, "4": 0.25},
@@ -31,7 +31,7 @@ def sampled(right: list[int], right_paths: list[float | None]) -> Sampled:
 def run(arm: str, seed: int, right: list[int], right_paths: list[float | None]) -> RunResult:
     curves = {"policy/entropy": [1.0, 0.5, 0.25], "rollout/tokens_per_s": [10.0, 30.0, 20.0], "train/reward": [0, 1, 1]}
     seconds = {"train": 1.0}
-    test = sampled(right, right_paths)
+    test = answer_statistics(right, right_paths)
     return RunResult(arm, seed, 1e-3, ["a=1"], 3, test, curves, seconds, "cpu", "abc", "2026-11-28")
 
 
@@ -39,8 +39,10 @@ def results() -> Results:
     shares = {"token": 0.5, "next_token": 0.25, "text": 0.75, "answer": 0.125}
     return Results(
         study=STUDY,
-        base=sampled([0, 1, 2], [None, None, 1.0]),
-        tuned={"token_grpo": Tuned(1e-3, [Tried(1e-3, {"pass_area": 0.5}), Tried(1e-2, {"pass_area": 0.25})])},
+        base=answer_statistics([0, 1, 2], [None, None, 1.0]),
+        tuned={
+            "token_grpo": RateChoice(1e-3, [RateTrial(1e-3, {"pass_area": 0.5}), RateTrial(1e-2, {"pass_area": 0.25})])
+        },
         runs=[
             run("neighbor_grpo", 1, [4, 4, 0], [2.0, 1.0, None]),
             run("token_grpo", 0, [2, 2, 2], [1.0, 1.0, 1.0]),

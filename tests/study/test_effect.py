@@ -22,7 +22,7 @@ from ngrpo.modeling.loading import ModelSource
 from ngrpo.rewards.math import MathReward
 from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
-from ngrpo.study.effect import Chosen, again, choose, effect
+from ngrpo.study.effect import MixedStep, draw_mixed_step, effect, regenerate
 from ngrpo.types.rollouts import Request, Rollout
 
 STOP, TEMPERATURE, LONGEST = 3, 0.8, 20
@@ -76,14 +76,14 @@ def continued(model: PreTrainedModel, inputs: Tensor, tokens: list[int], key: in
     return tokens
 
 
-def by_hand(model: PreTrainedModel, worker: RolloutWorker, one: Chosen) -> tuple[list[int], list[int], list[int]]:
-    rollout, place, prompt = one.rollout, one.place, len(one.rollout.prompt_ids)
+def by_hand(model: PreTrainedModel, worker: RolloutWorker, one: MixedStep) -> tuple[list[int], list[int], list[int]]:
+    rollout, index, prompt = one.rollout, one.index, len(one.rollout.prompt_ids)
     inputs, tokens = fed(model, worker, rollout), rollout.response_ids.tolist()
-    until = prompt + place
-    mixed = continued(model, inputs[: until + 1], tokens[: place + 1], rollout.key, prompt)
-    drawn = continued(model, inputs[:until], tokens[:place], rollout.key, prompt)
-    plain = model.get_input_embeddings().weight.detach()[tokens[place]][None]
-    kept = continued(model, torch.cat([inputs[:until], plain]), tokens[: place + 1], rollout.key, prompt)
+    until = prompt + index
+    mixed = continued(model, inputs[: until + 1], tokens[: index + 1], rollout.key, prompt)
+    drawn = continued(model, inputs[:until], tokens[:index], rollout.key, prompt)
+    plain = model.get_input_embeddings().weight.detach()[tokens[index]][None]
+    kept = continued(model, torch.cat([inputs[:until], plain]), tokens[: index + 1], rollout.key, prompt)
     return mixed, drawn, kept
 
 
@@ -91,14 +91,14 @@ def by_hand(model: PreTrainedModel, worker: RolloutWorker, one: Chosen) -> tuple
 def test_the_three_rollouts_are_those_made_by_hand(strategy, make_worker, requests, stock) -> None:
     worker = make_worker(strategy)
     made = worker.engine.generate(requests, worker.sampling, worker.bound)
-    chosen = [one for rollout in made if (one := choose(rollout)) is not None]
+    chosen = [one for rollout in made if (one := draw_mixed_step(rollout)) is not None]
     assert len(chosen) > 15
-    variants = zip(*(again(worker, chosen, *how) for how in ((0, False), (1, False), (1, True))), strict=True)
+    variants = zip(*(regenerate(worker, chosen, *how) for how in ((0, False), (1, False), (1, True))), strict=True)
     different = [0, 0]
     for one, found in zip(chosen, variants, strict=True):
         expected = by_hand(stock, worker, one)
         assert tuple(rollout.response_ids.tolist() for rollout in found) == expected
-        until = len(one.rollout.prompt_ids) + one.place
+        until = len(one.rollout.prompt_ids) + one.index
         assert found[0].mixture.positions.tolist() == [p for p in one.rollout.mixture.positions.tolist() if p <= until]
         for other in found[1:]:
             assert max(other.mixture.positions.tolist(), default=-1) < until
@@ -113,14 +113,14 @@ def test_shares_are_weighted_by_mixed_steps(make_worker, requests, stock) -> Non
     assert found is not None
     made = worker.engine.generate(requests, worker.sampling, worker.bound)
     total, text, token, following = 0, 0.0, 0.0, 0.0
-    for one in (choose(rollout) for rollout in made):
+    for one in (draw_mixed_step(rollout) for rollout in made):
         if one is None:
             continue
         mixed, drawn, _ = by_hand(stock, worker, one)
         total += one.weight
         text += one.weight * (mixed != drawn)
-        token += one.weight * (mixed[one.place] != drawn[one.place])
-        following += one.weight * (mixed[one.place + 1 : one.place + 2] != drawn[one.place + 1 : one.place + 2])
+        token += one.weight * (mixed[one.index] != drawn[one.index])
+        following += one.weight * (mixed[one.index + 1 : one.index + 2] != drawn[one.index + 1 : one.index + 2])
     shares = found.against_draw
     assert (shares["text"], shares["token"], shares["next_token"]) == pytest.approx(
         (text / total, token / total, following / total), abs=1e-6
@@ -143,13 +143,13 @@ def test_every_mixed_step_is_as_likely() -> None:
     picked = []
     for number in range(600):
         rollout = rollout_with(positions, request_key(1, number))
-        one = choose(rollout)
+        one = draw_mixed_step(rollout)
         assert one is not None
         assert one.weight == 3
-        picked.append(one.place)
+        picked.append(one.index)
     assert sorted(set(picked)) == [2, 5, 7]
-    assert all(150 < picked.count(place) < 250 for place in (2, 5, 7))
-    assert choose(rollout_with(positions[:0], 1)) is None
+    assert all(150 < picked.count(index) < 250 for index in (2, 5, 7))
+    assert draw_mixed_step(rollout_with(positions[:0], 1)) is None
 
 
 def rollout_with(positions: Tensor, key: int) -> Rollout:
@@ -167,12 +167,12 @@ def test_nothing_mixed_has_no_effect(make_worker) -> None:
 
 
 def test_request_order_does_not_matter(make_worker, requests) -> None:
-    """Limits are found by key, not by place."""
+    """Limits are found by key, not by position."""
     worker = make_worker(NeighborMixing(rate=0.4))
     made = worker.engine.generate(requests, worker.sampling, worker.bound)
-    chosen = [one for rollout in made if (one := choose(rollout)) is not None]
-    forwards = again(worker, chosen, 0, False)
-    backwards = again(worker, chosen[::-1], 0, False)[::-1]
+    chosen = [one for rollout in made if (one := draw_mixed_step(rollout)) is not None]
+    forwards = regenerate(worker, chosen, 0, False)
+    backwards = regenerate(worker, chosen[::-1], 0, False)[::-1]
     assert [one.response_ids.tolist() for one in forwards] == [one.response_ids.tolist() for one in backwards]
     assert isinstance(requests[0], Request)
 

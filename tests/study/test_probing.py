@@ -19,16 +19,16 @@ from ngrpo.study import probing
 from ngrpo.study.effect import effect
 from ngrpo.study.probing import effects, speeds
 from ngrpo.study.results import Effect, Speed
-from ngrpo.study.scheduler import Slice
-from ngrpo.study.untrained import Strategy, Untrained, untrained
+from ngrpo.study.scheduler import Deadline
+from ngrpo.study.untrained import Strategy, UntrainedModel, load_untrained
 
 PROMPTS = [(5, 6), (5, 6), (7, 8, 9)]
-ENOUGH, NONE = Slice(), Slice.of(0.0)
+ENOUGH, NONE = Deadline(), Deadline.after(0.0)
 CONF = ROOT / "conf"
 
 
 @pytest.fixture
-def subject(make_engine: Callable[[], TorchEngine], tiny_source: ModelSource) -> Untrained:
+def subject(make_engine: Callable[[], TorchEngine], tiny_source: ModelSource) -> UntrainedModel:
     engine, tokenizer = make_engine(), tiny_source.tokenizer()
 
     def worker(strategy: Exploration) -> RolloutWorker:
@@ -36,13 +36,13 @@ def subject(make_engine: Callable[[], TorchEngine], tiny_source: ModelSource) ->
 
     plain = Strategy(("token_grpo", "token_gspo"), worker(TokenSampling()))
     mixed = Strategy(("neighbor_grpo",), worker(NeighborMixing(rate=0.5)))
-    return Untrained((plain, mixed), PROMPTS, torch.device("cpu"))
+    return UntrainedModel((plain, mixed), PROMPTS, torch.device("cpu"))
 
 
 class Counter:
     """Counts the batches of an engine."""
 
-    def __init__(self, subject: Untrained, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, subject: UntrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
         self.batches: list[list[int]] = []
         engine = subject.strategies[0].worker.engine
         generate = engine.generate
@@ -54,7 +54,7 @@ class Counter:
         monkeypatch.setattr(engine, "generate", counted)
 
 
-def test_rounds_are_measured_after_one_that_warms_up(subject: Untrained, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_are_measured_after_one_that_warms_up(subject: UntrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     counter, kept = Counter(subject, monkeypatch), []
     assert speeds(subject, 3, {}, ENOUGH, lambda found: kept.append(dict(found)))
     assert [len(found.get("token_grpo", Speed([], 0, "")).tokens_per_s) for found in kept] == [0, 1, 2, 3]
@@ -68,7 +68,7 @@ def test_rounds_are_measured_after_one_that_warms_up(subject: Untrained, monkeyp
     assert found["token_grpo"].tokens == sum(rollout.length for rollout in made)
 
 
-def test_a_later_call_measures_the_rounds_that_are_missing(subject: Untrained, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_later_call_measures_the_missing_rounds(subject: UntrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[Mapping[str, Speed]] = []
     earlier = {arm: Speed([1.0, 2.0], 7, "cpu") for arm in ("token_grpo", "token_gspo", "neighbor_grpo")}
     counter = Counter(subject, monkeypatch)
@@ -84,7 +84,7 @@ def test_a_later_call_measures_the_rounds_that_are_missing(subject: Untrained, m
     assert len(kept[-1]["token_grpo"].tokens_per_s) == 1
 
 
-def test_effects_are_measured_once_a_strategy(subject: Untrained, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_effects_are_measured_once_a_strategy(subject: UntrainedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[Mapping[str, Effect | None]] = []
     assert effects(subject, {}, ENOUGH, kept.append)
     found = kept[-1]
@@ -111,7 +111,7 @@ def test_arms_that_differ_in_their_algorithm_alone_share_a_strategy(tiny_model_p
         "neighbor_rare": [*common, "exploration=neighbor", "exploration.rate=0.01", "algo=grpo"],
         "token_gspo": [*common, "exploration=token", "algo=gspo"],
     }
-    found = untrained(CONF, arms, problems=2, samples=3)
+    found = load_untrained(CONF, arms, problems=2, samples=3)
     assert [one.arms for one in found.strategies] == [
         ("token_grpo", "token_gspo"), ("neighbor_gspo",), ("neighbor_rare",)
     ]  # fmt: skip

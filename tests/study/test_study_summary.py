@@ -3,18 +3,18 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from made_results import STUDY, results, run, sampled
+from made_results import STUDY, answer_statistics, results, run
 
-from ngrpo.study.figure import looks_of, write_figure
+from ngrpo.study.markdown_tables import tables
+from ngrpo.study.plots import looks_of, write_figure
 from ngrpo.study.results import load, save
 from ngrpo.study.statistics import mean_of
 from ngrpo.study.summary import figures, late, on_common_problems, pairs, summaries
-from ngrpo.study.table import tables
 
 
 def test_figures_are_means_over_problems() -> None:
     right = [0, 1, 3]
-    found = figures(sampled(right, [None, 1.0, 2.0]))
+    found = figures(answer_statistics(right, [None, 1.0, 2.0]))
     assert found["mean@1"] == pytest.approx((0 + 1 / 4 + 3 / 4) / 3)
     for k in (1, 2, 4):
         draws = [[any(i < c for i in chosen) for chosen in combinations(range(4), k)] for c in right]
@@ -32,7 +32,7 @@ def test_late_figures_are_of_the_last_iterations() -> None:
 
 
 def test_equal_accuracy_compares_only_problems_that_both_can_show() -> None:
-    own, other = sampled([2, 3, 4], [1.5, 2.0, None]), sampled([4, 0, 2], [1.0, None, 1.5])
+    own, other = answer_statistics([2, 3, 4], [1.5, 2.0, None]), answer_statistics([4, 0, 2], [1.0, None, 1.5])
     assert on_common_problems(own, other, "right_paths") == pytest.approx(0.5)
     assert on_common_problems(own, other, "wrong_answers") is None
 

@@ -1,4 +1,4 @@
-"""From a run's stored answers and record to the figures that are kept."""
+"""The metrics of a finished run, computed from its stored answers and its record."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from ngrpo.evaluation.solution_paths import normaliser
 from ngrpo.report.run_store import RunStore
 from ngrpo.study.definition import DiversityConfig
 from ngrpo.study.rarefaction import expected_distinct
-from ngrpo.study.results import Sampled
+from ngrpo.study.results import AnswerStatistics
 
 CURVES = (
     "train/reward",
@@ -32,11 +32,11 @@ CURVES = (
 """Metrics whose values are kept of every iteration, where a run has them."""
 
 
-def sampled(table: pa.Table, diversity: DiversityConfig) -> Sampled:
-    """Returns the figures of one model's stored answers.
+def answer_statistics(table: pa.Table, diversity: DiversityConfig) -> AnswerStatistics:
+    """Returns the statistics of a model's stored answers.
 
     Args:
-        table: of `ngrpo.evaluation.answers.SCHEMA`, whole problems; those without a usable reference are left out.
+        table: of `ngrpo.evaluation.answers.SCHEMA`, whole problems; those without a usable reference are excluded.
         diversity: how it is counted.
     """
     table = table.sort_by([("problem", "ascending"), ("sample", "ascending")])
@@ -44,8 +44,8 @@ def sampled(table: pa.Table, diversity: DiversityConfig) -> Sampled:
     n = answers.samples
     texts = table["text"].to_pylist()
     problems = [
-        _Problem(right, votes, texts[place * n : (place + 1) * n])
-        for place, (right, votes, usable) in enumerate(
+        _Problem(right, votes, texts[index * n : (index + 1) * n])
+        for index, (right, votes, usable) in enumerate(
             zip(answers.correct.tolist(), answers.votes.tolist(), answers.usable.tolist(), strict=True)
         )
         if usable
@@ -53,15 +53,15 @@ def sampled(table: pa.Table, diversity: DiversityConfig) -> Sampled:
     usable = answers.chosen(answers.usable)
     ks = [k for k in powers_of_two(n) if k > 1]
     majority = {str(k): float(majority_at_k(usable.votes, usable.correct, k).mean()) for k in ks}
-    way, group, alike = normaliser(diversity.path), diversity.group, diversity.alike
-    return Sampled(
+    path_of, group, alike = normaliser(diversity.path), diversity.group, diversity.alike
+    return AnswerStatistics(
         samples=n,
         right=[sum(problem.right) for problem in problems],
         majority={k: round(value, 6) for k, value in majority.items()},
         answers=_each(problems, lambda one: expected_distinct(one.answers(), group)),
-        paths=_each(problems, lambda one: expected_distinct(one.ways(way), group)),
+        paths=_each(problems, lambda one: expected_distinct(one.paths(path_of), group)),
         wrong_answers=_each(problems, lambda one: expected_distinct(one.answers(right=False), alike)),
-        right_paths=_each(problems, lambda one: expected_distinct(one.ways(way, right=True), alike)),
+        right_paths=_each(problems, lambda one: expected_distinct(one.paths(path_of, right=True), alike)),
         length=round(float(usable.length.double().mean()), 3),
         truncated=round(float(usable.truncated.double().mean()), 5),
     )
@@ -80,10 +80,10 @@ class _Problem:
         chosen = zip(self.votes, self.right, strict=True)
         return [None if vote == NO_VOTE else vote for vote, is_right in chosen if right in (None, is_right)]
 
-    def ways(self, way: Callable[[str], str], right: bool | None = None) -> list[str]:
-        """Returns the ways of all samples, or of the right or wrong ones."""
+    def paths(self, path_of: Callable[[str], str], right: bool | None = None) -> list[str]:
+        """Returns the solution paths of all samples, or of the right or wrong ones."""
         chosen = zip(self.texts, self.right, strict=True)
-        return [way(text) for text, is_right in chosen if right in (None, is_right)]
+        return [path_of(text) for text, is_right in chosen if right in (None, is_right)]
 
 
 def _each(problems: Sequence[_Problem], figure: Callable[[_Problem], float | None]) -> list[float | None]:

@@ -1,4 +1,4 @@
-"""The whole of ``scripts/study.py --quick``: interrupted, gone on with, and reported of again."""
+"""The whole of ``scripts/study.py --quick``: interrupted, continued, and reported of again."""
 
 import os
 import subprocess
@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
+from ngrpo.entrypoints import study_command
 from ngrpo.study.results import load
+from ngrpo.study.stages import STAGES
 
 FEWER = ["arms.token_grpo.seeds=1", "arms.neighbor_grpo.seeds=1", "tune.rates=[1e-4]", "iterations=2"]
 
@@ -30,7 +32,7 @@ def study(*words: str) -> str:
 def test_quick_study_from_beginning_to_end(tmp_path: Path) -> None:
     out = tmp_path / "runs"
     words = ["all", "--quick", *FEWER, "--jobs", "2", "--out", str(out), "--to", str(tmp_path / "report")]
-    assert "stage base: 1 not done yet; the same command goes on" in study(*words, "--limit-seconds", "1")
+    assert "stage base: 1 not done yet; run the same command again" in study(*words, "--limit-seconds", "1")
     assert not (out / "base" / "result.json").exists()
     printed = study(*words)
     assert "| neighbor_grpo | 1 | 0.0001 |" in printed
@@ -50,7 +52,7 @@ def test_quick_study_from_beginning_to_end(tmp_path: Path) -> None:
     lost = out / "runs" / "neighbor_grpo" / "0.0001" / "seed-0" / "result.json"
     lost.unlink()
     again = study(*words)
-    assert again.count(": begun") == 1
+    assert again.count(": started") == 1
     assert {file: file.read_bytes() for file in before if file != lost} == {
         file: content for file, content in before.items() if file != lost
     }
@@ -67,3 +69,7 @@ def test_the_difficulty_may_be_chosen_once_the_model_is_there_but_not_later(tmp_
     study("base", *words, "levels.chosen=demo:1-3")
     with pytest.raises(AssertionError, match=r'levels\.chosen="demo:1-2" is not the "demo:1-3"'):
         study("base", *words)
+
+
+def test_the_stages_are_those_of_the_command_line() -> None:
+    assert ("all", *STAGES) == study_command._STAGES

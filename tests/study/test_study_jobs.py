@@ -15,14 +15,15 @@ from ngrpo.report.records import IterationRecord
 from ngrpo.report.run_store import RunStore
 from ngrpo.study.definition import StudyConfig, as_json, load_study
 from ngrpo.study.difficulty import nearest
-from ngrpo.study.finished import TUNED, collect, read_tuned
-from ngrpo.study.results import Tried, write
-from ngrpo.study.stages import Work, choice
+from ngrpo.study.results import RateTrial, write
+from ngrpo.study.stage_outputs import TUNED, collect, read_rate_choices
+from ngrpo.study.study_jobs import StudyJobs, choice
 
 CONF = ROOT / "conf"
+TRAIN, EVALUATE = "ngrpo.entrypoints.train_command", "ngrpo.entrypoints.evaluate_command"
 
 
-class FakeShell:
+class FakeRunner:
     """Notes the commands and writes what they would; the validation accuracy is highest at 3e-4."""
 
     def __init__(self) -> None:
@@ -30,11 +31,11 @@ class FakeShell:
         self.fail_in = ""
 
     def run(self, command: Sequence[str], log: Path) -> float:
-        script, words = command[1], dict(word.split("=", 1) for word in command[2:])
-        self.commands.append(f"{script} {log.parent.name}")
-        if self.fail_in and self.fail_in in script:
+        module, words = command[3], dict(word.split("=", 1) for word in command[4:])
+        self.commands.append(f"{module} {log.parent.name}")
+        if self.fail_in and self.fail_in in module:
             raise RunError("no")
-        self.train(Path(words["hydra.run.dir"]), words) if "train" in script else self.evaluate(words)
+        self.train(Path(words["hydra.run.dir"]), words) if "train" in module else self.evaluate(words)
         return 2.0
 
     def train(self, folder: Path, words: dict[str, str]) -> None:
@@ -57,27 +58,27 @@ def study() -> StudyConfig:
     return load_study(CONF, "quick", ["test.samples=2", "tune.validation.samples=2"])
 
 
-def do(jobs: list, shell: FakeShell) -> None:
+def do(jobs: list, runner: FakeRunner) -> None:
     for job in jobs:
-        job.work(shell)
+        job.run(runner)
 
 
-def test_everything_is_done_once_and_left_out_when_it_is_there(study: StudyConfig, tmp_path: Path) -> None:
-    shell, work = FakeShell(), Work(study, tmp_path)
-    assert work.model_job() == []
-    do(work.base_job() + work.tune_jobs(), shell)
-    tuned = work.tuned()
+def test_everything_is_done_once_and_skipped_when_it_is_there(study: StudyConfig, tmp_path: Path) -> None:
+    runner, todo = FakeRunner(), StudyJobs(study, tmp_path)
+    assert todo.model_job() == []
+    do(todo.base_job() + todo.tune_jobs(), runner)
+    tuned = todo.rate_choices()
     assert {arm: one.chosen for arm, one in tuned.items()} == {"token_grpo": 3e-4, "neighbor_grpo": 3e-4}
     write(tmp_path / TUNED, tuned)
-    assert read_tuned(tmp_path) == tuned
-    jobs = work.run_jobs(tuned)
+    assert read_rate_choices(tmp_path) == tuned
+    jobs = todo.run_jobs(tuned)
     assert [job.name for job in jobs] == [f"run {arm} seed {seed}" for seed in (0, 1) for arm in study.arms]
-    do(jobs, shell)
-    assert len(shell.commands) == 1 + 4 * 2 + 4 * 2
-    assert work.base_job() == work.tune_jobs() == work.run_jobs(tuned) == []
+    do(jobs, runner)
+    assert len(runner.commands) == 1 + 4 * 2 + 4 * 2
+    assert todo.base_job() == todo.tune_jobs() == todo.run_jobs(tuned) == []
 
-    (work.run_folder("neighbor_grpo", 3e-4, 1) / "result.json").unlink()
-    (again,) = work.run_jobs(tuned)
+    (todo.run_folder("neighbor_grpo", 3e-4, 1) / "result.json").unlink()
+    (again,) = todo.run_jobs(tuned)
     assert again.name == "run neighbor_grpo seed 1"
     results = collect(as_json(study), tmp_path)
     assert [(run.arm, run.seed) for run in results.runs] == [("neighbor_grpo", 0), ("token_grpo", 0), ("token_grpo", 1)]
@@ -88,57 +89,57 @@ def test_everything_is_done_once_and_left_out_when_it_is_there(study: StudyConfi
 
 
 def test_a_rate_that_is_tried_later_and_chosen_has_runs_of_its_own(study: StudyConfig, tmp_path: Path) -> None:
-    shell, few = FakeShell(), Work(replace(study, tune=replace(study.tune, rates=[1e-4])), tmp_path)
-    do(few.tune_jobs(), shell)
-    do(few.run_jobs(few.tuned()), shell)
-    work = Work(study, tmp_path)
-    assert [job.name for job in work.tune_jobs()] == ["tune token_grpo 0.0003", "tune neighbor_grpo 0.0003"]
-    do(work.tune_jobs(), shell)
-    tuned = work.tuned()
+    runner, few = FakeRunner(), StudyJobs(replace(study, tune=replace(study.tune, rates=[1e-4])), tmp_path)
+    do(few.tune_jobs(), runner)
+    do(few.run_jobs(few.rate_choices()), runner)
+    todo = StudyJobs(study, tmp_path)
+    assert [job.name for job in todo.tune_jobs()] == ["tune token_grpo 0.0003", "tune neighbor_grpo 0.0003"]
+    do(todo.tune_jobs(), runner)
+    tuned = todo.rate_choices()
     write(tmp_path / TUNED, tuned)
     assert collect(as_json(study), tmp_path).runs == []
-    assert len(work.run_jobs(tuned)) == 4
-    do(work.run_jobs(tuned)[:1], shell)
+    assert len(todo.run_jobs(tuned)) == 4
+    do(todo.run_jobs(tuned)[:1], runner)
     assert [run.rate for run in collect(as_json(study), tmp_path).runs] == [3e-4]
-    write(tmp_path / TUNED, few.tuned())
+    write(tmp_path / TUNED, few.rate_choices())
     assert [run.rate for run in collect(as_json(study), tmp_path).runs] == [1e-4] * 4
 
 
 def test_a_finished_training_is_kept_and_an_unfinished_one_made_again(study: StudyConfig, tmp_path: Path) -> None:
-    work, shell = Work(study, tmp_path), FakeShell()
-    shell.fail_in = "evaluate"
-    job = work.tune_jobs()[0]
+    todo, runner = StudyJobs(study, tmp_path), FakeRunner()
+    runner.fail_in = "evaluate"
+    job = todo.tune_jobs()[0]
     with pytest.raises(RunError):
-        job.work(shell)
-    shell.fail_in = ""
-    job.work(shell)
-    assert [name.split()[0] for name in shell.commands] == [
-        "scripts/train.py", "scripts/evaluate.py", "scripts/evaluate.py"
+        job.run(runner)
+    runner.fail_in = ""
+    job.run(runner)
+    assert [name.split()[0] for name in runner.commands] == [
+        TRAIN, EVALUATE, EVALUATE
     ]  # fmt: skip
 
-    other, shell = work.tune_jobs()[0], FakeShell()
+    other, runner = todo.tune_jobs()[0], FakeRunner()
     train = tmp_path / "tune" / other.name.split()[1] / other.name.split()[2] / "train"
     train.mkdir(parents=True)
     (train / "summary.json").write_text('{"iterations": 1, "wall_s": 1.0}')
     (train.parent / "answers" / "old").mkdir(parents=True)
-    other.work(shell)
-    assert [name.split()[0] for name in shell.commands] == ["scripts/train.py", "scripts/evaluate.py"]
+    other.run(runner)
+    assert [name.split()[0] for name in runner.commands] == [TRAIN, EVALUATE]
     assert not (train.parent / "answers" / "old").exists()
 
 
 def test_only_results_stay_where_files_are_not_kept(tmp_path: Path) -> None:
-    work = Work(load_study(CONF, "quick", ["keep_files=false", "tune.validation.samples=2"]), tmp_path)
-    work.tune_jobs()[0].work(FakeShell())
+    todo = StudyJobs(load_study(CONF, "quick", ["keep_files=false", "tune.validation.samples=2"]), tmp_path)
+    todo.tune_jobs()[0].run(FakeRunner())
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["result.json"]
 
 
 def test_runs_wait_for_the_rates(study: StudyConfig, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="token_grpo, neighbor_grpo have no learning rate yet"):
-        Work(study, tmp_path).run_jobs({})
+        StudyJobs(study, tmp_path).run_jobs({})
 
 
 def test_the_best_rate_is_chosen_and_the_lowest_of_equals() -> None:
-    tried = [Tried(rate, {"m": value}) for rate, value in ((1e-3, 0.5), (1e-4, 0.7), (1e-5, 0.7), (1e-6, 0.1))]
+    tried = [RateTrial(rate, {"m": value}) for rate, value in ((1e-3, 0.5), (1e-4, 0.7), (1e-5, 0.7), (1e-6, 0.1))]
     assert choice(tried, "m") == 1e-5
 
 

@@ -1,4 +1,4 @@
-"""A study's results as markdown."""
+"""The results of a study as markdown tables."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,7 @@ from ngrpo.study.statistics import Mean
 from ngrpo.study.summary import ArmSummary, figures, pairs, summaries
 
 _CHANGES = ("next_token", "text", "answer")
-"""What a mixed step may change, as an effect names it."""
+"""What a mixed step may change, by its name in an effect."""
 
 
 def tables(results: Results) -> str:
@@ -64,7 +64,7 @@ def accuracy_table(results: Results, arms: Sequence[ArmSummary]) -> list[str]:
 
 
 def diversity_table(results: Results, arms: Sequence[ArmSummary]) -> list[str]:
-    """Distinct answers and ways, of all samples and at equal accuracy, entropy and length."""
+    """Distinct answers and solution paths, of all samples and at equal accuracy, entropy and length."""
     columns = {**_diversity(results), "late/policy/entropy": "entropy at the end", "length": "tokens"}
     differing = ["paths", "right_paths", "wrong_answers"]
     heads = ["arm", *columns.values(), *(f"difference in {columns[name]}" for name in differing)]

@@ -1,4 +1,4 @@
-"""A study's results as one picture."""
+"""The results of a study as one figure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

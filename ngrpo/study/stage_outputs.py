@@ -1,4 +1,4 @@
-"""Reads what the finished stages of a study left."""
+"""The output files of a study's stages, read back."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,25 +6,25 @@ from typing import Any
 
 from ngrpo.study.results import (
     RESULT,
+    AnswerStatistics,
     Effect,
+    RateChoice,
     Results,
-    Sampled,
     Speed,
-    Tuned,
     effects_of,
+    rate_choice_of,
     read,
     run_of,
     speeds_of,
-    tuned_of,
 )
 
 TUNED, SPEEDS, EFFECTS, LEVELS = "tuned.json", "speeds.json", "effects.json", "levels.json"
 """Files in a study's folder, each written by `ngrpo.study.results.write`."""
 
 
-def read_tuned(out: Path) -> dict[str, Tuned]:
+def read_rate_choices(out: Path) -> dict[str, RateChoice]:
     """Returns the chosen learning rates by arm; none before all were tried."""
-    return {arm: tuned_of(one) for arm, one in read(out / TUNED).items()}
+    return {arm: rate_choice_of(one) for arm, one in read(out / TUNED).items()}
 
 
 def read_speeds(out: Path) -> dict[str, Speed]:
@@ -41,16 +41,16 @@ def collect(study: Mapping[str, Any], out: Path) -> Results:
     """Returns the results of a study's folder, as far as they are there.
 
     Args:
-        study: the definition, as JSON values; runs of arms that it does not have are left out, and so are those with
-            another learning rate than the chosen one.
+        study: the definition, as JSON values; runs of other arms are excluded, and so are those with another
+            learning rate than the chosen one.
         out: the folder.
     """
-    base, tuned = read(out / "base" / RESULT), read_tuned(out)
+    base, tuned = read(out / "base" / RESULT), read_rate_choices(out)
     runs = [run_of(read(file)) for file in sorted((out / "runs").glob(f"*/*/seed-*/{RESULT}"))]
     chosen = {arm: one.chosen for arm, one in tuned.items() if arm in study["arms"]}
     return Results(
         study=study,
-        base=Sampled(**base) if base else None,
+        base=AnswerStatistics(**base) if base else None,
         tuned=tuned,
         runs=[run for run in runs if run.rate == chosen.get(run.arm)],
         speeds=read_speeds(out),

@@ -7,7 +7,7 @@ from made_answers import random_rows, row, table
 from ngrpo.report.records import IterationRecord
 from ngrpo.report.run_store import RunStore
 from ngrpo.study.definition import DiversityConfig
-from ngrpo.study.measure import curves, sampled
+from ngrpo.study.run_metrics import answer_statistics, curves
 
 DIVERSITY = DiversityConfig(path="calculations", group=3, alike=2)
 
@@ -22,24 +22,24 @@ def test_figures_are_those_of_the_rows() -> None:
     rows = random_rows(problems=7, n=6)
     for number, one in enumerate(rows):
         one["text"] = ["no steps", "1+1=2", "1+1=2, 2+1=3", "2 + 1 = 3"][number % 4]
-    found = sampled(table(rows), DIVERSITY)
+    found = answer_statistics(table(rows), DIVERSITY)
     usable = [p for p in range(7) if all(r["verdict"] != "unparsable_reference" for r in rows if r["problem"] == p)]
     assert len(usable) == 6
-    for place, problem in enumerate(usable):
+    for index, problem in enumerate(usable):
         mine = sorted((one for one in rows if one["problem"] == problem), key=lambda one: one["sample"])
-        ways = ["".join(one["text"].replace(",", " ").split()) for one in mine]
+        paths = ["".join(one["text"].replace(",", " ").split()) for one in mine]
         answers = [None if m["answer"] is None else "right" if m["correct"] else m["answer"].strip() for m in mine]
         right = [one["correct"] for one in mine]
         wrong_answers = [answer for answer, ok in zip(answers, right, strict=True) if not ok]
-        right_ways = [way for way, ok in zip(ways, right, strict=True) if ok]
-        assert found.right[place] == sum(right)
+        right_paths = [path for path, ok in zip(paths, right, strict=True) if ok]
+        assert found.right[index] == sum(right)
         for name, value in (
             ("answers", distinct(answers, 3)),
-            ("paths", distinct(ways, 3)),
+            ("paths", distinct(paths, 3)),
             ("wrong_answers", distinct(wrong_answers, 2)),
-            ("right_paths", distinct(right_ways, 2)),
+            ("right_paths", distinct(right_paths, 2)),
         ):
-            shown = getattr(found, name)[place]
+            shown = getattr(found, name)[index]
             assert (shown is None) == (value is None)
             assert value is None or shown == pytest.approx(value, abs=6e-4)
     kept = [one for one in rows if one["problem"] in usable]
@@ -51,7 +51,7 @@ def test_figures_are_those_of_the_rows() -> None:
 
 def test_too_few_right_or_wrong_answers_leave_a_gap() -> None:
     rows = [row(0, 0, "1", True, text="1+1=2"), row(0, 1, "2"), row(0, 2, None)]
-    found = sampled(table(rows), DIVERSITY)
+    found = answer_statistics(table(rows), DIVERSITY)
     assert (found.right_paths, found.wrong_answers) == ([None], [1.0])
 
 

@@ -1,0 +1,58 @@
+"""The command line of a study: the same training with many methods and seeds, compared with intervals.
+
+    python scripts/study.py all --study demo --jobs 4
+    python scripts/study.py report --results docs/study/demo/results.json --to docs/study
+
+Each stage continues where an earlier call stopped: ``model`` (pretrains what is trained, if the study says how),
+``levels`` (accuracy by difficulty), ``base`` (evaluates the untrained model), ``tune`` (learning rates, on validation
+problems), ``run`` (trains and evaluates every arm and seed), ``effect`` (what mixed steps change), ``speed`` (of
+generation; the machine has to be free), ``report`` (table, figure, results.json). ``all`` is all of them but
+``levels``. What a study consists of is in conf/study; further arguments are settings of it, such as ``iterations=20``.
+"""
+
+import argparse
+import math
+from pathlib import Path
+
+from ngrpo.entrypoints.arguments import real, whole
+from ngrpo.entrypoints.hydra_main import CONF
+
+_STAGES = ("all", "model", "levels", "base", "tune", "run", "effect", "speed", "report")
+
+
+def main() -> None:
+    """Runs the stages that are asked for, until the time is up."""
+    arguments = _parse()
+    from ngrpo.study.definition import load_study
+    from ngrpo.study.scheduler import Deadline
+    from ngrpo.study.stages import StageContext, report_of, run_stages
+
+    name = "quick" if arguments.quick else arguments.study
+    study = load_study(CONF, name, arguments.settings)
+    out = (arguments.out or Path("outputs/study") / name).absolute()
+    to = (arguments.to or out).absolute()
+    if arguments.stage == "report" and arguments.results is not None:
+        report_of(arguments.results, to)
+        return
+    deadline = Deadline.after(arguments.limit_seconds)
+    run_stages(arguments.stage, StageContext(study, CONF, out, to, arguments.jobs, deadline))
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("stage", choices=_STAGES)
+    parser.add_argument("settings", nargs="*", help="of the study, such as iterations=20 or base_model=FOLDER")
+    parser.add_argument("--study", default="demo", help="a file of conf/study")
+    parser.add_argument("--quick", action="store_true", help="--study quick: a few minutes on two CPU cores")
+    parser.add_argument("--out", type=Path, help="folder of the runs (default: outputs/study/NAME)")
+    parser.add_argument("--jobs", type=whole(1, 1024), default=1, help="runs at a time, spread over the visible GPUs")
+    parser.add_argument("--limit-seconds", type=real(-math.inf), help="end by then; the same command continues later")
+    parser.add_argument("--to", type=Path, help="folder of table, figure and results.json (default: --out)")
+    parser.add_argument("--results", type=Path, help="report of these results, without the runs")
+    return parser.parse_intermixed_args()
+
+
+if __name__ == "__main__":
+    from ngrpo.entrypoints.error_handling import run_main
+
+    run_main(main)

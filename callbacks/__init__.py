@@ -1,5 +1,11 @@
 """Lightning callbacks, one class a file; imported as ``ngrpo.callbacks``.
 
+A callback of your own is added by ``+callbacks.mine._target_=my_callbacks.Mine +callbacks.mine.every=5``. Its other
+parameters are given by name: one that is called like a part of the run (`ngrpo.entrypoints.run_parts.RunParts`:
+``worker``, ``tokenizer``, ``datamodule``, ``run_dir``, ``iterations``, ...) gets that part; a parameter that is neither
+a part nor set, and has no default, is refused at the start with the list of parts. Its hooks are called after those of
+the callbacks below and before the checkpoint's, so its ``state_dict`` is saved of the present iteration.
+
 - ``best.py``: Which checkpoint is the best so far by a metric
 - ``checkpoint.py``: Saves the whole run every few iterations, complete or not at all
 - ``collapse_warnings.py``: Warnings, each once, when training goes where it usually does not come back from

@@ -122,8 +122,8 @@ def build(node: DictConfig, **available: Any) -> Any:
 
     Args:
         node: the node.
-        available: objects of the run (tokenizer, worker, ...); those that the target's signature names and
-            the node leaves open are passed to it.
+        available: objects by name, such as `ngrpo.entrypoints.run_parts.RunParts.by_name`; those that the target's
+            signature names and the node leaves open are passed to it.
 
     Raises:
         SettingError: of the target's own making, or because it cannot be imported or lacks a setting.
@@ -132,7 +132,7 @@ def build(node: DictConfig, **available: Any) -> Any:
     named = {name for name, parameter in parameters.items() if parameter.kind not in _COLLECTING}
     passed = {name: value for name, value in available.items() if name in named and name not in node}
     if not node.get("_partial_"):
-        _check_complete(node, [p for p in parameters.values() if p.name not in passed])
+        _check_complete(node, [p for p in parameters.values() if p.name not in passed], sorted(available))
     # Passed to the partial, not to Hydra, which would turn dataclass objects into dictionaries.
     try:
         made = instantiate(node, _partial_=True, _convert_="all")
@@ -143,14 +143,16 @@ def build(node: DictConfig, **available: Any) -> Any:
     return partial(made, **passed) if node.get("_partial_") else made(**passed)
 
 
-def _check_complete(node: DictConfig, parameters: list[inspect.Parameter]) -> None:
-    open_kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    required = [p.name for p in parameters if p.default is inspect.Parameter.empty and p.kind not in open_kinds]
+def _check_complete(node: DictConfig, parameters: list[inspect.Parameter], available: list[str]) -> None:
+    required = [p.name for p in parameters if p.default is inspect.Parameter.empty and p.kind not in _COLLECTING]
     missing = [name for name in required if name not in node]
-    if missing:
-        raise SettingError(
-            f"_target_={node['_target_']} also needs {', '.join(missing)}; choose a preset that sets them, or add them."
-        )
+    if not missing:
+        return
+    asked = f"; what it may ask for without a setting is {', '.join(available)}" if available else ""
+    raise SettingError(
+        f"_target_={node['_target_']} also needs {', '.join(missing)}; choose a preset that sets them, or add them"
+        f"{asked}."
+    )
 
 
 def _target(node: DictConfig) -> Callable[..., Any]:

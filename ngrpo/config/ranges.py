@@ -39,12 +39,15 @@ LARGEST: dict[str, float] = {
 """By setting, with * for any characters. Above, the machine has no room, threads or years, or the number undoes what it
 is for: a ratio's lower bound of 1 - 2 bounds nothing."""
 
+_SEEDS = 2**32
+"""NumPy takes 32 bits."""
+
 _EMPTY = ("*version", "*prefix", "*suffix", "*system_prompt", "*instruction")
 """Texts that may be empty."""
 
 
 def check_sizes(config: DictConfig) -> None:
-    """Refuses what no part could be built from: numbers beyond `LARGEST`, and texts that a typed ``name=`` left empty.
+    """Refuses what no part could be built from: numbers beyond `LARGEST`, seeds, and texts that ``name=`` left empty.
 
     Raises:
         SettingError: names setting and value.
@@ -55,6 +58,8 @@ def check_sizes(config: DictConfig) -> None:
             raise SettingError(f"{path}={value} is more than {limit:g}, the most that makes sense; lower it.")
         if value == "" and not any(fnmatchcase(path, pattern) for pattern in _EMPTY):
             raise SettingError(f"{path}='' is empty; write what it should be, or leave it out.")
+    if not 0 <= config.get("seed", 0) < _SEEDS:
+        raise SettingError(f"seed={config.seed} is not in [0, {_SEEDS}); choose another.")
 
 
 def check_finite(config: DictConfig) -> None:

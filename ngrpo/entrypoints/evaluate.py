@@ -16,15 +16,8 @@ from ngrpo.config.ranges import check_finite
 from ngrpo.config.schema import EvaluateConfig
 from ngrpo.data.chat_template import chat_format, fix_date
 from ngrpo.entrypoints.config_snapshot import has_config, load_config, save_config
-from ngrpo.entrypoints.input_validation import (
-    check_accelerator,
-    check_end_token,
-    check_seed,
-    check_template,
-    check_tokens,
-)
-from ngrpo.entrypoints.validation import check_context
-from ngrpo.errors import SettingError
+from ngrpo.entrypoints.input_validation import check_accelerator, check_inputs
+from ngrpo.entrypoints.validation import check_evaluation
 from ngrpo.evaluation.answer_store import AnswerStore
 from ngrpo.evaluation.answers import answers_of
 from ngrpo.evaluation.collect import collect, missing
@@ -33,7 +26,6 @@ from ngrpo.evaluation.identity import prompts_digest
 from ngrpo.evaluation.ks import chosen_ks
 from ngrpo.evaluation.report import Report, average, report
 from ngrpo.evaluation.tables import report_table
-from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.digest import weights_digest
 from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.loading import ModelSource
@@ -86,9 +78,9 @@ def evaluate(config: DictConfig, out: Path) -> dict[str, Report]:
 
 def _evaluate(config: DictConfig, out: Path) -> dict[str, Report]:
     set_torch(config.threads, config.matmul_precision)
-    check_seed(config.seed)
     check_accelerator(config.accelerator, "accelerator", "accelerator=cpu")
     source, evaluator = build(config.model), build(config.evaluator)
+    check_evaluation(config, evaluator)
     ks = chosen_ks(config.k, evaluator.samples)
     worker = _worker(config, source, evaluator)
     tasks = _tasks(config, source, evaluator, worker, out)
@@ -111,24 +103,10 @@ def _evaluate(config: DictConfig, out: Path) -> dict[str, Report]:
 
 
 def _worker(config: DictConfig, source: ModelSource, evaluator: Evaluator) -> RolloutWorker:
-    if config.problems_at_once < 1:
-        raise SettingError(f"problems_at_once={config.problems_at_once} evaluates nothing; choose 1 or more.")
     rollout = RolloutSettings(max_new_tokens=config.rollout.max_new_tokens)
-    exploration: Any = evaluator.exploration
-    if not isinstance(exploration, Exploration):
-        made = type(exploration).__name__
-        raise SettingError(
-            f"evaluator.exploration makes a {made}; name a strategy, such as those of ngrpo.exploration."
-        )
-    source.check_files()
     check_finite(config)
-    check_context(source.config(), config.data.max_prompt_tokens, rollout.max_new_tokens)
     engine = build(config.rollout.engine, model=source, exploration=evaluator.exploration)
-    engine.check_load(evaluator.exploration, config.problems_at_once * evaluator.samples, rollout.max_new_tokens)
-    tokenizer = source.tokenizer()
-    check_tokens(source, tokenizer, source.config())
-    check_end_token(evaluator.exploration, tokenizer)
-    check_template(source, tokenizer, config.data.plain_prompts)
+    tokenizer = check_inputs(source, evaluator.exploration, engine, config, config.problems_at_once * evaluator.samples)
     return RolloutWorker(
         engine=engine,
         tokenizer=tokenizer,
@@ -145,8 +123,6 @@ def _tasks(
     config: DictConfig, source: ModelSource, evaluator: Evaluator, worker: RolloutWorker, out: Path
 ) -> dict[str, Task]:
     """Reads the benchmarks and opens their stores."""
-    if not config.benchmark:
-        raise SettingError("benchmark=[] evaluates nothing; choose some, such as benchmark=[aime24,math500].")
     earlier = load_config(out).get("data", {}).get("template_date") if has_config(out) else None
     fix_date(config.data, worker.tokenizer, earlier)
     made_with = _settings(config, source, evaluator, worker)

@@ -1,34 +1,68 @@
-"""Faults of settings that show only against the tokenizer, the model or the machine; found before a model is loaded."""
+"""Checks of settings against the model's files, its tokenizer and the machine, before any model is loaded.
+
+See `ngrpo.entrypoints.validation` for which check belongs where.
+"""
 
 import os
-from collections.abc import Callable, Iterable
 from dataclasses import fields, is_dataclass
-from functools import partial
 from typing import Any
 
 import torch
 from omegaconf import DictConfig
-from torch.optim import Optimizer
 from transformers import PretrainedConfig
 
-from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.config.schema import TrainerConfig
-from ngrpo.errors import SettingError, first_line
+from ngrpo.entrypoints.components import Components
+from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.modeling.rope import positions_of
+from ngrpo.modeling.tensor_parallel import check_split
+from ngrpo.rollout.engine import RolloutEngine
 
-_SEEDS = 2**32
 _FEW = 8
 """Processes that may share cores, to try what several do."""
 
 _ACCELERATORS = ("auto", "cpu", "gpu")
 
 
-def check_seed(seed: int) -> None:
-    """NumPy takes 32 bits."""
-    if not 0 <= seed < _SEEDS:
-        raise SettingError(f"seed={seed} is not in [0, {_SEEDS}); choose another.")
+def check_training_inputs(parts: Components, config: DictConfig) -> Any:
+    """Checks a training against its model; see `check_inputs`."""
+    model = parts.source.config()
+    check_split(model, parts.tensor_parallel_size)
+    check_mixtures(parts.exploration, model)
+    requests = parts.algorithm.prompts_per_batch // parts.ranks * parts.rollout.group_size
+    return check_inputs(parts.source, parts.exploration, parts.engine, config, requests)
+
+
+def check_inputs(
+    source: ModelSource, exploration: Exploration, engine: RolloutEngine, config: DictConfig, requests: int
+) -> Any:
+    """Checks settings that training and evaluation have in common against the model.
+
+    Args:
+        source: the model.
+        exploration: the strategy of the rollouts.
+        engine: makes them.
+        config: of the script.
+        requests: rollouts at once.
+
+    Returns:
+        The tokenizer, which fits the model.
+
+    Raises:
+        SettingError: something does not fit.
+    """
+    source.check_files()
+    model, max_new_tokens = source.config(), config.rollout.max_new_tokens
+    check_context(model, config.data.max_prompt_tokens, max_new_tokens)
+    engine.check_load(exploration, requests, max_new_tokens)
+    tokenizer = source.tokenizer()
+    check_tokens(source, tokenizer, model)
+    check_end_token(exploration, tokenizer)
+    check_template(source, tokenizer, config.data.get("plain_prompts", False))
+    return tokenizer
 
 
 def check_accelerator(name: str, setting: str, remedy: str) -> None:
@@ -66,35 +100,6 @@ def check_hardware(config: TrainerConfig) -> None:
             f"trainer.devices={config.devices} is more than the {torch.cuda.device_count()} GPUs of this machine; lower"
             " it, or set trainer.devices=auto."
         )
-
-
-def check_optimizer(make: Callable[[Iterable[Any]], Optimizer], setting: str, node: DictConfig) -> None:
-    """Optimisers check their settings when they get parameters; here they get one that is thrown away."""
-    try:
-        make([torch.nn.Parameter(torch.zeros(1))])
-    except (ValueError, TypeError, AttributeError) as error:
-        settings = ", ".join(f"{name!s}={value}" for name, value in node.items() if not str(name).startswith("_"))
-        raise SettingError(f"{setting} with {settings} cannot be built ({first_line(error)}); change it.") from error
-
-
-def check_schedule(schedule: Callable[[int], float]) -> None:
-    """The first factor must be one that a learning rate can be multiplied with."""
-    factor = schedule(0)
-    if not 0.0 <= factor < float("inf"):
-        raise SettingError(
-            f"trainer.schedule multiplies the first learning rate by {factor}; choose warmup >= 0 and floor in [0, 1]."
-        )
-
-
-def check_clip(algorithm: Algorithm) -> None:
-    """The numbers of the functions that an algorithm is made of."""
-    clip, advantage = _keywords(algorithm.clip), _keywords(algorithm.advantage)
-    for name, value in clip.items():
-        least = 1.0 if name == "dual" else 0.0
-        if isinstance(value, int | float) and not value >= least:
-            raise SettingError(f"algo.clip.{name}={value} bounds nothing; choose {least:g} or more.")
-    if not advantage.get("eps", 1.0) > 0:
-        raise SettingError(f"algo.advantage.eps={advantage['eps']} may divide by zero; choose a small positive number.")
 
 
 def check_tokens(source: ModelSource, tokenizer: Any, config: PretrainedConfig) -> None:
@@ -149,5 +154,11 @@ def _width_setting(exploration: Exploration) -> str:
     return next((name for name in names if getattr(exploration, name) == exploration.width), "width")
 
 
-def _keywords(function: Any) -> dict[str, Any]:
-    return function.keywords if isinstance(function, partial) else {}
+def check_context(config: PretrainedConfig, max_prompt_tokens: int, max_new_tokens: int) -> None:
+    """Prompt and response must fit the positions that the model can be run on with one set of frequencies."""
+    limit = positions_of(config)
+    if limit is not None and max_prompt_tokens + max_new_tokens > limit:
+        raise SettingError(
+            f"data.max_prompt_tokens={max_prompt_tokens} + rollout.max_new_tokens={max_new_tokens} exceeds the "
+            f"model's {limit} positions; lower one of them."
+        )

@@ -1,21 +1,35 @@
-"""Faults that lie between settings; found before any model is loaded."""
+"""Checks of settings against each other, before any model is loaded.
+
+Where a check belongs, here and elsewhere:
+
+- a class checks its own values, in ``__post_init__`` or ``__init__``; how large a number may be at all is in
+  `ngrpo.config.ranges`;
+- what lies between settings, or what a part cannot check when it is made (a function, an optimiser without parameters),
+  is here, called by `check_run`, `check_settings` and `check_evaluation`;
+- what shows only against tokenizer, model or machine is in `ngrpo.entrypoints.input_validation`.
+
+Each of those functions is called in one place, and raises before any model is loaded.
+"""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from transformers import PretrainedConfig
+import torch
+from omegaconf import DictConfig
+from torch.optim import Optimizer
 
 from ngrpo.algo.correction import NoCorrection
 from ngrpo.algo.kl import k1
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.data.curriculum import Curriculum, SampledByPassRate
-from ngrpo.errors import SettingError
+from ngrpo.entrypoints.components import Components
+from ngrpo.errors import SettingError, first_line
+from ngrpo.evaluation.evaluator import Evaluator
 from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.modeling.rope import positions_of
-from ngrpo.modeling.tensor_parallel import SETTING, check_split
+from ngrpo.modeling.tensor_parallel import SETTING
 from ngrpo.rewards.terms.base import WeightedTerm
 from ngrpo.rollout.dynamic_sampling import DynamicSampling
 from ngrpo.rollout.engine import RolloutEngine
@@ -23,6 +37,61 @@ from ngrpo.rollout.worker import RolloutSettings
 from ngrpo.training.critic_update import CriticSettings
 
 log = logging.getLogger(__name__)
+
+
+def check_run(config: DictConfig) -> None:
+    """Something must make rollouts, and train on them.
+
+    Raises:
+        SettingError: nothing would.
+    """
+    if config.callbacks.get("rollout") is None:
+        raise SettingError("callbacks.rollout=null leaves nothing that makes rollouts; take it out.")
+    if config.trainer.iterations < 1:
+        raise SettingError(f"trainer.iterations={config.trainer.iterations} trains nothing; choose 1 or more.")
+
+
+def check_settings(parts: Components, config: DictConfig) -> None:
+    """Checks whether the parts of a training fit together, and warns of what is rarely meant.
+
+    Raises:
+        SettingError: they do not.
+    """
+    algorithm, exploration = parts.algorithm, parts.exploration
+    check_tensor_parallel(parts.source, parts.processes, parts.tensor_parallel_size)
+    check_algorithm(algorithm)
+    check_clip(algorithm)
+    check_shaping(algorithm, parts.terms)
+    check_critic(algorithm, parts.critic)
+    check_group(algorithm, parts.rollout)
+    check_ranks(algorithm, parts.ranks)
+    check_lora(parts.source, parts.processes)
+    check_support(exploration)
+    warn_of_equal_groups(exploration)
+    check_engine(parts.engine, parts.processes)
+    check_ahead(parts.rollout, parts.engine, algorithm, parts.selection, parts.curriculum)
+    check_schedule(partial(parts.schedule, steps=config.trainer.iterations * algorithm.optimizer_steps))
+    check_optimizer(parts.optimizer, "trainer.optimizer", config.trainer.optimizer)
+    if parts.critic is not None:
+        check_optimizer(parts.critic.optimizer, "critic.optimizer", config.critic.optimizer)
+
+
+def check_evaluation(config: DictConfig, evaluator: Evaluator) -> None:
+    """Something must be evaluated, with a strategy.
+
+    Raises:
+        SettingError: nothing would.
+    """
+    if config.problems_at_once < 1:
+        raise SettingError(f"problems_at_once={config.problems_at_once} evaluates nothing; choose 1 or more.")
+    exploration: Any = evaluator.exploration
+    if not isinstance(exploration, Exploration):
+        made = type(exploration).__name__
+        raise SettingError(
+            f"evaluator.exploration makes a {made}; name a strategy, such as those of ngrpo.exploration."
+        )
+    if not config.benchmark:
+        raise SettingError("benchmark=[] evaluates nothing; choose some, such as benchmark=[aime24,math500].")
 
 
 def check_group(algorithm: Algorithm, rollout: RolloutSettings) -> None:
@@ -106,7 +175,7 @@ def check_ahead(
     engine: RolloutEngine,
     algorithm: Algorithm,
     selection: DynamicSampling,
-    curriculum: Curriculum,
+    curriculum: Curriculum | None,
 ) -> None:
     """Making rollouts beside the update needs an engine beside it, and weights for rollouts of an older policy."""
     if rollout.ahead == 0:
@@ -151,7 +220,6 @@ def check_tensor_parallel(source: ModelSource, processes: int, size: int) -> Non
             f"{setting} splits layers into what model.compile=true cannot compile; set model.compile=false, or "
             f"{SETTING}=1."
         )
-    check_split(source.config(), size)
 
 
 def check_lora(source: ModelSource, ranks: int) -> None:
@@ -184,15 +252,38 @@ def warn_of_equal_groups(exploration: Exploration) -> None:
         )
 
 
-def check_context(config: PretrainedConfig, max_prompt_tokens: int, max_new_tokens: int) -> None:
-    """Prompt and response must fit the positions that the model can be run on with one set of frequencies."""
-    limit = positions_of(config)
-    if limit is not None and max_prompt_tokens + max_new_tokens > limit:
+def _inner(function: Any) -> Any:
+    return function.func if isinstance(function, partial) else function
+
+
+def check_optimizer(make: Callable[[Iterable[Any]], Optimizer], setting: str, node: DictConfig) -> None:
+    """Optimisers check their settings when they get parameters; here they get one that is thrown away."""
+    try:
+        make([torch.nn.Parameter(torch.zeros(1))])
+    except (ValueError, TypeError, AttributeError) as error:
+        settings = ", ".join(f"{name!s}={value}" for name, value in node.items() if not str(name).startswith("_"))
+        raise SettingError(f"{setting} with {settings} cannot be built ({first_line(error)}); change it.") from error
+
+
+def check_schedule(schedule: Callable[[int], float]) -> None:
+    """The first factor must be one that a learning rate can be multiplied with."""
+    factor = schedule(0)
+    if not 0.0 <= factor < float("inf"):
         raise SettingError(
-            f"data.max_prompt_tokens={max_prompt_tokens} + rollout.max_new_tokens={max_new_tokens} exceeds the "
-            f"model's {limit} positions; lower one of them."
+            f"trainer.schedule multiplies the first learning rate by {factor}; choose warmup >= 0 and floor in [0, 1]."
         )
 
 
-def _inner(function: Any) -> Any:
-    return function.func if isinstance(function, partial) else function
+def check_clip(algorithm: Algorithm) -> None:
+    """The numbers of the functions that an algorithm is made of."""
+    clip, advantage = _keywords(algorithm.clip), _keywords(algorithm.advantage)
+    for name, value in clip.items():
+        least = 1.0 if name == "dual" else 0.0
+        if isinstance(value, int | float) and not value >= least:
+            raise SettingError(f"algo.clip.{name}={value} bounds nothing; choose {least:g} or more.")
+    if not advantage.get("eps", 1.0) > 0:
+        raise SettingError(f"algo.advantage.eps={advantage['eps']} may divide by zero; choose a small positive number.")
+
+
+def _keywords(function: Any) -> dict[str, Any]:
+    return function.keywords if isinstance(function, partial) else {}

@@ -17,7 +17,7 @@ from ngrpo.callbacks.checkpoint import IterationCheckpoint
 from ngrpo.checkpoint.folders import complete, iteration_of
 from ngrpo.checkpoint.manifest import read, verify
 from ngrpo.config.schema import TrainerConfig
-from ngrpo.entrypoints.train import make_trainer
+from ngrpo.entrypoints.trainer import make_trainer
 from ngrpo.errors import RunError, SettingError
 
 

@@ -20,7 +20,7 @@ from ngrpo.config.instantiate import build, checked
 from ngrpo.config.schema import Config, EvaluateConfig, register
 from ngrpo.data.datamodule import PromptDataModule
 from ngrpo.entrypoints.console import ConsoleHandler
-from ngrpo.entrypoints.train import make_trainer
+from ngrpo.entrypoints.trainer import make_trainer
 from ngrpo.evaluation.evaluator import Evaluator
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.loading import ModelSource

@@ -18,11 +18,11 @@ from ngrpo.algo.credit import DiscountedReturns, GeneralisedAdvantage
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.config.schema import register
 from ngrpo.data.curriculum import EveryProblem, SampledByPassRate
+from ngrpo.entrypoints.input_validation import check_context
 from ngrpo.entrypoints.train import train
 from ngrpo.entrypoints.validation import (
     check_ahead,
     check_algorithm,
-    check_context,
     check_critic,
     check_engine,
     check_group,

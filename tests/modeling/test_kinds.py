@@ -12,7 +12,7 @@ from places import ROOT
 from torch import Tensor
 from transformers import CONFIG_MAPPING, PretrainedConfig, PreTrainedModel
 
-from ngrpo.entrypoints.validation import check_context
+from ngrpo.entrypoints.input_validation import check_context
 from ngrpo.errors import SettingError
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling import head

@@ -1,0 +1,101 @@
+"""The parts of a run that the settings name, before a file of model or data has been read."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from omegaconf import DictConfig
+from torch.optim import Optimizer
+
+from ngrpo.algo.best import with_best
+from ngrpo.algo.policy_loss import Algorithm
+from ngrpo.config.instantiate import build
+from ngrpo.data.curriculum import Curriculum
+from ngrpo.entrypoints.trainer import process_count
+from ngrpo.exploration.base import Exploration
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.rewards.isolation.custom import IsolatedReward, IsolatedTerm, build_reward
+from ngrpo.rewards.terms.base import WeightedTerm, bounds_of
+from ngrpo.rollout.dynamic_sampling import DynamicSampling
+from ngrpo.rollout.engine import RolloutEngine
+from ngrpo.rollout.worker import Reward, RolloutSettings
+from ngrpo.training.critic_update import CriticSettings
+
+
+@dataclass(frozen=True)
+class Components:
+    """What the groups of a configuration build; each class has checked its own values.
+
+    Attributes:
+        source: the model that training starts from.
+        algorithm: the objective.
+        exploration: the strategy of the training rollouts.
+        reward: scores responses.
+        terms: what is added to the reward in training.
+        selection: which groups of rollouts are trained on.
+        critic: None trains none.
+        rollout: how many rollouts, how long, how early.
+        engine: makes the rollouts; not started.
+        curriculum: None trains on every problem.
+        optimizer: makes the policy's optimiser from its parameters.
+        schedule: optimiser steps made, ``steps`` of the whole run -> factor on the learning rate.
+        processes: of the training, over all machines.
+        tensor_parallel_size: processes that hold one model between them.
+    """
+
+    source: ModelSource
+    algorithm: Algorithm
+    exploration: Exploration
+    reward: Reward
+    terms: list[WeightedTerm]
+    selection: DynamicSampling
+    critic: CriticSettings | None
+    rollout: RolloutSettings
+    engine: RolloutEngine
+    curriculum: Curriculum | None
+    optimizer: Callable[[Iterable[Any]], Optimizer]
+    schedule: Callable[..., float]
+    processes: int
+    tensor_parallel_size: int
+
+    @property
+    def ranks(self) -> int:
+        """Data-parallel ranks: processes, or groups of them, that train on rollouts of their own."""
+        return self.processes // self.tensor_parallel_size
+
+
+def build_components(config: DictConfig) -> Components:
+    """Builds the parts of a checked configuration; reads no weights, tokenizer or data.
+
+    Raises:
+        SettingError: one of them refuses its settings.
+    """
+    source, algorithm, exploration = (build(node) for node in (config.model, config.algo, config.exploration))
+    limit_s = config.custom_reward_timeout_s
+    terms = [
+        WeightedTerm(str(name), node.weight, build_reward(f"reward_terms.{name}", node.term, limit_s, IsolatedTerm))
+        for name, node in config.reward_terms.items()
+    ]
+    reward = build_reward("reward", config.reward, limit_s, IsolatedReward)
+    settings = config.rollout
+    return Components(
+        source=source,
+        algorithm=with_best(algorithm, bounds_of(reward, terms)),
+        exploration=exploration,
+        reward=reward,
+        terms=terms,
+        selection=build(config.selection),
+        critic=_optional(config.critic),
+        rollout=RolloutSettings(settings.group_size, settings.max_new_tokens, settings.temperature, settings.ahead),
+        engine=build(settings.engine, model=source, exploration=exploration),
+        curriculum=_optional(config.data.get("curriculum")),
+        optimizer=build(config.trainer.optimizer),
+        schedule=build(config.trainer.schedule),
+        processes=process_count(config.trainer),
+        tensor_parallel_size=config.trainer.tensor_parallel_size,
+    )
+
+
+def _optional(node: Any) -> Any:
+    """Returns what a node builds; None for a setting that is null or, in a user's own part, something else."""
+    return build(node) if isinstance(node, DictConfig) and "_target_" in node else None

@@ -1,0 +1,61 @@
+"""The parts of a run that its callbacks may ask for by name."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from ngrpo.algo.policy_loss import Algorithm
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.rollout.dynamic_sampling import DynamicSampling
+from ngrpo.rollout.worker import RolloutWorker
+from ngrpo.training.critic_update import CriticSettings
+from ngrpo.types.problems import Prompt
+
+
+@dataclass(frozen=True)
+class RunParts:
+    """What a run consists of.
+
+    A parameter of a callback's ``__init__`` that has the name of an attribute gets its value, unless the callback's
+    node in the configuration sets it; see `ngrpo.callbacks`.
+
+    Attributes:
+        run_dir: the run's folder.
+        outputs: the folder of all runs.
+        iterations: iterations of the whole run, those before a resume included.
+        max_time_s: seconds after which this process is to stop; None for no limit.
+        seed: of everything random.
+        settings: the whole configuration as plain values; what came from the environment is its interpolation.
+        methods: names of the chosen methods, such as ``{"algo": "gspo", "exploration": "neighbor"}``.
+        identity: what a checkpoint of this run belongs to (`ngrpo.checkpoint.compatibility.identity`).
+        source: the model that training starts from; nothing is loaded yet.
+        tokenizer: the model's tokenizer, of transformers.
+        algorithm: the objective.
+        critic: settings of the critic; None where none is trained.
+        selection: which groups of rollouts are trained on.
+        worker: makes and scores rollouts; has the engine, the strategy (``worker.exploration``) and the reward.
+        datamodule: the Lightning data module of the training and evaluation prompts.
+        benchmarks: prompts of the chosen benchmarks, by name.
+    """
+
+    run_dir: Path
+    outputs: Path
+    iterations: int
+    max_time_s: int | None
+    seed: int
+    settings: Mapping[str, Any]
+    methods: Mapping[str, str]
+    identity: Mapping[str, str]
+    source: ModelSource
+    tokenizer: Any
+    algorithm: Algorithm
+    critic: CriticSettings | None
+    selection: DynamicSampling
+    worker: RolloutWorker
+    datamodule: Any
+    benchmarks: Mapping[str, list[Prompt]]
+
+    def by_name(self) -> dict[str, Any]:
+        """Returns the parts by their names, to be passed to `ngrpo.config.instantiate.build`."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}

@@ -1,0 +1,45 @@
+"""The Lightning trainer of a run, and the processes that it stands for."""
+
+from typing import Any
+
+import torch
+from lightning import Callback, Trainer
+from lightning.pytorch.callbacks import Checkpoint
+from lightning.pytorch.strategies import ModelParallelStrategy
+
+from ngrpo.config.schema import TrainerConfig
+from ngrpo.utils.torch_settings import accelerator_of
+
+
+def process_count(config: TrainerConfig) -> int:
+    """Returns the number of processes over all machines: one a device."""
+    devices = config.devices
+    if devices == "auto":
+        devices = torch.cuda.device_count() if accelerator_of(config.accelerator) == "gpu" else 1
+    return int(devices) * config.num_nodes
+
+
+def make_trainer(config: TrainerConfig, processes: int, callbacks: list[Callback], logger: Any) -> Trainer:
+    """Makes the Lightning trainer: one endless epoch that the rollout callback ends.
+
+    One process needs no process group; several shard the models with FSDP2, and with tensor parallelism.
+    """
+    strategy: Any = "auto"
+    if processes > 1:
+        tensor = config.tensor_parallel_size
+        strategy = ModelParallelStrategy(data_parallel_size=processes // tensor, tensor_parallel_size=tensor)
+    return Trainer(
+        accelerator=accelerator_of(config.accelerator),
+        devices=processes // config.num_nodes,
+        num_nodes=config.num_nodes,
+        strategy=strategy,
+        max_epochs=-1,
+        log_every_n_steps=1,
+        logger=logger,
+        callbacks=callbacks,
+        enable_checkpointing=any(isinstance(callback, Checkpoint) for callback in callbacks),  # else it adds its own
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+        num_sanity_val_steps=0,
+    )

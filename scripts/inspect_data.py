@@ -18,7 +18,8 @@ from rich import get_console
 from rich.markup import escape
 from rich.table import Table
 
-from ngrpo.config.instantiate import build, checked
+from ngrpo.config.check import checked
+from ngrpo.config.instantiate import build
 from ngrpo.config.permissions import grant
 from ngrpo.config.schema import register
 from ngrpo.entrypoints.arguments import whole

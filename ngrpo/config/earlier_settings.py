@@ -1,6 +1,6 @@
 """Settings that checkpoints and stored answers of earlier versions do not know.
 
-Whoever adds a setting, under ``conf/`` or in `ngrpo.config.instantiate`, does one of two things:
+Whoever adds a setting, under ``conf/`` or in `ngrpo.config.schema`, does one of two things:
 
 - a resumed run may have another value of it: its name goes into `ngrpo.checkpoint.compatibility.CHANGEABLE`;
 - every other one gets a line in `BEFORE`: its whole name, and the value by which the program acted before there was

@@ -10,8 +10,9 @@ import torch
 from omegaconf import DictConfig
 from rich import get_console
 
+from ngrpo.config.check import checked
 from ngrpo.config.environment import fingerprinted, stored
-from ngrpo.config.instantiate import build, checked
+from ngrpo.config.instantiate import build
 from ngrpo.config.ranges import check_finite
 from ngrpo.config.schema import EvaluateConfig
 from ngrpo.data.chat_template import chat_format, fix_date

@@ -14,8 +14,9 @@ from ngrpo.callbacks.export import FOLDER as MODEL
 from ngrpo.callbacks.fresh_metrics import FreshMetrics
 from ngrpo.checkpoint.compatibility import check_resumable, identity
 from ngrpo.checkpoint.folders import STATE, iteration_of, open_checkpoint, resolve
+from ngrpo.config.check import checked
 from ngrpo.config.environment import stored
-from ngrpo.config.instantiate import build, checked
+from ngrpo.config.instantiate import build
 from ngrpo.config.ranges import check_finite
 from ngrpo.data.chat_template import chat_format, fix_date
 from ngrpo.distributed.parent_watch import end_with_parent, ending_children

@@ -1,8 +1,9 @@
 """Lightning's loggers for runs that are resumed.
 
-- ``history.py``: What earlier processes of a run have logged
-- ``resumable.py``: Lightning's loggers for runs that are resumed: what comes after the checkpoint is dropped, what
-  came before stays
+- ``csv.py``: A table of metrics, ``metrics.csv``
+- ``history.py``: The history of a run in its log files: what earlier processes have written
+- ``resumable.py``: The constructor that loggers of resumed runs have in common
+- ``tensorboard.py``: Event files for TensorBoard
 """
 
 from ngrpo.compat.attributes import serve_old_names

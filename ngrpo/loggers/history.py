@@ -1,4 +1,4 @@
-"""What earlier processes of a run have logged."""
+"""The history of a run in its log files: what earlier processes have written."""
 
 import csv
 import io

@@ -10,7 +10,8 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
-from ngrpo.config.instantiate import build, checked
+from ngrpo.config.check import checked
+from ngrpo.config.instantiate import build
 from ngrpo.config.schema import register
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.engine import RolloutEngine

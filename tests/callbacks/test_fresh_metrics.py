@@ -10,7 +10,7 @@ from lightning import Callback, LightningModule, Trainer
 from torch.utils.data import DataLoader
 
 from ngrpo.callbacks.fresh_metrics import FreshMetrics
-from ngrpo.loggers.resumable import Csv
+from ngrpo.loggers.csv import Csv
 
 
 class Sometimes(Callback):

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 from places import ROOT
 
 from ngrpo.checkpoint.compatibility import CHANGEABLE, check_resumable, identity
-from ngrpo.config.instantiate import checked
+from ngrpo.config.check import checked
 from ngrpo.config.schema import register
 from ngrpo.errors import SettingError
 from ngrpo.modeling.loading import ModelSource

@@ -16,7 +16,8 @@ from lightning import Trainer
 from omegaconf import DictConfig, OmegaConf, open_dict
 from places import ROOT
 
-from ngrpo.config.instantiate import build, checked
+from ngrpo.config.check import checked
+from ngrpo.config.instantiate import build
 from ngrpo.config.schema import Config, EvaluateConfig, register
 from ngrpo.data.datamodule import PromptDataModule
 from ngrpo.entrypoints.console import ConsoleHandler

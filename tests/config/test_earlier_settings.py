@@ -11,8 +11,8 @@ from omegaconf import OmegaConf
 from places import ROOT
 
 from ngrpo.checkpoint.compatibility import check_resumable, compared
+from ngrpo.config.check import checked
 from ngrpo.config.earlier_settings import BEFORE, Difference, differences, flat, in_table
-from ngrpo.config.instantiate import checked
 from ngrpo.config.schema import register
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.answer_store import AnswerStore

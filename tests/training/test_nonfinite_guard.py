@@ -15,7 +15,7 @@ from poison import PoisonGradient
 from torch.utils.data import DataLoader
 from update_probe import ALGORITHMS, Case, GivenExperience
 
-from ngrpo.config.instantiate import checked
+from ngrpo.config.check import checked
 from ngrpo.config.schema import register
 from ngrpo.distributed.collectives import Ranks
 from ngrpo.entrypoints.replay_step import replay

@@ -1,0 +1,66 @@
+"""The settings that build something, and the parts that fit each of them."""
+
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf
+
+from ngrpo.config.allowlist import below
+from ngrpo.errors import SettingError
+
+_NODES = {
+    "train": (
+        "model", "data", "reward", "algo", "selection", "exploration", "logger", "rollout.engine", "trainer.optimizer",
+        "trainer.schedule",
+    ),
+    "evaluate": ("model", "reward", "evaluator", "rollout.engine"),
+}  # fmt: skip
+"""Settings that name what they build, by script."""
+
+_HOMES = {
+    "algo": ("ngrpo.algo.policy_loss",),
+    "algo.advantage": ("ngrpo.algo.advantage",),
+    "algo.ratio": ("ngrpo.algo.ratio",),
+    "algo.clip": ("ngrpo.algo.clip",),
+    "algo.aggregate": ("ngrpo.algo.aggregate",),
+    "algo.kl": ("ngrpo.algo.kl",),
+    "algo.credit": ("ngrpo.algo.credit", "ngrpo.algo.consistency"),
+    "algo.correction": ("ngrpo.algo.correction",),
+    "exploration": ("ngrpo.exploration",),
+    "evaluator.exploration": ("ngrpo.exploration",),
+    "trainer.schedule": ("ngrpo.training.optim.lr_schedule",),
+}
+"""Where the parts are that fit a setting: two functions of the same types may mean different things."""
+
+
+def check_targets_set(config: DictConfig) -> None:
+    """What builds something must say what: every group, and everything that is listed by name.
+
+    Raises:
+        SettingError: a setting builds nothing.
+    """
+    places = list(_NODES["evaluate" if "evaluator" in config else "train"])
+    places += ["critic"] if config.get("critic") is not None else []
+    places += [f"callbacks.{key}" for key, node in config.get("callbacks", {}).items() if node is not None]
+    places += [f"reward_terms.{key}.term" for key in config.get("reward_terms", {})]
+    for place in places:
+        node = OmegaConf.select(config, place)
+        if not _is_target(node):
+            raise SettingError(f"{place}={node} builds nothing; choose a file of conf/{place.partition('.')[0]}.")
+
+
+def check_targets_fit(config: DictConfig) -> None:
+    """A part of this program must be one of its setting's; a user's own is the user's affair.
+
+    Raises:
+        SettingError: it is one of another setting's.
+    """
+    for place, homes in _HOMES.items():
+        target = OmegaConf.select(config, f"{place}._target_")
+        if isinstance(target, str) and below(target, ("ngrpo",)) and not below(target, homes):
+            raise SettingError(
+                f"{place}._target_={target} is made for another setting; choose a part of {' or '.join(homes)}."
+            )
+
+
+def _is_target(node: Any) -> bool:
+    return isinstance(node, DictConfig) and isinstance(node.get("_target_"), str)

@@ -6,28 +6,27 @@ parameters are given by name: one that is called like a part of the run (`ngrpo.
 a part nor set, and has no default, is refused at the start with the list of parts. Its hooks are called after those of
 the callbacks below and before the checkpoint's, so its ``state_dict`` is saved of the present iteration.
 
-- ``best.py``: Which checkpoint is the best so far by a metric
-- ``checkpoint.py``: Saves the whole run every few iterations, complete or not at all
-- ``collapse_warnings.py``: Warnings, each once, when training goes where it usually does not come back from
+- ``best.py``: The record of the best checkpoint by a metric
+- ``checkpoint.py``: Checkpoints of the whole run every few iterations, complete or not at all
+- ``collapse_warnings.py``: Warnings, each once, of a training that collapses
 - ``evaluation.py``: Evaluation on held-out problems before, during and after training
-- ``exploration_monitor.py``: What exploration did to the rollouts
+- ``exploration_monitor.py``: Metrics of what exploration did to the rollouts
 - ``export.py``: The trained policy as a Hugging Face folder
-- ``fresh_metrics.py``: Metrics are those of their own iteration
+- ``fresh_metrics.py``: The reset of metrics before each iteration
 - ``histograms.py``: Distributions in TensorBoard: advantages, importance ratios, response lengths
-- ``memory.py``: The memory that the run needs
-- ``mismatch_limit.py``: A limit on how far the engine's log-probs may be from the trainer's, from the first iteration
-  on
+- ``memory.py``: Peak memory of the run
+- ``mismatch_limit.py``: The limit on how far the engine's log-probs may be from the trainer's
 - ``model_check.py``: The comparison of trainer and engine with the model's own logits, before the first iteration
 - ``pass_at_k_figure.py``: Pass@k curves as figures in TensorBoard
-- ``progress.py``: Where the run stands, on the terminal and in the log
-- ``random_state.py``: The state of every global random generator in checkpoints
+- ``progress.py``: The progress of the run, on the terminal and in the log
+- ``random_state.py``: The states of all global random generators, in checkpoints
 - ``rollout.py``: The rollout callback: scored rollouts before each update, weights to the engine after it
 - ``rollout_metrics.py``: Reward, Pass@k, lengths and speed of the training rollouts
 - ``rollout_report.py``: Sample rollouts as text in TensorBoard
-- ``run_record.py``: What the report page is made from, stored on the way, and the page
-- ``solution_paths.py``: In how many ways the rollouts of a group reach their answers
-- ``stopping.py``: Stopping on request: the iteration is finished and saved, and the run says how to resume
-- ``summary.py``: summary.json in the run's folder, and the closing table on the terminal
+- ``run_record.py``: The record that the report page is made from, and the page
+- ``solution_paths.py``: The number of distinct solution paths among the rollouts of a group
+- ``stopping.py``: The stop on request: the iteration is finished and saved, and the run says how to resume
+- ``summary.py``: The run's summary.json, and the closing table on the terminal
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Which checkpoint is the best so far by a metric."""
+"""The record of the best checkpoint by a metric."""
 
 import json
 import math

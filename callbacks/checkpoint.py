@@ -1,4 +1,4 @@
-"""Saves the whole run every few iterations, complete or not at all."""
+"""Checkpoints of the whole run every few iterations, complete or not at all."""
 
 import logging
 from collections.abc import Callable, Mapping

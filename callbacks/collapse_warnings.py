@@ -1,4 +1,4 @@
-"""Warnings, each once, when training goes where it usually does not come back from."""
+"""Warnings, each once, of a training that collapses."""
 
 import logging
 from collections import deque

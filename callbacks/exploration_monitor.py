@@ -1,4 +1,4 @@
-"""What exploration did to the rollouts."""
+"""Metrics of what exploration did to the rollouts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Metrics are those of their own iteration."""
+"""The reset of metrics before each iteration."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The memory that the run needs."""
+"""Peak memory of the run."""
 
 import resource
 import sys

@@ -1,4 +1,4 @@
-"""A limit on how far the engine's log-probs may be from the trainer's, from the first iteration on."""
+"""The limit on how far the engine's log-probs may be from the trainer's."""
 
 import logging
 import math

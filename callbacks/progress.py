@@ -1,4 +1,4 @@
-"""Where the run stands, on the terminal and in the log."""
+"""The progress of the run, on the terminal and in the log."""
 
 import logging
 from typing import Any

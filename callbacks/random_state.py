@@ -1,4 +1,4 @@
-"""The state of every global random generator in checkpoints."""
+"""The states of all global random generators, in checkpoints."""
 
 import random
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the report page is made from, stored on the way, and the page."""
+"""The record that the report page is made from, and the page."""
 
 import math
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""In how many ways the rollouts of a group reach their answers."""
+"""The number of distinct solution paths among the rollouts of a group."""
 
 import torch
 from lightning import Callback, LightningModule, Trainer

@@ -1,4 +1,4 @@
-"""Stopping on request: the iteration is finished and saved, and the run says how to resume."""
+"""The stop on request: the iteration is finished and saved, and the run says how to resume."""
 
 import signal
 import time

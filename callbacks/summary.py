@@ -1,4 +1,4 @@
-"""summary.json in the run's folder, and the closing table on the terminal."""
+"""The run's summary.json, and the closing table on the terminal."""
 
 import json
 import time

@@ -1,11 +1,11 @@
 """Checkpoints: complete folders on disk, what they belong to, and the exported policy.
 
-- ``compatibility.py``: What a checkpoint belongs to, and which settings a resumed run may change
+- ``compatibility.py``: The identity of a run, and the settings that a resume may change
 - ``export.py``: The policy as a Hugging Face folder
-- ``export_target.py``: Where an export is written: a folder that is not there yet, or an empty one
+- ``export_target.py``: The folder that an export is written to: new or empty
 - ``folders.py``: Checkpoint folders on disk: complete or absent, with a pointer to the latest
-- ``manifest.py``: What a checkpoint holds, so that damage and foreign checkpoints are noticed before anything is
-  loaded
-- ``saved_runs.py``: Which run of an outputs folder saved last, whatever its clock said
+- ``manifest.py``: The manifest of a checkpoint, by which damage and foreign checkpoints are noticed before anything
+  is loaded
+- ``saved_runs.py``: The list of the runs in an outputs folder, in the order in which they saved last
 - ``shards.py``: Sharded checkpoints without running what is in them
 """

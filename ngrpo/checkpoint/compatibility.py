@@ -1,4 +1,4 @@
-"""What a checkpoint belongs to, and which settings a resumed run may change."""
+"""The identity of a run, and the settings that a resume may change."""
 
 import hashlib
 import re

@@ -1,4 +1,4 @@
-"""Where an export is written: a folder that is not there yet, or an empty one."""
+"""The folder that an export is written to: new or empty."""
 
 import os
 from collections.abc import Iterator

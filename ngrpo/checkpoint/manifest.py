@@ -1,4 +1,4 @@
-"""What a checkpoint holds, so that damage and foreign checkpoints are noticed before anything is loaded."""
+"""The manifest of a checkpoint, by which damage and foreign checkpoints are noticed before anything is loaded."""
 
 import hashlib
 import json

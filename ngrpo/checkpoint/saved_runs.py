@@ -1,4 +1,4 @@
-"""Which run of an outputs folder saved last, whatever its clock said."""
+"""The list of the runs in an outputs folder, in the order in which they saved last."""
 
 import fcntl
 import os

@@ -1,20 +1,19 @@
 """From conf/ to checked objects.
 
-- ``allowlist.py``: Which code a configuration may name: naming it means running it
+- ``allowlist.py``: The allowlist of code that a configuration may name: naming it means running it
 - ``check.py``: The checked configuration: resolved, typed, and without a key that nothing reads
-- ``earlier_settings.py``: Settings that checkpoints and stored answers of earlier versions do not know
-- ``environment.py``: What a configuration takes from the environment, such as keys: used, and never stored or shown
-- ``hydra_errors.py``: What Hydra and OmegaConf say about a mistake on the command line, in one sentence
+- ``earlier_settings.py``: Values of settings that checkpoints and stored answers of earlier versions do not know
+- ``environment.py``: Values from the environment, such as keys: used, and never stored or shown
+- ``hydra_errors.py``: The one sentence for a mistake on the command line that Hydra or OmegaConf complains of
 - ``instantiate.py``: Objects built from `_target_` nodes
-- ``permissions.py``: What the one who types a command permits, and no file that is read can permit itself
-- ``ranges.py``: How large a number in a configuration may be, and that it is one; what else it must be is said by
-  what it is for
+- ``permissions.py``: Permissions that are typed on the command line, and that no file can give itself
+- ``ranges.py``: The ranges of numbers in a configuration; narrower ones are the classes' own
 - ``renamed_targets.py``: `_target_` strings under the names that the code had in earlier versions
 - ``schema.py``: The typed configuration: every setting of conf/train.yaml and conf/evaluate.yaml, with its type and
   meaning
 - ``target_settings.py``: The settings that build something, and the parts that fit each of them
-- ``type_check.py``: Whether a value from a configuration can be meant by an annotation
-- ``yaml_limits.py``: A YAML file of a user: how large and deep it may be once its aliases are written out
+- ``type_check.py``: The comparison of a value from a configuration with a type annotation
+- ``yaml_limits.py``: Limits on a user's YAML file: how large and deep it may be once its aliases are written out
 """
 
 from ngrpo.compat.attributes import serve_old_names

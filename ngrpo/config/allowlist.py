@@ -1,4 +1,4 @@
-"""Which code a configuration may name: naming it means running it.
+"""The allowlist of code that a configuration may name: naming it means running it.
 
 A permission is given on the command line only (`ngrpo.config.permissions`), never by a file that is read.
 """

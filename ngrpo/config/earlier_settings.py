@@ -1,4 +1,4 @@
-"""Settings that checkpoints and stored answers of earlier versions do not know.
+"""Values of settings that checkpoints and stored answers of earlier versions do not know.
 
 Whoever adds a setting, under ``conf/`` or in `ngrpo.config.schema`, does one of two things:
 

@@ -1,4 +1,4 @@
-"""What a configuration takes from the environment, such as keys: used, and never stored or shown.
+"""Values from the environment, such as keys: used, and never stored or shown.
 
 ``${oc.env:NAME}`` gives the value, as everywhere in OmegaConf; here each value that was given is remembered, so that
 what is stored keeps the interpolation, and messages show it in place of the value.

@@ -1,4 +1,4 @@
-"""What Hydra and OmegaConf say about a mistake on the command line, in one sentence."""
+"""The one sentence for a mistake on the command line that Hydra or OmegaConf complains of."""
 
 import re
 import traceback

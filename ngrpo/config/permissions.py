@@ -1,4 +1,4 @@
-"""What the one who types a command permits, and no file that is read can permit itself."""
+"""Permissions that are typed on the command line, and that no file can give itself."""
 
 import importlib.util
 import pkgutil

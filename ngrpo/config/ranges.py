@@ -1,4 +1,4 @@
-"""How large a number in a configuration may be, and that it is one; what else it must be is said by what it is for."""
+"""The ranges of numbers in a configuration; narrower ones are the classes' own."""
 
 import math
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Whether a value from a configuration can be meant by an annotation."""
+"""The comparison of a value from a configuration with a type annotation."""
 
 import types
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A YAML file of a user: how large and deep it may be once its aliases are written out."""
+"""Limits on a user's YAML file: how large and deep it may be once its aliases are written out."""
 
 from pathlib import Path
 

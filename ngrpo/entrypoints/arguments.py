@@ -1,4 +1,4 @@
-"""Numbers on the command lines of the scripts: outside their range they are refused by the usage, before any work."""
+"""Types for argparse: numbers in a range, refused by the usage before any work."""
 
 import argparse
 import math

@@ -1,4 +1,4 @@
-"""The settings of a run, in its folder."""
+"""The snapshot of a run's settings in its folder."""
 
 from pathlib import Path
 

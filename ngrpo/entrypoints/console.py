@@ -1,4 +1,4 @@
-"""Log records on the console that the progress bar lives on."""
+"""The handler of log records on the console that the progress bar is drawn on."""
 
 import logging
 import warnings

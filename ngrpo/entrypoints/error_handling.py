@@ -1,4 +1,4 @@
-"""What the scripts do with errors: for whatever a user can fix, one line on the terminal and an exit status."""
+"""The error handling of the scripts: one line and an exit status for whatever a user can fix."""
 
 import errno
 import io

@@ -1,4 +1,4 @@
-"""Evaluates a model without training it."""
+"""The evaluation of a model without training it."""
 
 import json
 import logging

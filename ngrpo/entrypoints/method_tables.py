@@ -1,4 +1,4 @@
-"""What can be chosen with ``exploration=`` and ``algo=``, read from the yamls and the classes that they build.
+"""The tables of strategies and algorithms, read from the yamls and the classes that they build.
 
 The first sentence of a yaml's leading comment says what the method does; the comment names the paper by arXiv number.
 For a yaml that names a strategy's class itself, the first sentence of the class's docstring says it instead.

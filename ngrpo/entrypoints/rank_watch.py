@@ -1,4 +1,4 @@
-"""What is said when another training process of this machine ends before its time, which it may not have said itself.
+"""The watch over the other training processes of this machine, and the reason why one of them ended.
 
 Lightning's own watch kills the first process without a word; this one takes its place.
 """

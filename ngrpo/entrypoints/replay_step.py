@@ -1,4 +1,4 @@
-"""Looking again at an optimiser step that was skipped: sample by sample, which numbers are not finite."""
+"""The replay of a skipped optimiser step: sample by sample, which numbers are not finite."""
 
 from dataclasses import dataclass
 from functools import partial

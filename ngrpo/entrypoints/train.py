@@ -1,4 +1,4 @@
-"""The training script: a run put together from its configuration, and made."""
+"""Training from a configuration: build the parts, check them, fit."""
 
 import logging
 from contextlib import nullcontext

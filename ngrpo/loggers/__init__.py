@@ -1,7 +1,7 @@
 """Lightning's loggers for runs that are resumed.
 
 - ``csv.py``: A table of metrics, ``metrics.csv``
-- ``history.py``: The history of a run in its log files: what earlier processes have written
+- ``history.py``: The history of a run in its log files, as earlier processes have written it
 - ``resumable.py``: The constructor that loggers of resumed runs have in common
 - ``tensorboard.py``: Event files for TensorBoard
 """

@@ -1,4 +1,4 @@
-"""The history of a run in its log files: what earlier processes have written."""
+"""The history of a run in its log files, as earlier processes have written it."""
 
 import csv
 import io

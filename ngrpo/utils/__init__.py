@@ -1,19 +1,16 @@
 """Small helpers that know nothing of reinforcement learning.
 
-- ``atomic_write.py``: Files and folders that are there whole or not at all, and the removal of those that are not
-  wanted any more
-- ``author_code.py``: Whether an error came out of code of the user's own, whose author needs the traceback
+- ``atomic_write.py``: Files and folders that are written whole or not at all, and the removal of outdated ones
+- ``author_code.py``: The test for errors that come out of the user's own code, whose author needs the traceback
 - ``duration.py``: Spans of time as a person writes them
-- ``hub.py``: The Hugging Face hub where it cannot be reached: its libraries wait for minutes, this program for
-  seconds
+- ``hub.py``: Time limits for the Hugging Face hub where it cannot be reached
 - ``input_files.py``: Small files that a user names: read whole, or refused in one sentence
-- ``lock.py``: One process group an output folder
+- ``lock.py``: The lock of an output folder: one process group at a time
 - ``optional_packages.py``: Packages that only some settings need
-- ``out_of_memory.py``: Recognises errors for want of memory, on CUDA and on a CPU
-- ``provenance.py``: What code produced a result
+- ``out_of_memory.py``: The test for out-of-memory errors, on CUDA and on a CPU
+- ``provenance.py``: The code that produced a result: git commit and package versions
 - ``remote_error.py``: Exceptions of another process, and the place in the code that an exception comes from
 - ``sanitize.py``: Text that a model wrote, made harmless for where it is shown
-- ``standard_streams.py``: Standard output and error that may be closed, or go away: the reader of a pipe, a terminal,
-  room on a disk
-- ``torch_settings.py``: What PyTorch keeps for a whole process
+- ``standard_streams.py``: Standard output and error that survive a closed terminal, a lost reader or a full disk
+- ``torch_settings.py``: PyTorch's settings for the whole process
 """

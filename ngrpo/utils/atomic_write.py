@@ -1,4 +1,4 @@
-"""Files and folders that are there whole or not at all, and the removal of those that are not wanted any more."""
+"""Files and folders that are written whole or not at all, and the removal of outdated ones."""
 
 import os
 from collections.abc import Iterator

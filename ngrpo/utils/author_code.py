@@ -1,4 +1,4 @@
-"""Whether an error came out of code of the user's own, whose author needs the traceback."""
+"""The test for errors that come out of the user's own code, whose author needs the traceback."""
 
 import sysconfig
 import traceback

@@ -1,4 +1,4 @@
-"""The Hugging Face hub where it cannot be reached: its libraries wait for minutes, this program for seconds."""
+"""Time limits for the Hugging Face hub where it cannot be reached."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""One process group an output folder."""
+"""The lock of an output folder: one process group at a time."""
 
 import fcntl
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Recognises errors for want of memory, on CUDA and on a CPU."""
+"""The test for out-of-memory errors, on CUDA and on a CPU."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""What code produced a result."""
+"""The code that produced a result: git commit and package versions."""
 
 import platform
 import subprocess

@@ -1,4 +1,4 @@
-"""Standard output and error that may be closed, or go away: the reader of a pipe, a terminal, room on a disk."""
+"""Standard output and error that survive a closed terminal, a lost reader or a full disk."""
 
 import io
 import logging

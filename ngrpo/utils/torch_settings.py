@@ -1,4 +1,4 @@
-"""What PyTorch keeps for a whole process."""
+"""PyTorch's settings for the whole process."""
 
 import torch
 

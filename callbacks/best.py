@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from lightning import Trainer
 
-from ngrpo.checkpoint.folders import FOLDER, complete
+from ngrpo.checkpoint.folders import FOLDER, complete_checkpoints
 from ngrpo.checkpoint.manifest import sequence_of
 from ngrpo.errors import SettingError
 from ngrpo.utils.atomic_write import remove, write_text
@@ -97,7 +97,7 @@ class Monitor:
     def outdated(self, run: Path, keep: int) -> list[Path]:
         """Returns the checkpoints to discard: all but the last ``keep`` and the best."""
         best = self.record(run)
-        return [old for old in complete(run)[:-keep] if best is None or old.name != best.checkpoint]
+        return [old for old in complete_checkpoints(run)[:-keep] if best is None or old.name != best.checkpoint]
 
 
 def _read(run: Path) -> Best | None:

@@ -10,7 +10,15 @@ from lightning.pytorch.callbacks import Checkpoint
 from torch.distributed.checkpoint.api import CheckpointException
 
 from ngrpo.callbacks.best import Monitor
-from ngrpo.checkpoint.folders import FOLDER, STATE, complete, discard, how_to_resume, publish, unfinished
+from ngrpo.checkpoint.folders import (
+    FOLDER,
+    STATE,
+    complete_checkpoints,
+    discard,
+    how_to_resume,
+    publish,
+    temporary_folder,
+)
 from ngrpo.checkpoint.saved_runs import record_save
 from ngrpo.distributed.collectives import gathered_everywhere
 from ngrpo.errors import RunError, SettingError
@@ -91,7 +99,7 @@ class IterationCheckpoint(Checkpoint):
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Takes the closing evaluation into account, which comes after the last checkpoint."""
         record = self.best.better(trainer, self.run_dir)
-        last = complete(self.run_dir)[-1:]
+        last = complete_checkpoints(self.run_dir)[-1:]
         if record is not None and last and self.every and trainer.is_global_zero:
             self.best.mark(last[0], record)
 
@@ -100,7 +108,7 @@ class IterationCheckpoint(Checkpoint):
         final = self.run_dir / FOLDER / f"iteration-{done}"
         temporary = Path(f"{final}.tmp")
         first = trainer.is_global_zero
-        self._agreed(final, lambda: unfinished(final) if first else None)
+        self._agreed(final, lambda: temporary_folder(final) if first else None)
         self._agreed(final, lambda: _write(trainer, temporary / STATE))
         self._agreed(final, lambda: self._publish(temporary, final, record) if first else None)
 

@@ -105,6 +105,11 @@ class Evaluation(Callback):
         self._done = state_dict["done"]
 
 
+def evaluation_results(trainer: Trainer) -> list[EvaluationResult]:
+    """Returns what the evaluation callback of a run has found so far; nothing if the run has none."""
+    return [result for c in trainer.callbacks if isinstance(c, Evaluation) for result in c.results]
+
+
 def tagged(metrics: Mapping[str, float]) -> dict[str, float]:
     """Returns an evaluation's metrics by the tags under which they are logged."""
     return {f"eval/{name}": value for name, value in metrics.items()}

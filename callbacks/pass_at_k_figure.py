@@ -7,7 +7,7 @@ from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import TensorBoardLogger
 from matplotlib.figure import Figure
 
-from ngrpo.callbacks.evaluation import Evaluation, EvaluationResult
+from ngrpo.callbacks.evaluation import EvaluationResult, evaluation_results
 from ngrpo.report.curves import pass_curve
 from ngrpo.types.problems import PromptBatch
 
@@ -41,7 +41,7 @@ class PassAtKFigure(Callback):
         self._draw(trainer)
 
     def _draw(self, trainer: Trainer) -> None:
-        results = [result for c in trainer.callbacks if isinstance(c, Evaluation) for result in c.results]
+        results = evaluation_results(trainer)
         if len(results) in (0, self._drawn) or not trainer.is_global_zero:
             return
         self._drawn = len(results)

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from lightning import Callback, LightningModule, Trainer
 
-from ngrpo.callbacks.evaluation import Evaluation, EvaluationResult, log_evaluation
+from ngrpo.callbacks.evaluation import evaluation_results, log_evaluation
 from ngrpo.checkpoint.folders import iteration_of
 from ngrpo.distributed.collectives import gathered
 from ngrpo.errors import SettingError
@@ -82,7 +82,7 @@ class RunRecord(Callback):
         self._evaluated = {record.iteration for record in self.store.evaluations()}
         # The closing evaluation of a run that is resumed is in no checkpoint, and its loggers have dropped it.
         for record in self.store.evaluations():
-            if record.iteration == done and done not in {result.iteration for result in _results(trainer)}:
+            if record.iteration == done and done not in {result.iteration for result in evaluation_results(trainer)}:
                 log_evaluation(trainer, done, record.metrics)
 
     def on_train_batch_end(
@@ -128,14 +128,10 @@ class RunRecord(Callback):
         return {key: values for part in parts for key, values in part.items()}
 
     def _add_evaluations(self, trainer: Trainer) -> None:
-        for result in _results(trainer):
+        for result in evaluation_results(trainer):
             if result.iteration not in self._evaluated:
                 self._evaluated.add(result.iteration)
                 self.store.add_evaluation(EvaluationRecord(result.iteration, result.metrics, result.rates))
-
-
-def _results(trainer: Trainer) -> list[EvaluationResult]:
-    return [result for c in trainer.callbacks if isinstance(c, Evaluation) for result in c.results]
 
 
 def _of_iteration(metrics: dict[str, torch.Tensor]) -> dict[str, float]:

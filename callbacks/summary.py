@@ -9,9 +9,10 @@ from lightning import Callback, LightningDataModule, LightningModule, Trainer
 from rich import get_console
 from rich.table import Table
 
-from ngrpo.callbacks.evaluation import Evaluation, EvaluationResult
+from ngrpo.callbacks.evaluation import EvaluationResult, evaluation_results
 from ngrpo.callbacks.rollout import RolloutCallback
 from ngrpo.types.problems import PromptBatch
+from ngrpo.utils.atomic_write import write_text
 from ngrpo.utils.provenance import git_commit, versions
 
 
@@ -44,19 +45,19 @@ class Summary(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: PromptBatch, batch_idx: int
     ) -> None:
         """Writes if there is a new evaluation."""
-        if len(_results(trainer)) != self._written:
+        if len(evaluation_results(trainer)) != self._written:
             self._write(trainer)
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Writes the final state and prints the table."""
         self._write(trainer)
         if trainer.is_global_zero:
-            get_console().print(closing_table(_results(trainer), self.methods))
+            get_console().print(closing_table(evaluation_results(trainer), self.methods))
             left_out = ", ".join(f"{count} {reason}" for reason, count in self._left_out(trainer).items())
             get_console().print(f"rows left out: {left_out or 'none'}; run folder {self.run_dir}", soft_wrap=True)
 
     def _write(self, trainer: Trainer) -> None:
-        results = _results(trainer)
+        results = evaluation_results(trainer)
         self._written = len(results)
         if not trainer.is_global_zero:
             return
@@ -76,9 +77,7 @@ class Summary(Callback):
             "git_commit": git_commit(),
             "versions": versions(),
         }
-        aside = self.run_dir / "summary.json.tmp"
-        aside.write_text(json.dumps(summary, indent=2) + "\n")
-        aside.replace(self.run_dir / "summary.json")
+        write_text(self.run_dir / "summary.json", json.dumps(summary, indent=2) + "\n")
 
     def _left_out(self, trainer: Trainer) -> dict[str, int]:
         unparsable = _rollouts(trainer).unparsable_references
@@ -112,11 +111,6 @@ def closing_table(results: list[EvaluationResult], methods: dict[str, str]) -> T
         old = before.metrics[name]
         table.add_row(name, f"{old:.3f}", f"{value:.3f}", f"{value - old:+.3f}")
     return table
-
-
-def _results(trainer: Trainer) -> list[EvaluationResult]:
-    """Returns what the evaluation callback has found; nothing if the run has none."""
-    return [result for c in trainer.callbacks if isinstance(c, Evaluation) for result in c.results]
 
 
 def _rollouts(trainer: Trainer) -> RolloutCallback:

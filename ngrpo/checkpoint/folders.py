@@ -26,7 +26,7 @@ def publish(temporary: Path, final: Path, run: Mapping[str, str]) -> None:
         final: its final name beside it; replaced if it exists.
         run: what the checkpoint belongs to, see `ngrpo.checkpoint.compatibility.identity`.
     """
-    last = max((sequence_of(folder) or 0 for folder in complete(final.parents[1])), default=0)
+    last = max((sequence_of(folder) or 0 for folder in complete_checkpoints(final.parents[1])), default=0)
     write(temporary, run, last + 1)
     for path in [*temporary.rglob("*"), temporary]:
         _sync(path)
@@ -53,7 +53,7 @@ def discard(folder: Path) -> None:
     remove(doomed)
 
 
-def unfinished(final: Path) -> Path:
+def temporary_folder(final: Path) -> Path:
     """Returns an empty folder to write a checkpoint into; what killed processes left of others is removed."""
     for left in [*final.parent.glob(f"*{_UNFINISHED}"), *final.parent.glob(f"*{_OLD}")]:
         remove(left)
@@ -62,7 +62,7 @@ def unfinished(final: Path) -> Path:
     return temporary
 
 
-def complete(run: Path) -> list[Path]:
+def complete_checkpoints(run: Path) -> list[Path]:
     """Returns the complete checkpoints of a run in the order in which they were written.
 
     That is not the order of their iterations if a run was resumed, in its own folder, from an earlier one; nor that of
@@ -100,7 +100,7 @@ def open_checkpoint(folder: Path) -> Manifest:
 
 def _good_before(folder: Path) -> Path | None:
     """Returns the newest intact checkpoint of the same run that was written before ``folder``."""
-    older = [path for path in complete(folder.parents[1]) if iteration_of(path) < iteration_of(folder)]
+    older = [path for path in complete_checkpoints(folder.parents[1]) if iteration_of(path) < iteration_of(folder)]
     return next((path for path in reversed(older) if _intact(path)), None)
 
 
@@ -115,7 +115,7 @@ def _intact(folder: Path) -> bool:
 
 def how_to_resume(run: Path) -> str:
     """Returns a clause that says how to resume a run that ended early."""
-    folders = complete(run)
+    folders = complete_checkpoints(run)
     if not folders:
         return "there is no checkpoint to resume from"
     return f"the last checkpoint is of iteration {iteration_of(folders[-1])}: resume with ckpt={run}"
@@ -154,7 +154,7 @@ def resolve(ckpt: str, run: Path, outputs: Path) -> Path:
 
 def _latest_of(run: Path) -> Path | None:
     """Returns what the pointer names, unless a crash came between the name of a newer checkpoint and the pointer."""
-    folders = complete(run)
+    folders = complete_checkpoints(run)
     pointer = run / FOLDER / _POINTER
     named = run / FOLDER / pointer.read_text().strip() if pointer.is_file() else None
     if named in folders and sequence_of(named) is None:  # damaged, which `open_checkpoint` will say

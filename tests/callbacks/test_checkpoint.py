@@ -14,7 +14,7 @@ from lightning import Callback, LightningModule, Trainer
 from torch.utils.data import DataLoader
 
 from ngrpo.callbacks.checkpoint import IterationCheckpoint
-from ngrpo.checkpoint.folders import complete, iteration_of
+from ngrpo.checkpoint.folders import complete_checkpoints, iteration_of
 from ngrpo.checkpoint.manifest import read, verify
 from ngrpo.config.schema import TrainerConfig
 from ngrpo.entrypoints.trainer import make_trainer
@@ -36,7 +36,7 @@ def run(folder: Path, iterations: int, stop_at: int | None = None, **settings: i
     for iteration in range(iterations):
         made.should_stop = iteration + 1 == stop_at
         callback.on_train_batch_end(made, torch.nn.Linear(1, 1), None, batch(iteration), 0)
-    return [iteration_of(found) for found in complete(folder)]
+    return [iteration_of(found) for found in complete_checkpoints(folder)]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_what_was_just_published_stays_when_the_clock_is_set_back(tmp_path: Path
 
 def test_outdated_links_are_taken_away_and_what_they_lead_to_is_not(tmp_path: Path):
     run(tmp_path / "other", 1, every=1)
-    (other,) = complete(tmp_path / "other")
+    (other,) = complete_checkpoints(tmp_path / "other")
     folder = tmp_path / "run" / "checkpoints"
     folder.mkdir(parents=True)
     (folder / "iteration-1").symlink_to(other, target_is_directory=True)
@@ -108,7 +108,7 @@ def watched(folder: Path, values: list[float | None], closing: float | None = No
     if closing is not None:
         made.callback_metrics["eval/mean@1"] = torch.tensor(closing)
     callback.on_train_end(made, None)
-    return [iteration_of(found) for found in complete(folder)]
+    return [iteration_of(found) for found in complete_checkpoints(folder)]
 
 
 def best(folder: Path) -> tuple[str, float]:
@@ -203,7 +203,7 @@ def test_weights_that_are_not_finite_do_not_replace_good_ones(tmp_path: Path, ca
     with torch.no_grad():
         module.weight[1, 1] = float("nan")
     callback.on_train_batch_end(trainer(save_checkpoint=save), module, None, batch(4), 0)
-    assert complete(tmp_path) == []
+    assert complete_checkpoints(tmp_path) == []
     assert "no checkpoint of iteration 5: the weights are not finite" in caplog.text
 
 
@@ -246,7 +246,7 @@ def test_the_state_of_a_callback_that_is_listed_later_is_of_the_same_iteration(t
     made = make_trainer(config, 1, callbacks, logger=False)
     assert made.checkpoint_callbacks == callbacks[:1]  # none of Lightning's own beside it
     made.fit(OneWeight(), DataLoader(range(9), collate_fn=numbered))
-    saved = [torch.load(folder / "state.ckpt", weights_only=True) for folder in complete(tmp_path)]
+    saved = [torch.load(folder / "state.ckpt", weights_only=True) for folder in complete_checkpoints(tmp_path)]
     assert [state["callbacks"]["Counter"]["iterations"] for state in saved] == [1, 2, 3]
 
 

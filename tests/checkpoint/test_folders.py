@@ -11,14 +11,14 @@ import pytest
 from ngrpo.checkpoint.folders import (
     FOLDER,
     STATE,
-    complete,
+    complete_checkpoints,
     discard,
     how_to_resume,
     iteration_of,
     open_checkpoint,
     publish,
     resolve,
-    unfinished,
+    temporary_folder,
 )
 from ngrpo.checkpoint.manifest import write as write_manifest
 from ngrpo.checkpoint.saved_runs import record_save
@@ -49,15 +49,15 @@ def name_it(run: Path, number: int) -> Path:
 
 
 def names(run: Path) -> list[str]:
-    return [path.name for path in complete(run)]
+    return [path.name for path in complete_checkpoints(run)]
 
 
 def test_publish_makes_a_checkpoint_complete_and_the_latest(tmp_path: Path) -> None:
     temporary = write(tmp_path, 5)
-    assert complete(tmp_path) == []
+    assert complete_checkpoints(tmp_path) == []
     final = tmp_path / FOLDER / "iteration-5"
     publish(temporary, final, {})
-    assert complete(tmp_path) == [final]
+    assert complete_checkpoints(tmp_path) == [final]
     assert (final / "shards" / "0").read_text() == "state"
     assert (tmp_path / FOLDER / "latest").read_text() == "iteration-5"
     assert sorted(path.name for path in (tmp_path / FOLDER).iterdir()) == ["iteration-5", "latest"]
@@ -75,10 +75,10 @@ def test_complete_is_in_the_order_of_writing_and_ignores_partial_folders(tmp_pat
     for number in (9, 10, 100, 11):
         save(tmp_path, number)
     write(tmp_path, 200)
-    assert [iteration_of(path) for path in complete(tmp_path)] == [9, 10, 100, 11]
+    assert [iteration_of(path) for path in complete_checkpoints(tmp_path)] == [9, 10, 100, 11]
     assert (tmp_path / FOLDER / "latest").read_text() == "iteration-11"
     assert resolve("latest", tmp_path, tmp_path).name == "iteration-11"
-    assert complete(tmp_path / "nowhere") == []
+    assert complete_checkpoints(tmp_path / "nowhere") == []
 
 
 def test_complete_ignores_folders_of_other_names(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_complete_ignores_folders_of_other_names(tmp_path: Path) -> None:
 def test_discard_removes_everything(tmp_path: Path) -> None:
     kept, doomed = save(tmp_path, 1), save(tmp_path, 2)
     discard(doomed)
-    assert complete(tmp_path) == [kept]
+    assert complete_checkpoints(tmp_path) == [kept]
     assert sorted(path.name for path in (tmp_path / FOLDER).iterdir()) == ["iteration-1", "latest"]
 
 
@@ -100,7 +100,7 @@ def test_discard_leaves_a_checkpoint_that_is_being_written(tmp_path: Path) -> No
     temporary = write(tmp_path, 2, "new")
     discard(doomed)
     assert (temporary / STATE).read_text() == "new"
-    assert complete(tmp_path) == []
+    assert complete_checkpoints(tmp_path) == []
 
 
 def test_interrupted_discard_leaves_nothing_that_looks_complete(
@@ -115,7 +115,7 @@ def test_interrupted_discard_leaves_nothing_that_looks_complete(
         patch.setattr(Path, "unlink", killed)
         with pytest.raises(KeyboardInterrupt):
             discard(doomed)
-    assert complete(tmp_path) == []
+    assert complete_checkpoints(tmp_path) == []
     save(tmp_path, 2)
     discard(tmp_path / FOLDER / "iteration-2")
     assert [path.name for path in (tmp_path / FOLDER).iterdir()] == ["latest"]
@@ -154,9 +154,9 @@ def test_a_clock_that_is_set_back_changes_no_order(tmp_path: Path, monkeypatch: 
         set_clock(monkeypatch, clock)
         save(tmp_path, number)
         assert resolve("latest", tmp_path, tmp_path).name == (tmp_path / FOLDER / "latest").read_text()
-        for folder in complete(tmp_path):  # nor does what a copy or a restored backup leaves
+        for folder in complete_checkpoints(tmp_path):  # nor does what a copy or a restored backup leaves
             os.utime(folder, (clock, clock))
-        assert iteration_of(complete(tmp_path)[-1]) == number
+        assert iteration_of(complete_checkpoints(tmp_path)[-1]) == number
     assert names(tmp_path) == [f"iteration-{number}" for number in range(1, 7)]
 
 
@@ -192,7 +192,7 @@ def test_nothing_is_removed_through_a_link(tmp_path: Path) -> None:
         (run / FOLDER / name).symlink_to(other, target_is_directory=True)
     (run / FOLDER / "iteration-2" / "inner").symlink_to(other, target_is_directory=True)
     discard(run / FOLDER / "iteration-1")
-    unfinished(run / FOLDER / "iteration-3")
+    temporary_folder(run / FOLDER / "iteration-3")
     save(run, 3)
     discard(run / FOLDER / "iteration-2")
     assert sorted(path.name for path in (run / FOLDER).iterdir()) == ["iteration-3", "latest"]
@@ -309,7 +309,7 @@ def test_what_killed_processes_left_is_removed_before_the_next_one_is_written(tm
     write(tmp_path, 2)
     (tmp_path / FOLDER / "iteration-0.old").mkdir()
     (tmp_path / FOLDER / "latest.tmp").touch()
-    made = unfinished(tmp_path / FOLDER / "iteration-3")
+    made = temporary_folder(tmp_path / FOLDER / "iteration-3")
     assert {path.name for path in (tmp_path / FOLDER).iterdir()} == {"iteration-1", "iteration-3.tmp", "latest"}
     assert list(made.iterdir()) == []
 

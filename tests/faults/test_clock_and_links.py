@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from faulty_run import ITERATIONS, Undisturbed, assert_equal_states, final_state, finish, logged
 
-from ngrpo.checkpoint.folders import complete, open_checkpoint
+from ngrpo.checkpoint.folders import complete_checkpoints, open_checkpoint
 
 pytestmark = pytest.mark.faults
 
 
 def names(run: Path) -> list[str]:
-    return [path.name for path in complete(run)]
+    return [path.name for path in complete_checkpoints(run)]
 
 
 def test_a_clock_set_back_loses_no_new_checkpoint(undisturbed: Undisturbed, tmp_path: Path) -> None:
@@ -37,7 +37,7 @@ def test_pruning_leaves_what_links_lead_to(tmp_path: Path) -> None:
     status, said = finish(run, f"ckpt={other}", "trainer.iterations=5")
     assert status == 0, said
     assert sorted(os.listdir(run / "checkpoints")) == ["iteration-4", "iteration-5", "latest"]
-    for checkpoint in complete(other):
+    for checkpoint in complete_checkpoints(other):
         open_checkpoint(checkpoint)
     assert names(other) == ["iteration-1", "iteration-2"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from faulty_run import ITERATIONS, Undisturbed, assert_equal_states, final_state, finish, logged, start, wait_until
 
-from ngrpo.checkpoint.folders import complete, iteration_of, open_checkpoint, resolve
+from ngrpo.checkpoint.folders import complete_checkpoints, iteration_of, open_checkpoint, resolve
 
 pytestmark = pytest.mark.faults
 AT_RANDOM, WHILE_SAVING = 16, (2, 5, 8, 11)
@@ -16,7 +16,7 @@ AT_RANDOM, WHILE_SAVING = 16, (2, 5, 8, 11)
 
 def goes_on(run: Path, undisturbed: Undisturbed) -> int:
     """Resumes in the same folder and compares; returns the iterations that were not lost."""
-    found = complete(run)
+    found = complete_checkpoints(run)
     for checkpoint in found:
         open_checkpoint(checkpoint)
     last = iteration_of(resolve("latest", run, run.parent)) if found else 0

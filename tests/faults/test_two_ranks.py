@@ -8,7 +8,7 @@ import pytest
 from faulty_run import ITERATIONS, assert_told, ended, finish, logged, start, wait_until
 from process_tree import assert_over, listening, tree
 
-from ngrpo.checkpoint.folders import complete, open_checkpoint
+from ngrpo.checkpoint.folders import complete_checkpoints, open_checkpoint
 
 pytestmark = pytest.mark.faults
 TWO = ("trainer.devices=2", "algo.optimizer_steps=2")
@@ -31,7 +31,7 @@ def test_a_signal_stops_both_after_the_same_iteration(tmp_path: Path, whole_grou
         process.send_signal(signal.SIGTERM)
     status, said = ended(process, run)
     assert status == 143
-    (checkpoint,) = complete(run)
+    (checkpoint,) = complete_checkpoints(run)
     open_checkpoint(checkpoint)
     done = int(checkpoint.name.removeprefix("iteration-"))
     assert 2 <= done < ITERATIONS
@@ -42,7 +42,7 @@ def test_a_signal_stops_both_after_the_same_iteration(tmp_path: Path, whole_grou
     assert_both_over(processes)
     status, said = finish(run, *TWO, f"trainer.iterations={done + 1}", "ckpt=latest")
     assert status == 0, said
-    assert complete(run)[-1].name == f"iteration-{done + 1}"
+    assert complete_checkpoints(run)[-1].name == f"iteration-{done + 1}"
 
 
 def test_a_second_process_that_waits_does_not_outlive_a_first_that_is_killed(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from places import ROOT
 
-from ngrpo.checkpoint.folders import complete, open_checkpoint
+from ngrpo.checkpoint.folders import complete_checkpoints, open_checkpoint
 
 LIMIT_S = 300
 ITERATIONS = 12
@@ -79,7 +79,7 @@ def assert_told(said: str, run: Path, failed: int, kept: int) -> None:
     last = said.splitlines()[-1]
     assert last.startswith(f"error: {run}/checkpoints/iteration-{failed} could not be written (")
     assert last.endswith(f"; free some space; the last checkpoint is of iteration {kept}: resume with ckpt={run}.")
-    for checkpoint in complete(run):
+    for checkpoint in complete_checkpoints(run):
         open_checkpoint(checkpoint)
     assert (run / "checkpoints" / "latest").read_text() == f"iteration-{kept}"
     assert not list((run / "checkpoints").glob("*.tmp"))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from omegaconf import DictConfig
@@ -20,6 +21,7 @@ from ngrpo.rollout.dynamic_sampling import DynamicSampling
 from ngrpo.rollout.engine import RolloutEngine
 from ngrpo.rollout.worker import Reward, RolloutSettings
 from ngrpo.training.critic_update import CriticSettings
+from ngrpo.training.module import UpdateSettings
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Components:
         engine: makes the rollouts; not started.
         curriculum: None trains on every problem.
         optimizer: makes the policy's optimiser from its parameters.
-        schedule: optimiser steps made, ``steps`` of the whole run -> factor on the learning rate.
+        update: how an optimiser step is made.
         processes: of the training, over all machines.
         tensor_parallel_size: processes that hold one model between them.
     """
@@ -54,7 +56,7 @@ class Components:
     engine: RolloutEngine
     curriculum: Curriculum | None
     optimizer: Callable[[Iterable[Any]], Optimizer]
-    schedule: Callable[..., float]
+    update: UpdateSettings
     processes: int
     tensor_parallel_size: int
 
@@ -90,9 +92,24 @@ def build_components(config: DictConfig) -> Components:
         engine=build(settings.engine, model=source, exploration=exploration),
         curriculum=_optional(config.data.get("curriculum")),
         optimizer=build(config.trainer.optimizer),
-        schedule=build(config.trainer.schedule),
+        update=_update_settings(config, algorithm.optimizer_steps),
         processes=process_count(config.trainer),
         tensor_parallel_size=config.trainer.tensor_parallel_size,
+    )
+
+
+def _update_settings(config: DictConfig, optimizer_steps: int) -> UpdateSettings:
+    trainer = config.trainer
+    return UpdateSettings(
+        temperature=config.rollout.temperature,
+        microbatch_tokens=trainer.microbatch_tokens,
+        max_grad_norm=trainer.max_grad_norm,
+        precision=trainer.precision,
+        learning_rate=partial(build(trainer.schedule), steps=trainer.iterations * optimizer_steps),
+        head_rows=trainer.head_rows,
+        offload_reference=trainer.offload_reference,
+        offload_optimizer=trainer.offload_optimizer,
+        gather_once=trainer.gather_once,
     )
 
 

@@ -2,7 +2,6 @@
 
 import logging
 from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from ngrpo.entrypoints.validation import check_run, check_settings
 from ngrpo.errors import SettingError
 from ngrpo.report.run_store import FOLDER as RECORD
 from ngrpo.rollout.worker import RolloutWorker
-from ngrpo.training.module import PolicyOptimization, UpdateSettings
+from ngrpo.training.module import PolicyOptimization
 from ngrpo.training.nonfinite_guard import StepGuard
 from ngrpo.types.problems import Prompt
 from ngrpo.utils.atomic_write import remove
@@ -149,21 +148,15 @@ def _worker(components: Components, tokenizer: Any, seed: int) -> RolloutWorker:
 
 
 def _module(config: DictConfig, components: Components, parts: RunParts) -> PolicyOptimization:
-    algorithm, trainer = components.algorithm, config.trainer
-    update = UpdateSettings(
-        temperature=components.rollout.temperature,
-        microbatch_tokens=trainer.microbatch_tokens,
-        max_grad_norm=trainer.max_grad_norm,
-        precision=trainer.precision,
-        learning_rate=partial(components.schedule, steps=trainer.iterations * algorithm.optimizer_steps),
-        head_rows=trainer.head_rows,
-        offload_reference=trainer.offload_reference,
-        offload_optimizer=trainer.offload_optimizer,
-        gather_once=trainer.gather_once,
-    )
-    guard = StepGuard(trainer.max_bad_steps, parts.run_dir, parts.settings)
+    guard = StepGuard(config.trainer.max_bad_steps, parts.run_dir, parts.settings)
     return PolicyOptimization(
-        components.source, algorithm, components.exploration, components.optimizer, update, components.critic, guard
+        components.source,
+        components.algorithm,
+        components.exploration,
+        components.optimizer,
+        components.update,
+        components.critic,
+        guard,
     )
 
 

@@ -70,7 +70,7 @@ def check_settings(parts: Components, config: DictConfig) -> None:
     warn_of_equal_groups(exploration)
     check_engine(parts.engine, parts.processes)
     check_ahead(parts.rollout, parts.engine, algorithm, parts.selection, parts.curriculum)
-    check_schedule(partial(parts.schedule, steps=config.trainer.iterations * algorithm.optimizer_steps))
+    check_schedule(parts.update.learning_rate)
     check_optimizer(parts.optimizer, "trainer.optimizer", config.trainer.optimizer)
     if parts.critic is not None:
         check_optimizer(parts.critic.optimizer, "critic.optimizer", config.critic.optimizer)

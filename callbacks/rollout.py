@@ -24,7 +24,7 @@ from ngrpo.types.problems import Prompt, PromptBatch
 
 @dataclass(frozen=True)
 class _Restored:
-    """What an interrupted run's engine worked with: tables that may be older than the weights, prefetched rollouts."""
+    """State of an interrupted run's engine: tables that may be older than the weights, and prefetched rollouts."""
 
     tables: dict[str, Tensor]
     prefetched: list[Tensor]

@@ -6,7 +6,7 @@ The modes alternate from round to round on the same prompts and lengths, so that
 medians over the rounds after a warm-up. ``plain`` is vLLM's own sampler without log-probs in the very engine that also
 runs the strategies, ``logprobs=0`` the same with vLLM's log-probs; ``token`` and ``neighbor`` are this project's, with
 records and log-probs. Ratios are taken within each round, between runs next to each other, and their median is given:
-where the host is shared, its speed can change by a third within a minute. The hand-over of the model's weights is timed
+where the host is shared, its speed can change by a third within a minute. The transfer of the model's weights is timed
 too, sleep and wake left out. With ``--own-process`` the engine runs beside this process instead of in it. ``--random``
 first makes a random-weight model of the Qwen2 1.5B shape in the folder. With ``--bare`` an unmodified vLLM engine runs
 ``plain`` only: what the mixing embedding itself costs.
@@ -182,7 +182,7 @@ def engine_modes(arguments: argparse.Namespace) -> tuple[dict[str, Callable[[], 
 
 
 def hand_over_seconds(engine: Any, source: Any, device: torch.device) -> float:
-    """Returns the median of three hand-overs of a model's weights, checksums included."""
+    """Returns the median of three transfers of a model's weights, checksums included."""
     weights = list(source.load().to(device).named_parameters())
     seconds = []
     for _ in range(4):

@@ -1,4 +1,4 @@
-"""A whole training iteration, generation to weight hand-over, beside TRL's GRPOTrainer on the same work.
+"""A whole training iteration, generation to weight transfer, beside TRL's GRPOTrainer on the same work.
 
     python scripts/bench_step.py --work /tmp/bench_step --json step.json
 

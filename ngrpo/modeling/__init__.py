@@ -16,7 +16,7 @@
 - ``layers.py``: Decoder layers made cheaper: compiled, and with activations made again in the backward pass
 - ``learned.py``: An exploration strategy's learned parameters as a file beside the model
 - ``loading.py``: Loading a policy and its tokenizer from a Hugging Face folder or hub name
-- ``lora.py``: Low-rank adapters by peft: trained beside frozen weights, and handed over merged
+- ``lora.py``: Low-rank adapters by peft: trained beside frozen weights, and transferred merged
 - ``packing.py``: Rollouts packed into one row without padding, with what is needed to replay and score them
 - ``policy.py``: The policy: a causal language model that scores recorded rollouts
 - ``precision.py``: bfloat16 computation over parameters that stay in their own dtype

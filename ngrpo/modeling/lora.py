@@ -1,4 +1,4 @@
-"""Low-rank adapters by peft: trained beside frozen weights, and handed over merged."""
+"""Low-rank adapters by peft: trained beside frozen weights, and transferred merged."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -54,7 +54,7 @@ def with_recovery(make: Callable[[], T], rebuild: Callable[[bool], None], how_to
 
 @dataclass(frozen=True)
 class _Attempt(Generic[T]):
-    """What was made, or the message of the error that prevented it: the error itself would keep the engine alive."""
+    """A result, or the message of the error that prevented it: the error itself would keep the engine alive."""
 
     made: T | None = None
     error: str | None = None

@@ -63,7 +63,7 @@ class Observer(Protocol):
 
 @dataclass(frozen=True)
 class RolloutSettings:
-    """How rollouts are made (``rollout`` in the configuration, without its engine).
+    """Settings of rollouts (``rollout`` in the configuration, without its engine).
 
     Attributes:
         group_size: G, rollouts a prompt.

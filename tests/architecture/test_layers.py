@@ -10,9 +10,6 @@ from places import ROOT
 ENGINE_CHOICE = "ngrpo.rollout.auto"
 """The one module that imports from packages below its own which import from there: it chooses an engine."""
 
-HOST_VIEW = "ngrpo.rollout.records.host_memory"
-"""Asks vLLM for a device's view of host memory, and could be given it."""
-
 Rule = Callable[[ImportGraph], list[str]]
 
 
@@ -52,7 +49,7 @@ def mathematics_and_strategies(graph: ImportGraph) -> list[str]:
 
 def only_its_engine_imports_vllm(graph: ImportGraph) -> list[str]:
     """One package knows vLLM."""
-    inside = [*graph.below("ngrpo.rollout.vllm"), HOST_VIEW]
+    inside = graph.below("ngrpo.rollout.vllm")
     return [
         f"{name} imports {other}"
         for name, module in graph.modules.items()

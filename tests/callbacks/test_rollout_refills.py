@@ -24,7 +24,7 @@ GROUP = 4
 
 
 def solved(key: int) -> int:
-    """How many of a problem's answers are right: 0, 1 ... GROUP, in a fixed disorder."""
+    """The number of a problem's answers that are right: 0, 1 ... GROUP, in a fixed disorder."""
     return key * 7 % (GROUP + 1)
 
 

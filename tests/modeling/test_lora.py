@@ -1,4 +1,4 @@
-"""Adapters: what trains, what is handed over, what the reference is."""
+"""Adapters: what trains, what is transferred, what the reference is."""
 
 import pytest
 import torch

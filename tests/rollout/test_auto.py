@@ -1,4 +1,4 @@
-"""Which engine ``rollout=auto`` takes."""
+"""The engine that ``rollout=auto`` takes."""
 
 import logging
 import re

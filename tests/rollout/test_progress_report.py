@@ -1,4 +1,4 @@
-"""What engines and the worker report while they work."""
+"""Progress that engines report while they generate."""
 
 from collections.abc import Callable
 
@@ -19,21 +19,21 @@ def test_the_torch_engine_counts_up_to_what_it_returns(
     slots: int, make_engine: Callable[..., TorchEngine], bound: Bind, requests: list[Request], sampling: Sampling
 ) -> None:
     engine = make_engine(slots)
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     rollouts = engine.generate(
-        requests, sampling, bound(engine, TokenSampling()), lambda finished, tokens: told.append((finished, tokens))
+        requests, sampling, bound(engine, TokenSampling()), lambda finished, tokens: reported.append((finished, tokens))
     )
-    assert told == sorted(told)
-    assert told[-1] == (len(requests), sum(rollout.length for rollout in rollouts))
-    assert len(told) > 1
-    assert told[0][0] < len(requests)
-    assert told[0][1] > told[0][0]  # tokens of running rollouts count
+    assert reported == sorted(reported)
+    assert reported[-1] == (len(requests), sum(rollout.length for rollout in rollouts))
+    assert len(reported) > 1
+    assert reported[0][0] < len(requests)
+    assert reported[0][1] > reported[0][0]  # tokens of running rollouts count
 
 
 def test_vllms_bar_is_told_of_each_request() -> None:
     """As ``LLM._run_engine`` drives it."""
-    told: list[tuple[int, int]] = []
-    bar = FinishedRequests(lambda finished, tokens: told.append((finished, tokens)), total=2, desc="", postfix="")
+    reported: list[tuple[int, int]] = []
+    bar = FinishedRequests(lambda finished, tokens: reported.append((finished, tokens)), total=2, desc="", postfix="")
     for tokens in (1000, 3000):
         speed = tokens / bar.format_dict["elapsed"]
         bar.postfix = f"est. speed input: {0:.2f} toks/s, output: {speed:.2f} toks/s"
@@ -41,4 +41,4 @@ def test_vllms_bar_is_told_of_each_request() -> None:
     assert bar.n == bar.total == 2
     bar.refresh()
     bar.close()
-    assert told == [(1, 1000), (2, 3000)]
+    assert reported == [(1, 1000), (2, 3000)]

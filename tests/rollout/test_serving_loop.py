@@ -76,10 +76,10 @@ def test_the_vllm_session(strategy: Exploration):
     session, buffers = Session(spec, table, torch.device("cpu")), MixingBuffers(32, 1, torch.device("cpu"), table)
     assert buffers.tensors.vectors is not None
     slot, fed, tokens = torch.tensor([1]), [], []
-    for place in range(TOKENS):
-        logits = torch.randn(1, vocabulary, generator=torch.Generator().manual_seed(place)) * 2
-        tokens.append(int(choose(session, logits, slot, torch.tensor([prompt + place]))))
-        fill_buffers(session, buffers, slot, torch.tensor([prompt + place]))
+    for index in range(TOKENS):
+        logits = torch.randn(1, vocabulary, generator=torch.Generator().manual_seed(index)) * 2
+        tokens.append(int(choose(session, logits, slot, torch.tensor([prompt + index]))))
+        fill_buffers(session, buffers, slot, torch.tensor([prompt + index]))
         assert buffers.tensors.mixed[0]
         fed.append(buffers.tensors.vectors[0].clone())
     entries = replayed(collected(session, prompt), strategy, table, spec.parameters)

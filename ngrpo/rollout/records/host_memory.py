@@ -1,6 +1,12 @@
 """Pinned host memory that kernels of the device read and write."""
 
+from collections.abc import Callable
+
 import torch
+from torch import Tensor
+
+DeviceView = Callable[[Tensor], Tensor]
+"""Returns a device's view of a tensor in pinned host memory."""
 
 
 class HostTensor:
@@ -12,13 +18,9 @@ class HostTensor:
     Args:
         shape: of the tensor.
         dtype: of the tensor.
-        device: the worker's.
+        device_view: makes the view; None on a CPU.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> None:
-        self.on_host = torch.empty(shape, dtype=dtype, pin_memory=device.type == "cuda")
-        self.on_device = self.on_host
-        if device.type == "cuda":
-            from vllm.utils.torch_utils import get_accelerator_view_from_cpu_tensor
-
-            self.on_device = get_accelerator_view_from_cpu_tensor(self.on_host)
+    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype, device_view: DeviceView | None) -> None:
+        self.on_host = torch.empty(shape, dtype=dtype, pin_memory=device_view is not None)
+        self.on_device = self.on_host if device_view is None else device_view(self.on_host)

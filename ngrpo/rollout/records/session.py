@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.runtime.blank_record import blank_record
-from ngrpo.rollout.records.host_memory import HostTensor
+from ngrpo.rollout.records.host_memory import DeviceView, HostTensor
 from ngrpo.types.records import Record
 
 
@@ -127,9 +127,12 @@ class Session:
         spec: what to run.
         embedding: the whole served table [V, d], or none of its rows.
         device: the worker's device.
+        device_view: makes the device's view of host memory, where a dense strategy's vectors lie; None on a CPU.
     """
 
-    def __init__(self, spec: SessionSpec, embedding: Tensor, device: torch.device) -> None:
+    def __init__(
+        self, spec: SessionSpec, embedding: Tensor, device: torch.device, device_view: DeviceView | None = None
+    ) -> None:
         self.spec = spec
         self.scratch = len(spec.keys)
         self.inputs = SessionInputs(
@@ -144,7 +147,7 @@ class Session:
         slots, budget = self.scratch + 1, spec.max_new_tokens
         self.vectors: HostTensor | None = None
         if spec.strategy.dense:
-            self.vectors = HostTensor((slots, budget, embedding.shape[-1]), embedding.dtype, device)
+            self.vectors = HostTensor((slots, budget, embedding.shape[-1]), embedding.dtype, device_view)
         on_device = None if self.vectors is None else self.vectors.on_device
         self.records = SessionRecords.empty(slots, budget, spec.strategy, device, on_device)
 

@@ -135,7 +135,7 @@ def choose_and_record(
     positions: Tensor,
     recorded: Tensor | None,
 ) -> Tensor:
-    """What `choose` does, as one tensor function that can be compiled whole; writes into ``records``."""
+    """The computation of `choose`, as one tensor function that can be compiled whole; writes into ``records``."""
     scratch, budget = records.mixed.shape[0] - 1, records.mixed.shape[1]
     slots = torch.where(slots < 0, scratch, slots)
     if recorded is not None:

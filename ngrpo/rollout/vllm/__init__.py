@@ -5,7 +5,7 @@
 
 - ``checksum.py``: Checksums of tensors, over the bits of their elements and their order
 - ``coverage.py``: The coverage of a weight transfer: served weights that still hold a mark were not written
-- ``device.py``: The GPU that child processes see
+- ``device.py``: The GPU of a worker: which one child processes see, and its view of host memory
 - ``embedding.py``: The input embedding that mixes, inside vLLM's compiled and captured forward
 - ``engine.py``: The vLLM rollout engine
 - ``mixing_state.py``: The mixing state of a worker, which the adapters of both model runners share: the current

@@ -1,10 +1,12 @@
-"""The GPU that child processes see."""
+"""The GPU of a worker: which one child processes see, and its view of host memory."""
 
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+
+from ngrpo.rollout.records.host_memory import DeviceView
 
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
 
@@ -27,6 +29,16 @@ def visible_to_children(device: torch.device) -> Iterator[None]:
             del os.environ[_VARIABLE]
         else:
             os.environ[_VARIABLE] = before
+
+
+def device_view(device: torch.device) -> DeviceView | None:
+    """Returns what makes the device's view of pinned host memory, None for a CPU."""
+    if device.type != "cuda":
+        return None
+    from vllm.utils.torch_utils import get_accelerator_view_from_cpu_tensor
+
+    view: DeviceView = get_accelerator_view_from_cpu_tensor
+    return view
 
 
 def visible(before: str | None, index: int) -> str:

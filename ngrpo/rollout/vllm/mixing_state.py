@@ -10,6 +10,7 @@ from ngrpo.exploration.runtime.own_code import from_strategy, told
 from ngrpo.rollout.records.buffers import MixingBuffers
 from ngrpo.rollout.records.session import CollectedRecords, Session, SessionSpec
 from ngrpo.rollout.records.stepper import choose, fill_buffers
+from ngrpo.rollout.vllm.device import device_view
 from ngrpo.rollout.vllm.embedding import input_embedding, install
 
 CONFIG_KEY = "ngrpo"
@@ -51,7 +52,7 @@ class MixingState:
             raise ValueError(f"the engine was started for sums of embedding rows, which {strategy} does not feed")
         needed = strategy.reads_embedding or (vectors and strategy.mixes)
         table = self.embedding.table() if needed else self.embedding.weight.data[:0]
-        self.session = Session(spec, table, self.device)
+        self.session = Session(spec, table, self.device, device_view(self.device))
         self.failure = None
 
     def collect(self) -> CollectedRecords:

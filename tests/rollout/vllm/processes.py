@@ -1,4 +1,4 @@
-"""Runs the engine in processes of its own and holds its rollouts to the torch engine's, before and after a hand-over.
+"""A script that runs the engine in other processes and compares it with the torch engine, around a weight transfer.
 
     python processes.py --workers 2          tensor parallelism
     python processes.py --own-process        one engine process
@@ -14,7 +14,7 @@ import multiprocessing
 import torch
 from vllm_checks import (
     KINDS,
-    assert_author_is_told,
+    assert_author_is_informed,
     assert_same_rollouts,
     heads,
     mixed_total,
@@ -60,7 +60,7 @@ def main() -> None:
     bound = bind(strategy, oracle.embedding(), Vocabulary.of(source.tokenizer()))
     requests = random_requests(6, 20, 60, samples=2)
     report, made = {}, []
-    for name, scale in (("loaded", 1.0), ("handed over", 1.1)):
+    for name, scale in (("loaded", 1.0), ("transferred", 1.1)):
         weights = [(parameter, tensor * scale) for parameter, tensor in oracle.lm.named_parameters()]
         if arguments.restart and made:
             lose(engine, requests, bound)
@@ -76,7 +76,7 @@ def main() -> None:
         report[name] = mixed_total(rollouts)
         made += rollouts
     if arguments.exploration == "neighbor":
-        assert_author_is_told(engine, bound)
+        assert_author_is_informed(engine, bound)
     if arguments.save:
         torch.save(made, arguments.save)
     print(json.dumps(report))

@@ -1,4 +1,4 @@
-"""Which GPU an engine's process sees."""
+"""The GPU that an engine's process sees."""
 
 import os
 

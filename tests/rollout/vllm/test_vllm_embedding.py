@@ -44,9 +44,9 @@ def filled_buffers() -> MixingBuffers:
 def explicit(table: Tensor, tokens: list[int], buffers: MixingBuffers) -> Tensor:
     rows = []
     mixed, ids, weights, _ = buffers.tensors
-    for place, token in enumerate(tokens):
-        pairs = zip(ids[place].tolist(), weights[place].tolist(), strict=True)
-        rows.append(sum(w * table[i] for i, w in pairs) if mixed[place] else table[token])
+    for index, token in enumerate(tokens):
+        pairs = zip(ids[index].tolist(), weights[index].tolist(), strict=True)
+        rows.append(sum(w * table[i] for i, w in pairs) if mixed[index] else table[token])
     return torch.stack(rows)
 
 

@@ -119,6 +119,6 @@ def test_the_input_embedding_has_what_the_mixing_one_reads():
 def test_a_shared_tensor_names_its_device_where_it_is_replaced():
     from torch.multiprocessing.reductions import rebuild_cuda_tensor
 
-    from ngrpo.rollout.vllm import tensor_ipc as handover
+    from ngrpo.rollout.vllm import tensor_ipc
 
-    assert parameters(rebuild_cuda_tensor)[handover._DEVICE] == "storage_device"
+    assert parameters(rebuild_cuda_tensor)[tensor_ipc._DEVICE] == "storage_device"

@@ -47,7 +47,7 @@ def test_processes_make_the_rollouts_of_the_torch_engine(options):
     if torch.cuda.is_available() and "2" in options and torch.cuda.device_count() < 2:
         pytest.skip("needs two GPUs")
     report = json.loads(run("tests/rollout/vllm/processes.py", *options).splitlines()[-1])
-    assert min(report["loaded"], report["handed over"]) > 50
+    assert min(report["loaded"], report["transferred"]) > 50
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What the vLLM engine refuses, mostly before vLLM is touched."""
+"""Refusals of the vLLM engine, mostly before vLLM is touched."""
 
 import pytest
 from vllm_checks import UNSTOPPED, random_requests

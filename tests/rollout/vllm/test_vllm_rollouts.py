@@ -9,7 +9,7 @@ import torch
 from vllm_checks import (
     MIXING,
     UNSTOPPED,
-    assert_author_is_told,
+    assert_author_is_informed,
     assert_same_rollouts,
     mixed_total,
     random_requests,
@@ -123,14 +123,14 @@ def test_compiled_rollouts_are_those_of_the_torch_engine(demo, oracle, mixing, t
 
 
 def test_finished_requests_are_reported(engine, mixing):
-    told: list[tuple[int, int]] = []
-    rollouts = engine.generate(REQUESTS, UNSTOPPED, mixing, lambda finished, tokens: told.append((finished, tokens)))
-    finished, tokens = told[-1]
-    assert [count for count, _ in told] == list(range(1, len(REQUESTS) + 1))
+    reports: list[tuple[int, int]] = []
+    rollouts = engine.generate(REQUESTS, UNSTOPPED, mixing, lambda finished, tokens: reports.append((finished, tokens)))
+    finished, tokens = reports[-1]
+    assert [count for count, _ in reports] == list(range(1, len(REQUESTS) + 1))
     assert finished == len(REQUESTS)
     # vLLM says its speed to two decimals only.
     assert tokens == pytest.approx(sum(r.length for r in rollouts), rel=0.001)
 
 
-def test_an_exception_of_the_strategys_author_is_told_as_one(engine, mixing):
-    assert_author_is_told(engine, mixing)
+def test_an_exception_of_the_strategys_author_is_reported_as_one(engine, mixing):
+    assert_author_is_informed(engine, mixing)

@@ -1,4 +1,4 @@
-"""What vLLM's scheduler does to rollouts: preemption, chunked prefill, shared prompts."""
+"""Rollouts under vLLM's scheduler: preemption, chunked prefill, shared prompts."""
 
 from collections import Counter
 from dataclasses import replace

@@ -59,7 +59,7 @@ def session_of(
 
 
 def copies(session: Session) -> tuple[Tensor, ...]:
-    """What is recorded of the slots, scratch left out."""
+    """The records of all slots but scratch."""
     records = session.records
     everything = (records.tokens, records.log_probs, records.mixed, records.record.ids, records.record.weights)
     return tuple(record[:SCRATCH].clone() for record in everything)
@@ -69,10 +69,10 @@ def logits_for(*tokens: int) -> Tensor:
     return 9.0 * torch.nn.functional.one_hot(torch.tensor(tokens), VOCABULARY).float()
 
 
-def take(session: Session, place: int, **token_of_slot: int) -> None:
-    """Lets the slots ``s0``, ``s1``.. choose the given tokens as number ``place`` of their responses."""
+def take(session: Session, index: int, **token_of_slot: int) -> None:
+    """Lets the slots ``s0``, ``s1``.. choose the given tokens as number ``index`` of their responses."""
     slots = [int(name[1:]) for name in token_of_slot]
-    positions = torch.tensor([PROMPTS[s] + place for s in slots])
+    positions = torch.tensor([PROMPTS[s] + index for s in slots])
     chosen = choose(session, logits_for(*token_of_slot.values()), torch.tensor(slots), positions)
     assert chosen.tolist() == list(token_of_slot.values())
 
@@ -84,15 +84,15 @@ def test_choose_and_feed_against_one_slot_at_a_time(explore):
     generator = torch.Generator().manual_seed(0)
     record: dict[tuple[int, int], tuple[Step, Tensor]] = {}
     ended = [False] * 3
-    for place in range(BUDGET):
+    for index in range(BUDGET):
         order = torch.randperm(3, generator=generator)
         logits = torch.randn(3, VOCABULARY, generator=generator) * 2
         lengths = torch.tensor(PROMPTS)[order]
-        tokens = choose(session, logits, order, lengths + place)
+        tokens = choose(session, logits, order, lengths + index)
         for row, slot in enumerate(order.tolist()):
             context = StepContext(
                 keys=torch.tensor([[11, 22, 33][slot]]),
-                positions=torch.tensor([PROMPTS[slot] + place]),
+                positions=torch.tensor([PROMPTS[slot] + index]),
                 embedding=torch.zeros(0, 4),
                 ended=torch.tensor([ended[slot]]),
                 end_ids=torch.tensor([7]),
@@ -104,7 +104,7 @@ def test_choose_and_feed_against_one_slot_at_a_time(explore):
             )
             assert int(tokens[row]) == int(step.token)
             ended[slot] |= int(step.token) == 7
-            record[slot, place] = step, log_prob
+            record[slot, index] = step, log_prob
     tokens, log_probs, mixed, ids, weights = copies(session)
     for at, (step, log_prob) in record.items():
         assert (int(tokens[at]), bool(mixed[at])) == (int(step.token), bool(step.mixed))
@@ -148,8 +148,8 @@ def test_rows_without_a_slot_leave_the_records_alone(none):
 
 def test_prompt_tokens_and_positions_past_the_budget_are_fed_plainly():
     session = session_of(Scripted())
-    for place in range(BUDGET):
-        take(session, place, s0=4, s1=5, s2=6)
+    for index in range(BUDGET):
+        take(session, index, s0=4, s1=5, s2=6)
     positions = torch.arange(PROMPTS[1] + BUDGET + 2)
     mixed, (ids, weights, *_) = lookup(
         session.records, session.inputs.prompt_lengths, torch.full_like(positions, 1), positions
@@ -208,9 +208,9 @@ def test_narrower_mixtures_leave_nothing_of_wider_ones_in_the_buffers():
 def test_the_compiled_step_is_the_eager_one(strategy):
     eager, fast = (session_of(strategy, (7,), (True, False, True)) for _ in range(2))
     generator = torch.Generator().manual_seed(3)
-    for place in range(BUDGET):
-        slots = torch.tensor([2, 0, 1] if place < 4 else [1, 2])
-        positions = torch.tensor(PROMPTS)[slots] + place
+    for index in range(BUDGET):
+        slots = torch.tensor([2, 0, 1] if index < 4 else [1, 2])
+        positions = torch.tensor(PROMPTS)[slots] + index
         logits = torch.randn(len(slots), VOCABULARY, generator=generator) * 3
         arguments = (TEMPERATURE, logits, slots, positions, torch.ones(len(slots), dtype=torch.bool))
         expected = choose_and_record(strategy, eager.records, eager.inputs, *arguments)
@@ -259,9 +259,9 @@ def test_a_carried_count_is_that_of_the_position_before():
     strategy = SoftThinking(top_n=2, cold_entropy=0.1, cold_steps=3)
     session = full_session(strategy, torch.zeros(0, 4))
     cold, warm = logits_for(3), torch.zeros(1, VOCABULARY)
-    places = [(0, cold), (1, cold), (1, cold), (1, warm), (1, cold), (2, cold), (2, warm), (2, cold)]
+    indices = [(0, cold), (1, cold), (1, cold), (1, warm), (1, cold), (2, cold), (2, warm), (2, cold)]
     chosen = [
-        int(choose(session, logits, torch.tensor([1]), torch.tensor([PROMPTS[1] + place]))) for place, logits in places
+        int(choose(session, logits, torch.tensor([1]), torch.tensor([PROMPTS[1] + index]))) for index, logits in indices
     ]
     assert session.records.state is not None
     assert session.records.state[:3, :3].tolist() == [[0, 0, 0], [1, 2, 3], [0, 0, 0]]
@@ -285,9 +285,9 @@ def test_compiled_steps_and_vectors_are_the_eager_ones(strategy):
     eager, fast = (full_session(strategy, table) for _ in range(2))
     slow_buffers, fast_buffers = (MixingBuffers(16, 1, torch.device("cpu"), table).tensors for _ in range(2))
     generator = torch.Generator().manual_seed(3)
-    for place in range(BUDGET):
-        slots = torch.tensor([2, 0, 1] if place < 4 else [1, 2])
-        positions = torch.tensor(PROMPTS)[slots] + place
+    for index in range(BUDGET):
+        slots = torch.tensor([2, 0, 1] if index < 4 else [1, 2])
+        positions = torch.tensor(PROMPTS)[slots] + index
         logits = torch.randn(len(slots), VOCABULARY, generator=generator) * 2
         arguments = (TEMPERATURE, logits, slots, positions, torch.ones(len(slots), dtype=torch.bool))
         expected = choose_and_record(strategy, eager.records, eager.inputs, *arguments)
@@ -297,7 +297,7 @@ def test_compiled_steps_and_vectors_are_the_eager_ones(strategy):
             (compiled(fill_vectors, strategy), fast, fast_buffers),
         ):
             function(session.records, session.inputs, buffers, slots, positions)
-        at = eager.records.mixed[slots, place]
+        at = eager.records.mixed[slots, index]
         assert fast_buffers.mixed[: len(slots)].tolist() == at.tolist()
         torch.testing.assert_close(fast_buffers.vectors[: len(slots)][at], slow_buffers.vectors[: len(slots)][at])
     ours, reference = fast.collect(), eager.collect()

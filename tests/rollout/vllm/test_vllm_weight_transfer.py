@@ -1,4 +1,4 @@
-"""What a checksum sees, what a transfer proves, and what it refuses; with stand-ins for vLLM's workers."""
+"""Checksums, and weight transfers that are checked and refused; with stand-ins for vLLM's workers."""
 
 import copy
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""The hand-over of weights to vLLM."""
+"""The transfer of weights to vLLM."""
 
 import pytest
 import torch

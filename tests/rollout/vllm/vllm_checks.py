@@ -1,4 +1,4 @@
-"""What the vLLM tests share: requests of the demo model, and comparisons of rollouts."""
+"""Requests of the demo model and comparisons of rollouts, shared by the vLLM tests."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -42,7 +42,7 @@ class FailsLater(NeighborMixing):
         return super().step(logits, ctx)
 
 
-def assert_author_is_told(engine: VllmEngine, bound: BoundExploration) -> None:
+def assert_author_is_informed(engine: VllmEngine, bound: BoundExploration) -> None:
     """A strategy that fails in the engine is shown with its file and line, and the engine lives on."""
     requests = random_requests(6, 20, 60, samples=2)
     sampling = replace(UNSTOPPED, max_new_tokens=8)

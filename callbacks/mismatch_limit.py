@@ -32,7 +32,7 @@ _LARGE = 10.0
 class MismatchLimit(Callback):
     """Warns once, and ends the run, where engine and trainer give the same tokens other log-probs.
 
-    Rollouts that were made ahead are left alone: their weights are older than the trainer's, so that the policy's
+    Prefetched rollouts are not checked: their weights are older than the trainer's, so that the policy's
     change is part of the difference. Optimiser steps are not, since the first log-probs of a batch are compared.
 
     Place it after the callbacks that log ``rollout/age``.

@@ -192,7 +192,7 @@ def check_ahead(
         )
     if selection.max_refills:
         raise SettingError(
-            f"rollout.ahead={rollout.ahead} makes a batch before its turn, and selection.max_refills="
+            f"rollout.ahead={rollout.ahead} prefetches a batch, and selection.max_refills="
             f"{selection.max_refills} draws further prompts for it; set selection.max_refills=0."
         )
     if isinstance(curriculum, SampledByPassRate):

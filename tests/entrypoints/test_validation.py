@@ -308,7 +308,7 @@ def test_training_asks_the_engine_whether_the_records_of_a_batch_fit(
     assert asked == [(TokenSampling(), rollouts, config.rollout.max_new_tokens)]
 
 
-def test_rollouts_made_ahead_need_an_engine_beside_the_trainer_and_weights() -> None:
+def test_prefetched_rollouts_need_an_engine_beside_the_trainer_and_weights() -> None:
     ahead, engine = RolloutSettings(ahead=1), SimpleNamespace(concurrent=True)
     selection = DynamicSampling(every_group)
     plain, weighed = algorithm(), algorithm(correction=Truncate())

@@ -190,3 +190,9 @@ def test_an_engine_that_does_not_start_says_why_and_nothing_of_going_on(make: Ca
         "the rollout engine could not start (NotImplementedError: no kernel for heads of 7); choose another model, "
         "change rollout.engine, or take another engine such as rollout=torch."
     )
+
+
+def test_a_failure_outside_of_the_loop_promises_no_checkpoint() -> None:
+    assert sentence(EngineFailure("out of blocks")) == (
+        "the rollout engine failed (out of blocks); change rollout.engine, or take another with rollout=torch."
+    )

@@ -149,7 +149,7 @@ def test_the_script_trains_what_one_process_trains(group: Path, tmp_path: Path):
 
 
 def test_a_tensor_group_resumes_exactly(group: Path, tmp_path: Path):
-    """With rollouts that were made ahead of the checkpoint."""
+    """With prefetched rollouts in the checkpoint."""
     again = train(tmp_path, 2, *AHEAD, *GROUP, resumed_from(group))
     assert all(torch.equal(tensor, weights(again)[name]) for name, tensor in weights(group).items())
     assert summary(again)["tokens_generated"] == summary(group)["tokens_generated"]

@@ -8,9 +8,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
+import forked
 import pytest
 import torch
-from forked import Scripts
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
@@ -121,9 +121,14 @@ def sampling() -> Sampling:
     return Sampling(temperature=0.8, max_new_tokens=24, stop_ids=(3,))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _end_of_scripts() -> Iterator[None]:
+    yield
+    if forked.scripts.cache_info().currsize:
+        forked.scripts().close()
+
+
 @pytest.fixture(scope="session")
-def scripts() -> Iterator[Scripts]:
+def scripts() -> forked.Scripts:
     """Runs the scripts as forks of one process."""
-    made = Scripts()
-    yield made
-    made.close()
+    return forked.scripts()

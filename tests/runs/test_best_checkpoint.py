@@ -2,12 +2,10 @@
 
 import csv
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from places import ROOT
+from forked import succeed
 
 
 @pytest.mark.parametrize("monitor", ["eval/demo/length", "train/reward"])
@@ -15,7 +13,7 @@ def test_the_best_iteration_is_named_and_kept(monitor: str, tmp_path: Path) -> N
     overrides = ["debug=fast", "trainer.iterations=3", "benchmark=[demo]", "benchmark.demo.problems=3"]
     overrides += ["trainer.accelerator=cpu", "logger=csv", f"hydra.run.dir={tmp_path}"]
     overrides += ["callbacks.checkpoint.every=10", f"callbacks.checkpoint.monitor={monitor}"]
-    subprocess.run([sys.executable, "scripts/train.py", *overrides], cwd=ROOT, check=True, capture_output=True)
+    succeed("train.py", *overrides)
     best = json.loads((tmp_path / "checkpoints" / "best.json").read_text())
     history = json.loads((tmp_path / "summary.json").read_text())["eval"]["history"]
     values = {one["iteration"]: one["demo/length"] for one in history if one["iteration"] > 0}

@@ -1,14 +1,11 @@
 """One optimiser step has the same gradient however its batch is laid out."""
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
-from places import ROOT
+from forked import HELPERS, succeed
 from transformers import AutoModelForCausalLM
 from update_probe import Case, gradient
 
@@ -149,25 +146,8 @@ def dense_case(make_engine, bound, requests, sampling, tiny_model_path) -> Case:
 
 def in_two_processes(case: Case, folder: Path) -> dict[str, torch.Tensor]:
     """The gradient of a case, sharded over two processes."""
-    here = ROOT / "tests/helpers"
-    path = os.pathsep.join([str(ROOT), str(here), *sys.path])
     torch.save(case, folder / "case.pt")
-    subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--standalone",
-            "--nproc-per-node",
-            "2",
-            str(here / "update_probe.py"),
-            str(folder / "case.pt"),
-            str(folder / "gradient.pt"),
-        ],
-        check=True,
-        timeout=240,
-        env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-    )
+    succeed(f"{HELPERS}/update_probe.py", f"{folder}/case.pt", f"{folder}/gradient.pt", path=[HELPERS], ranks=2)
     made: dict[str, torch.Tensor] = torch.load(folder / "gradient.pt")
     return made
 

@@ -1,8 +1,5 @@
 """A tensor group trains what one process trains: the update on recorded rollouts, and the training script."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -11,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from places import ROOT
+from forked import HELPERS, succeed
 from safetensors.torch import load_file
 from tensor_probe import Outcome, outcome
 from test_one_trajectory import TOLERANCE, apart
@@ -86,17 +83,9 @@ def cases(make_engine, bound, requests, sampling, models) -> dict[str, Case]:
 
 def in_processes(cases: Mapping[str, Case], folder: Path, processes: int) -> dict[str, Outcome]:
     """Outcomes with tensor groups of two."""
-    here = ROOT / "tests/helpers"
     torch.save(cases, folder / "cases.pt")
-    done = subprocess.run(
-        [
-            sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes),
-            str(here / "tensor_probe.py"), "2", str(folder / "cases.pt"), str(folder / "outcomes.pt"),
-        ],
-        capture_output=True, text=True, timeout=400,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), str(here), *sys.path])},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-9000:]
+    arguments = ("2", str(folder / "cases.pt"), str(folder / "outcomes.pt"))
+    succeed(f"{HELPERS}/tensor_probe.py", *arguments, path=[HELPERS], ranks=processes)
     return {name: Outcome(**made) for name, made in torch.load(folder / "outcomes.pt").items()}
 
 

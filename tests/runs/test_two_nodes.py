@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import torch
+from forked import succeed
 from places import ROOT
 from safetensors.torch import load_file
 
@@ -24,13 +25,13 @@ def free_port() -> int:
         return port
 
 
-def launched(nodes: int, processes: int, folder: Path) -> Path:
-    """Starts a launcher a node, each with its processes; returns the run's folder."""
+def launched(nodes: int, folder: Path) -> Path:
+    """Starts a launcher a node, each with one process; returns the run's folder."""
     endpoint = f"127.0.0.1:{free_port()}"
     command = [
-        sys.executable, "-m", "torch.distributed.run", "--nnodes", str(nodes), "--nproc-per-node", str(processes),
+        sys.executable, "-m", "torch.distributed.run", "--nnodes", str(nodes), "--nproc-per-node", "1",
         "--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "scripts/train.py", *SETTINGS,
-        f"trainer.num_nodes={nodes}", f"trainer.devices={processes}", f"hydra.run.dir={folder}",
+        f"trainer.num_nodes={nodes}", "trainer.devices=1", f"hydra.run.dir={folder}",
     ]  # fmt: skip
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "OMP_NUM_THREADS": "1"}
     launchers = [
@@ -46,8 +47,8 @@ def launched(nodes: int, processes: int, folder: Path) -> Path:
 
 
 def test_two_nodes_train_what_two_processes_train(tmp_path: Path):
-    one = launched(1, 2, tmp_path / "one")
-    two = launched(2, 1, tmp_path / "two")
+    one, two = tmp_path / "one", launched(2, tmp_path / "two")
+    succeed("train.py", *SETTINGS, "trainer.devices=2", f"hydra.run.dir={one}", ranks=2)
     expected, made = (load_file(folder / "model" / "model.safetensors") for folder in (one, two))
     assert expected.keys() == made.keys()
     assert all(torch.equal(tensor, made[name]) for name, tensor in expected.items())

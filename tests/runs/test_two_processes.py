@@ -1,4 +1,4 @@
-"""Two processes on the CPU, launched as a user launches them, against one."""
+"""Two processes on the CPU, the first time launched as a user launches them, against one."""
 
 import json
 import os
@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from forked import HELPERS, succeed
 from places import ROOT
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -18,17 +19,26 @@ from ngrpo.checkpoint.folders import STATE
 from ngrpo.report.run_store import RunStore
 
 
-def train(folder: Path, processes: int, *overrides: str) -> Path:
-    """Runs the training script in ``folder`` and returns it."""
-    command = [
-        sys.executable, "scripts/train.py", "exploration=neighbor", "trainer.accelerator=cpu",
-        f"trainer.devices={processes}", "debug=fast", "algo.optimizer_steps=2", "callbacks.evaluation.every=0",
-        f"hydra.run.dir={folder}", *overrides,
+def overrides_of(folder: Path, processes: int, *more: str) -> list[str]:
+    return [
+        "exploration=neighbor", "trainer.accelerator=cpu", f"trainer.devices={processes}", "debug=fast",
+        "algo.optimizer_steps=2", "callbacks.evaluation.every=0", f"hydra.run.dir={folder}", *more,
     ]  # fmt: skip
-    path = os.pathsep.join([str(ROOT), str(ROOT / "tests/helpers"), *sys.path])
-    environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+
+
+def launched(folder: Path, processes: int, *more: str) -> Path:
+    """Runs the training script in ``folder`` as a user does, the other processes started by it; returns the folder."""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "scripts/train.py", *overrides_of(folder, processes, *more)]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+def train(folder: Path, processes: int, *more: str) -> Path:
+    """Runs the training script in ``folder`` as forks of a process with everything imported; returns the folder."""
+    ranks = processes if processes > 1 else 0
+    succeed("train.py", *overrides_of(folder, processes, *more), path=[HELPERS], ranks=ranks)
     return folder
 
 
@@ -51,7 +61,7 @@ def resumed_from(folder: Path) -> str:
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     compared = "+callbacks.model_check._target_=ngrpo.callbacks.model_check.ModelCheck"
-    return train(tmp_path_factory.mktemp("two"), 2, "algo=gspo", compared)
+    return launched(tmp_path_factory.mktemp("two"), 2, "algo=gspo", compared)
 
 
 def test_sharded_models_compute_the_models_own_logits(two: Path):

@@ -124,11 +124,11 @@ def sampling() -> Sampling:
 @pytest.fixture(scope="session", autouse=True)
 def _end_of_scripts() -> Iterator[None]:
     yield
-    if forked.scripts.cache_info().currsize:
-        forked.scripts().close()
+    if forked.server.cache_info().currsize:
+        forked.server().close()
 
 
 @pytest.fixture(scope="session")
 def scripts() -> forked.Scripts:
     """Runs the scripts as forks of one process."""
-    return forked.scripts()
+    return forked.server()

@@ -2,33 +2,20 @@
 
 import importlib
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from forked import succeed
 from places import ROOT
 
 from ngrpo.training.memory_budget import MemoryBudget
 
 
 def run(script: str, *words: str, processes: int = 1) -> str:
-    path = os.pathsep.join([str(ROOT), *sys.path])
-    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"] * (processes > 1)
-    done = subprocess.run(
-        [sys.executable, *launcher, f"scripts/{script}", "--shape", "tiny", *words],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+    return succeed(script, "--shape", "tiny", *words, ranks=processes if processes > 1 else 0)
 
 
 def update(tmp_path: Path, *words: str, processes: int = 1) -> dict[str, Any]:

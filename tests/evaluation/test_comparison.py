@@ -1,13 +1,12 @@
 """Paired differences against plain Python over the rows."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import direct_figures as direct
 import pytest
 import torch
+from forked import server, succeed
 from made_answers import random_rows, row, table
 from places import ROOT
 
@@ -79,16 +78,14 @@ def test_only_common_benchmarks_are_compared(tmp_path: Path) -> None:
 
 def test_the_script_prints_three_runs_as_json_and_as_a_table(tmp_path: Path) -> None:
     runs = [str(store(tmp_path / str(seed), random_rows(6, 4, seed=seed))) for seed in range(3)]
-    command = [sys.executable, "scripts/compare.py", *runs]
-    printed = subprocess.run([*command, "--json"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    found = json.loads(printed)
+    found = json.loads(succeed("compare.py", *runs, "--json"))
     assert found["runs"] == runs
     expected = compare_runs([Path(run) for run in runs])["amc23"].metrics["pass@4"]
     shown = found["benchmarks"]["amc23"]["metrics"]["pass@4"]
     assert shown["values"] == expected.values
     assert [one["low"] for one in shown["differences"]] == [one.low for one in expected.differences]
-    assert "pass@4" in subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    gone = subprocess.run([*command, str(tmp_path / "gone")], cwd=ROOT, capture_output=True, text=True)
-    assert gone.returncode == 1
-    assert gone.stderr.startswith("error: ")
-    assert "holds no stored answers" in gone.stderr
+    assert "pass@4" in succeed("compare.py", *runs)
+    gone = server().run(["compare.py", *runs, str(tmp_path / "gone")], ROOT)
+    assert gone.status == 1
+    assert gone.said.startswith("error: ")
+    assert "holds no stored answers" in gone.said

@@ -102,7 +102,7 @@ class Scripts:
 
 
 @cache
-def scripts() -> Scripts:
+def server() -> Scripts:
     """The one server of this process, started at its first use and ended with the tests (conftest.py)."""
     return Scripts()
 
@@ -119,7 +119,7 @@ def succeed(
         ranks: so many processes of one group, as torchrun starts them; 0 for a process without a launcher.
     """
     variables = {"PYTHONPATH": os.pathsep.join([str(ROOT), *path])} | dict(environment or {})
-    done = scripts().run(command, ROOT, variables, limit_s=240, path=path, errors_apart=True, ranks=ranks)
+    done = server().run(command, ROOT, variables, limit_s=240, path=path, errors_apart=True, ranks=ranks)
     assert done.status == 0, done.said[-3000:] + done.errors[-9000:]
     return done.said
 

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 
+from forked import succeed
 from places import ROOT
 
 PAGES = {
@@ -20,8 +21,20 @@ def commands() -> list[str]:
     return list(dict.fromkeys(line for block in blocks for line in block.splitlines() if line.strip()))
 
 
+_started: set[str] = set()
+"""Scripts that have been started as a user starts them."""
+
+
 def execute(command: list[str], **environment: str) -> str:
-    """Runs a command of a page in the repository with this Python, and returns what it prints."""
+    """Runs a command of a page in the repository with this Python, and returns what it prints.
+
+    The first time a script is started as a user starts it, then as a fork of a process that has imported everything.
+    """
+    if command[0] == "python" and command[1] in _started:
+        path = environment.pop("PYTHONPATH", "").split(":")
+        return succeed(command[1].removeprefix("scripts/"), *command[2:], path=path, environment=environment)
+    if command[1].startswith("scripts/"):
+        _started.add(command[1])
     command = [sys.executable if word == "python" else word for word in command]
     python_path = f"{ROOT}:{environment.pop('PYTHONPATH', '')}"
     done = subprocess.run(

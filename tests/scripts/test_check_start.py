@@ -1,20 +1,14 @@
 """The script that compares one model, as it is run on machines with a GPU."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-from places import ROOT
+from forked import succeed
 
 
 def test_a_right_model_passes_and_faults_show(tmp_path: Path):
     file = tmp_path / "start.json"
-    command = [sys.executable, "scripts/check_start.py", "--random", "tiny", "--json", str(file), "--mixed"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr[-2000:]
+    succeed("check_start.py", "--random", "tiny", "--json", str(file), "--mixed")
     report = json.loads(file.read_text())
     assert not report["refused"]
     assert [(f["path"], f["rollouts"]) for f in report["figures"]] == [

@@ -1,22 +1,18 @@
 """scripts/neighbors.py and scripts/explore_embedding.py as they are called."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from forked import server
 from PIL import Image
 from places import ROOT
 
 
 def call(script: str, *arguments: str, returns: int = 0) -> str:
-    command = [sys.executable, f"scripts/{script}", *arguments]
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120)
-    assert done.returncode == returns, done.stderr
-    return done.stdout + done.stderr
+    done = server().run([script, *arguments], ROOT, {"COLUMNS": "120"}, limit_s=60)
+    assert done.status == returns, done.said
+    return done.said
 
 
 def test_neighbours_and_search():

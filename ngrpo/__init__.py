@@ -1,5 +1,30 @@
 """N-GRPO: reinforcement-learning post-training with exploration at the embedding level.
 
+- ``entrypoints/``: What the scripts call
+- ``config/``: From conf/ to checked objects
+- ``callbacks/``: Lightning callbacks, one class a file; imported as ``ngrpo.callbacks``
+- ``rollout/``: Rollouts: engines that generate, and the worker that makes scored rollouts of prompts
+- ``exploration/``: Exploration strategies: how the next input embedding of a rollout is made
+- ``rewards/``: Rewards
+- ``training/``: One optimiser step: from scored rollouts to updated weights
+- ``algo/``: Algorithms as compositions of pure functions
+- ``modeling/``: Models: loading, packing, attention, replay, sharding, export
+- ``data/``: Prompts: sources, chat templates, the data module
+- ``evaluation/``: Evaluation: Mean@k, Pass@k, reports
+- ``checkpoint/``: Checkpoints: complete folders on disk, what they belong to, and the exported policy
+- ``loggers/``: Lightning's loggers for runs that are resumed
+- ``report/``: A run's record on disk, and the page made from it
+- ``distributed/``: Ranks, collectives, and the processes of a run
+- ``types/``: The data that is passed everywhere: problems and prompts, requests and rollouts, their records and
+  scores
+- ``utils/``: Small helpers that know nothing of reinforcement learning
+- ``demo_model/``: How the shipped demo model was made; its files are in ``ngrpo/modeling/demo``
+- ``model_check/``: The comparison at start-up: trainer and engine against the model's own logits
+- ``study/``: A study: many small runs with different methods, compared with intervals over seeds; see
+  ``scripts/study.py``
+- ``compat/``: Old names of what has moved since version 0.1, kept for one version
+- ``errors.py``: What ends a run in a way that a user can act on; the scripts print the message, not a traceback
+
 This module stays free of heavy imports: the answer-checking worker processes import it.
 """
 

@@ -1,4 +1,6 @@
-"""Names of version 0.1 that have moved: they work for one version more, with a warning that names the new one.
+"""Old names of what has moved since version 0.1, kept for one version.
+
+Each works with a warning that names the new one:
 
 - ``attributes.py``: Old names as attributes of the modules and packages that they have left
 - ``import_hook.py``: The finder of modules under the names that they had

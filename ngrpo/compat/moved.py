@@ -182,12 +182,13 @@ NAMES: Mapping[str, str] = {
     "ngrpo.rewards.terms.Responses": "ngrpo.rewards.terms.base.Responses",
     "ngrpo.rewards.terms.RewardTerms": "ngrpo.rewards.terms.base.RewardTerms",
     "ngrpo.rewards.terms.Stateful": "ngrpo.rewards.terms.base.Stateful",
+    "ngrpo.rewards.terms.Term": "ngrpo.rewards.terms.base.Term",
     "ngrpo.rewards.terms.WeightedTerm": "ngrpo.rewards.terms.base.WeightedTerm",
     "ngrpo.rewards.terms.bounds_of": "ngrpo.rewards.terms.base.bounds_of",
     "ngrpo.rollout.torch_engine.TorchEngine": "ngrpo.rollout.torch_engine.engine.TorchEngine",
-    "ngrpo.training.accelerator_of": "ngrpo.entrypoints.train.accelerator_of",
-    "ngrpo.training.make_trainer": "ngrpo.entrypoints.train.make_trainer",
-    "ngrpo.training.process_count": "ngrpo.entrypoints.train.process_count",
+    "ngrpo.training.accelerator_of": "ngrpo.utils.torch_settings.accelerator_of",
+    "ngrpo.training.make_trainer": "ngrpo.entrypoints.trainer.make_trainer",
+    "ngrpo.training.process_count": "ngrpo.entrypoints.trainer.process_count",
     "ngrpo.training.train": "ngrpo.entrypoints.train.train",
 }
 """Single names that are not where the rest of their module is, or whose module is a package today."""

@@ -38,7 +38,7 @@ def test_names_that_have_not_moved_are_as_they_are() -> None:
     [
         ("ngrpo.schedule", "ngrpo.training.optim.lr_schedule"),
         ("ngrpo.schedule.cosine", "ngrpo.training.optim.lr_schedule.cosine"),
-        ("ngrpo.loggers.Csv", "ngrpo.loggers.resumable.Csv"),
+        ("ngrpo.loggers.Csv", "ngrpo.loggers.csv.Csv"),
         ("ngrpo.config.build", "ngrpo.config.instantiate.build"),
         ("callbacks.rollout.RolloutCallback", "ngrpo.callbacks.rollout.RolloutCallback"),
         ("ngrpo.demo.problems.Problem.text", "ngrpo.data.word_problems.problems.Problem.text"),

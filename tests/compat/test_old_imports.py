@@ -58,7 +58,7 @@ def test_an_old_name_warns_once_at_the_line_that_asks_for_it(statement: str, old
         ("ngrpo.rewards.terms.Responses", "ngrpo.rewards.terms.base.Responses"),
         ("ngrpo.rollout.torch_engine.TorchEngine", "ngrpo.rollout.torch_engine.engine.TorchEngine"),
         ("ngrpo.distributed.ranks", "ngrpo.distributed.collectives.ranks"),
-        ("ngrpo.loggers.Csv", "ngrpo.loggers.resumable.Csv"),
+        ("ngrpo.loggers.Csv", "ngrpo.loggers.csv.Csv"),
         ("ngrpo.module.PolicyOptimization", "ngrpo.training.module.PolicyOptimization"),
     ],
 )

@@ -38,7 +38,7 @@ def test_old_names_in_a_users_settings_train_with_a_sentence_each(tmp_path: Path
     done = scripts.run(command, here)
     assert done.status == 0, done.said
     for setting, old, new in (
-        ("logger", "ngrpo.loggers.Csv", "ngrpo.loggers.resumable.Csv"),
+        ("logger", "ngrpo.loggers.Csv", "ngrpo.loggers.csv.Csv"),
         ("callbacks.rollout", "callbacks.rollout.RolloutCallback", "ngrpo.callbacks.rollout.RolloutCallback"),
         ("trainer.schedule", "ngrpo.schedule.cosine", "ngrpo.training.optim.lr_schedule.cosine"),
         ("critic", "ngrpo.critic_update.CriticSettings", "ngrpo.training.critic_update.CriticSettings"),

@@ -91,8 +91,8 @@ def counts_table(found: "Inspection") -> Table:
     table = Table("", "rows")
     table.add_row("all", str(found.rows))
     table.add_row("usable", str(found.usable), end_section=True)
-    for reason, count in found.left_out.items():
-        table.add_row(f"left out: {reason}", str(count))
+    for reason, count in found.excluded.items():
+        table.add_row(f"excluded: {reason}", str(count))
     if found.control_text:
         table.add_row("with text of control tokens", str(found.control_text))
     table.add_section()

@@ -1,4 +1,4 @@
-"""From a problem to token ids."""
+"""The prompt of a problem, as token ids."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ class PromptBuilder:
 
     Attributes:
         tokenizer: the model's tokenizer.
-        max_prompt_tokens: longer prompts are left out; a prompt is never cut, which would break the template.
+        max_prompt_tokens: longer prompts are excluded; a prompt is never cut, which would break the template.
         instruction: appended to the question after a line break, e.g. how to mark the final answer.
         chat: system message (which precedes the question where there is no template), and the template's variables.
 

@@ -1,4 +1,4 @@
-"""Chat templates of strangers: applied with a fixed date, and tried before they are relied on."""
+"""Chat templates of other people's models: applied with a fixed date, and tested before use."""
 
 import inspect
 import logging

@@ -1,4 +1,4 @@
-"""Which usable problems are trained on when."""
+"""Curricula: the choice of the problems that are trained on in each epoch and iteration."""
 
 import hashlib
 import math
@@ -20,7 +20,7 @@ class Curriculum(ABC):
     arguments, the seed and what was reported, so they are the same on every rank and after a resume.
 
     Attributes:
-        needs_difficulty: whether problems must declare one; rows that do not are left out.
+        needs_difficulty: whether problems must declare one; rows that do not are excluded.
         needs_epochs: whether it does nothing on problems that never come twice.
     """
 

@@ -2,8 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 from lightning.pytorch import LightningDataModule
@@ -13,17 +11,15 @@ from transformers import PreTrainedTokenizerBase
 from ngrpo.data.chat import PromptBuilder
 from ngrpo.data.chat_template import ChatFormat
 from ngrpo.data.curriculum import Curriculum, EveryProblem
-from ngrpo.data.cursor import MAX_BARREN_ROWS
+from ngrpo.data.evaluation_prompts import evaluation_fingerprints, evaluation_source, first_prompts
 from ngrpo.data.loader import PromptStream
-from ngrpo.data.prepared import PreparedSource
-from ngrpo.data.reasons import no_usable_row
+from ngrpo.data.prompt_source import PromptSource
 from ngrpo.data.settings import SourceSettings, training_sources
 from ngrpo.data.sources import ProblemSource, open_source
-from ngrpo.data.sources.problem_text import check_text, fingerprint
-from ngrpo.data.word_problems.levels import read_path
+from ngrpo.data.sources.problem_text import check_text
 from ngrpo.distributed.collectives import ranks
 from ngrpo.errors import SettingError
-from ngrpo.types.problems import Excluded, Problem, Prompt
+from ngrpo.types.problems import Prompt
 
 
 class PromptDataModule(LightningDataModule):
@@ -38,15 +34,15 @@ class PromptDataModule(LightningDataModule):
             from the settings here, see `SourceSettings`.
         eval_path: evaluation problems; None takes the held-out part for the demo, nothing otherwise.
         eval_problems: the most evaluation problems to use, from the first row on.
-        max_prompt_tokens: rows with longer prompts are left out.
+        max_prompt_tokens: rows with longer prompts are excluded.
         question_field: field of the question in files and hub data sets.
         answer_field: field of the reference answer.
         solution_field: field in whose last box the answer is where there is none.
         difficulty_field: field of the declared difficulty.
-        min_difficulty: easier training problems are left out.
-        max_difficulty: harder training problems are left out.
-        drop_duplicates: leave out training problems that occur before, in the same source or another in memory.
-        drop_eval_overlap: leave out training problems that are among the rows of the evaluation data.
+        min_difficulty: easier training problems are excluded.
+        max_difficulty: harder training problems are excluded.
+        drop_duplicates: exclude training problems that occur before, in the same source or another in memory.
+        drop_eval_overlap: exclude training problems that are among the rows of the evaluation data.
         curriculum: which problems are trained on when; None for all at any time.
         instruction: appended to every question; None takes the source's own, ``""`` appends nothing.
         system_prompt: system message; None for none.
@@ -88,21 +84,21 @@ class PromptDataModule(LightningDataModule):
         plain_prompts: bool = False,
     ) -> None:
         super().__init__()
-        _check_positive("data.prompts_per_batch", prompts_per_batch)
-        _check_positive("data.eval_problems", eval_problems)
-        _check_positive("data.max_prompt_tokens", max_prompt_tokens)
+        _check_positive("prompts_per_batch", prompts_per_batch)
+        _check_positive("eval_problems", eval_problems)
+        _check_positive("max_prompt_tokens", max_prompt_tokens)
+        check_text("data.instruction", instruction)
+        check_text("data.system_prompt", system_prompt)
         self.tokenizer = tokenizer
         self.prompts_per_batch = prompts_per_batch
         self.seed = seed
         self.max_prompt_tokens = max_prompt_tokens
         self.instruction = instruction
         self.chat = ChatFormat(system_prompt, template_args or {}, template_date)
-        check_text("data.instruction", instruction)
-        check_text("data.system_prompt", system_prompt)
         self.curriculum = curriculum or EveryProblem()
         self._drop_duplicates = drop_duplicates
         self._stream: PromptStream | None = None
-        default = SourceSettings(
+        common = SourceSettings(
             path,
             question_field=question_field,
             answer_field=answer_field,
@@ -111,24 +107,17 @@ class PromptDataModule(LightningDataModule):
             min_difficulty=min_difficulty,
             max_difficulty=max_difficulty,
         )
-        settings = training_sources(default, sources)
-        if eval_path is None and (demo := read_path(path, "train")):
-            eval_path = demo[0].name
-        self.eval_source: ProblemSource | None = None
+        settings = training_sources(common, sources)
+        self.eval_source = evaluation_source(eval_path, common)
         self._eval_prompts: list[Prompt] = []
-        if eval_path is not None:
-            fields = replace(default.fields(), difficulty_required=False)
-            self.eval_source = open_source(eval_path, "held_out", fields, "data.eval_path")
-            self._eval_prompts = self._first_prompts(self.eval_source, eval_problems)
-        asked = frozenset(fingerprint(p.problem.question) for prompts in (benchmarks or {}).values() for p in prompts)
-        evaluated = _fingerprints(self.eval_source) | asked if drop_eval_overlap else frozenset()
+        if self.eval_source is not None:
+            self._eval_prompts = first_prompts(self.eval_source, self._builder(self.eval_source), eval_problems)
+        evaluated = evaluation_fingerprints(self.eval_source, benchmarks or {}) if drop_eval_overlap else frozenset()
         seen: set[int] = set()
-        self.sources = {where: self._prepare(where, one, evaluated, seen) for where, one in settings.items()}
+        self.sources = {where: self._open(where, one, evaluated, seen) for where, one in settings.items()}
         self._weights = [one.weight for one in settings.values()]
 
-    def _prepare(
-        self, where: str, settings: SourceSettings, evaluated: frozenset[int], seen: set[int]
-    ) -> PreparedSource:
+    def _open(self, where: str, settings: SourceSettings, evaluated: frozenset[int], seen: set[int]) -> PromptSource:
         assert settings.path is not None
         setting = f"{where}.path"
         source = open_source(settings.path, "train", settings.fields(self.curriculum.needs_difficulty), setting)
@@ -138,16 +127,14 @@ class PromptDataModule(LightningDataModule):
                 " problems never come twice; take other data, or data/curriculum=every_problem."
             )
         # Generated problems never end, and so would what is remembered of them; train and held-out ones never overlap.
-        screen = settings.screen(
-            frozenset() if source.endless else evaluated, self._drop_duplicates and not source.endless
-        )
-        prepared = PreparedSource(source, self._builder(source), screen, seen, setting)
-        if prepared.control_text:
+        row_filter = settings.row_filter() if source.endless else settings.row_filter(evaluated, self._drop_duplicates)
+        prompts = PromptSource(source, self._builder(source), row_filter, seen, setting)
+        if prompts.control_text:
             rank_zero_warn(
-                f"{setting}={settings.path}: {prepared.control_text} questions hold the text of control tokens; it is"
+                f"{setting}={settings.path}: {prompts.control_text} questions hold the text of control tokens; it is"
                 " encoded as text"
             )
-        return prepared
+        return prompts
 
     @property
     def identity(self) -> str:
@@ -175,38 +162,13 @@ class PromptDataModule(LightningDataModule):
         """Training rows that cannot be used, by reason: of all rows of a file, of those met so far of a stream."""
         if self._stream is not None:
             return dict(self._stream.rows_left_out)
-        return dict(sum((source.survey or Counter() for source in self.sources.values()), Counter[str]()))
+        return dict(sum((source.excluded or Counter() for source in self.sources.values()), Counter[str]()))
 
     def _builder(self, source: ProblemSource) -> PromptBuilder:
         instruction = source.instruction if self.instruction is None else self.instruction
         return PromptBuilder(self.tokenizer, self.max_prompt_tokens, instruction, self.chat)
 
-    def _first_prompts(self, source: ProblemSource, limit: int) -> list[Prompt]:
-        build = self._builder(source)
-        prompts: list[Prompt] = []
-        left_out: Counter[str] = Counter()
-        for row in islice(source.rows(), limit + MAX_BARREN_ROWS):
-            item = row if isinstance(row, Excluded) else build(row)
-            if isinstance(item, Prompt):
-                prompts.append(item)
-            else:
-                left_out[item.reason] += 1
-            if len(prompts) == limit:
-                break
-        if not prompts:
-            raise no_usable_row("data.eval_path", source.identity, left_out)
-        if left_out:
-            rank_zero_warn(f"data.eval_path={source.identity}: rows left out of the evaluation: {dict(left_out)}")
-        return prompts
 
-
-def _check_positive(setting: str, value: int) -> None:
+def _check_positive(name: str, value: int) -> None:
     if value < 1:
-        raise SettingError(f"{setting}={value} must be at least 1; raise it.")
-
-
-def _fingerprints(source: ProblemSource | None) -> frozenset[int]:
-    """Return those of all problems of the evaluation data, also of those beyond ``eval_problems``."""
-    if source is None or source.endless:
-        return frozenset()
-    return frozenset(fingerprint(row.question) for row in source.rows() if isinstance(row, Problem))
+        raise SettingError(f"data.{name}={value} must be at least 1; raise it.")

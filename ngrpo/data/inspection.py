@@ -1,4 +1,4 @@
-"""What a data set holds, and what training would leave out of it."""
+"""The inspection of a data set: its size, lengths, difficulties and duplicates, and the rows that training excludes."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,7 +8,7 @@ from itertools import islice
 import numpy as np
 
 from ngrpo.data.datamodule import PromptDataModule
-from ngrpo.data.prepared import PreparedSource
+from ngrpo.data.prompt_source import PromptSource
 from ngrpo.data.sources import ProblemSource
 from ngrpo.data.sources.problem_text import fingerprint
 from ngrpo.types.problems import Problem, Prompt
@@ -45,18 +45,18 @@ class Inspection:
         identity: names the data.
         rows: rows looked at.
         usable: those that training takes with the settings as they are.
-        left_out: the others, by reason.
+        excluded: the others, by reason.
         control_text: usable ones whose question holds the text of control tokens, which is encoded as text.
         prompt_tokens: quantiles of the usable prompts' lengths, by name ("50%"); empty without any.
         difficulties: problems by declared difficulty, in order; "none" for those that declare none.
-        duplicates: every row of a problem but the first, whether left out or kept.
+        duplicates: every row of a problem but the first, whether excluded or kept.
         overlap: problems that are in the evaluation data, likewise.
     """
 
     identity: str
     rows: int
     usable: int
-    left_out: dict[str, int]
+    excluded: dict[str, int]
     control_text: int
     prompt_tokens: dict[str, int]
     difficulties: dict[str, int]
@@ -84,7 +84,7 @@ def inspect(data: PromptDataModule, rows: int | None = None) -> dict[str, Inspec
 
 
 def _inspect(
-    where: str, source: PreparedSource, rows: int | None, evaluated: Mapping[int, Place], met: dict[int, Place]
+    where: str, source: PromptSource, rows: int | None, evaluated: Mapping[int, Place], met: dict[int, Place]
 ) -> Inspection:
     limit = ENDLESS_ROWS if rows is None and source.source.endless else rows
     pairs = list(islice(source.items(), limit))
@@ -94,7 +94,7 @@ def _inspect(
         identity=source.identity,
         rows=len(pairs),
         usable=len(lengths),
-        left_out=dict(Counter(item.reason for _, item in pairs if not isinstance(item, Prompt)).most_common()),
+        excluded=dict(Counter(item.reason for _, item in pairs if not isinstance(item, Prompt)).most_common()),
         control_text=source.control_text,
         prompt_tokens=quantiles(lengths),
         difficulties=histogram([problem.difficulty for problem in problems]),

@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from ngrpo.data.curriculum import Curriculum, EveryProblem
-from ngrpo.data.cursor import Cursor
-from ngrpo.data.prepared import PreparedSource
+from ngrpo.data.prompt_source import PromptSource
+from ngrpo.data.source_stream import SourceStream
 from ngrpo.errors import SettingError
 from ngrpo.types.problems import Problem, Prompt, PromptBatch
 
@@ -29,7 +29,7 @@ class PromptStream:
     those of the batches trained on. A prompt is some tenths of a millisecond of work, so nothing waits for it.
 
     Several sources are mixed by weight: the next prompt is of the source that is furthest behind its share, so
-    that none is ever a whole prompt ahead of it, whatever was left out. The problem of number k in source s of S has
+    that none is ever a whole prompt ahead of it, whatever was excluded. The problem of number k in source s of S has
     the key k S + s.
 
     Attributes:
@@ -50,7 +50,7 @@ class PromptStream:
 
     def __init__(
         self,
-        sources: Sequence[tuple[PreparedSource, float]],
+        sources: Sequence[tuple[PromptSource, float]],
         *,
         seed: int,
         prompts_per_batch: int,
@@ -70,13 +70,13 @@ class PromptStream:
         # Every rank cuts its share into equal minibatches: dealt out one by one, the n-th of all ranks together are the
         # prompts of the n-th on any other number of ranks.
         self._share = slice(rank, None, world_size)
-        self._cursors = [Cursor(source, seed) for source, _ in sources]
+        self._streams = [SourceStream(source, seed) for source, _ in sources]
         self._weights = [weight for _, weight in sources]
 
     @property
     def identity(self) -> str:
         """Names the data: a source alone by its own name, a mixture by those of its parts and their weights."""
-        names = [cursor.source.identity for cursor in self._cursors]
+        names = [stream.source.identity for stream in self._streams]
         if len(names) == 1:
             return names[0]
         return " + ".join(f"{weight:g} {name}" for weight, name in zip(self._weights, names, strict=True))
@@ -84,12 +84,12 @@ class PromptStream:
     @property
     def epoch(self) -> int:
         """Passes completed over every source."""
-        return min(cursor.epoch for cursor in self._cursors)
+        return min(stream.epoch for stream in self._streams)
 
     @property
     def rows_left_out(self) -> Counter[str]:
         """Rows that cannot be used, by reason: all of those in memory, and those met so far of a stream."""
-        counts = (c.left_out if c.source.survey is None else c.source.survey for c in self._cursors)
+        counts = (c.excluded if c.source.excluded is None else c.source.excluded for c in self._streams)
         return sum(counts, Counter())
 
     def __len__(self) -> int:
@@ -124,27 +124,27 @@ class PromptStream:
     def _show(self, state: dict[str, Any]) -> None:
         """Has `state_dict` tell a place before or behind the batch that was looked at; the walk itself goes on."""
         self.iteration = state["iteration"]
-        for cursor, saved in zip(self._cursors, state["sources"], strict=True):
-            cursor.show(saved)
+        for stream, saved in zip(self._streams, state["sources"], strict=True):
+            stream.show(saved)
 
     def _draw(self, iteration: int, count: int) -> list[Prompt]:
         return [self._next(self._furthest_behind(), iteration) for _ in range(count)]
 
     def _furthest_behind(self) -> int:
         """Return the place of the source that has the next prompt (the first of several)."""
-        drawn = [cursor.drawn for cursor in self._cursors]
+        drawn = [stream.drawn for stream in self._streams]
         scale = (sum(drawn) + 1) / sum(self._weights)
         behind = [weight * scale - own for weight, own in zip(self._weights, drawn, strict=True)]
         return behind.index(max(behind))
 
     def _next(self, place: int, iteration: int) -> Prompt:
         def named(problem: Problem) -> Problem:
-            return replace(problem, key=problem.key * len(self._cursors) + place)
+            return replace(problem, key=problem.key * len(self._streams) + place)
 
         def admits(problem: Problem, epoch: int) -> bool:
             return self.curriculum.admits(named(problem), epoch, iteration, self.seed)
 
-        prompt = self._cursors[place].draw(admits)
+        prompt = self._streams[place].draw(admits)
         return replace(prompt, problem=named(prompt.problem))
 
     def state_dict(self) -> dict[str, Any]:
@@ -153,7 +153,7 @@ class PromptStream:
             "identity": self.identity,
             "seed": self.seed,
             "iteration": self.iteration,
-            "sources": [cursor.state_dict() for cursor in self._cursors],
+            "sources": [stream.state_dict() for stream in self._streams],
             "curriculum": self.curriculum.state_dict(),
         }
 
@@ -173,6 +173,6 @@ class PromptStream:
                     " or start a new run from the checkpoint's weights."
                 )
         self.iteration = state["iteration"]
-        for cursor, saved in zip(self._cursors, state["sources"], strict=True):
-            cursor.load_state_dict(saved)
+        for stream, saved in zip(self._streams, state["sources"], strict=True):
+            stream.load_state_dict(saved)
         self.curriculum.load_state_dict(state["curriculum"])

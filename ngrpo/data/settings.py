@@ -1,11 +1,11 @@
-"""What is said about one source of training problems."""
+"""The settings of one source of training problems, and the sources of a mixture by name."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from ngrpo.data.screen import Screen
+from ngrpo.data.row_filter import RowFilter
 from ngrpo.data.sources import Fields
 from ngrpo.errors import SettingError
 
@@ -21,7 +21,7 @@ class SourceSettings:
         answer_field: field of the reference answer.
         solution_field: field in whose last box the answer is where there is none; None looks into no solution.
         difficulty_field: field of the declared difficulty, where the data has one.
-        min_difficulty: easier problems are left out, and those without a difficulty; None for no bound.
+        min_difficulty: easier problems are excluded, and those without a difficulty; None for no bound.
         max_difficulty: harder ones, likewise.
     """
 
@@ -39,9 +39,9 @@ class SourceSettings:
         required = difficulty_required or self.min_difficulty is not None or self.max_difficulty is not None
         return Fields(self.question_field, self.answer_field, self.solution_field, self.difficulty_field, required)
 
-    def screen(self, evaluated: frozenset[int], distinct: bool) -> Screen:
-        """Return what is left out for its content."""
-        return Screen(self.min_difficulty, self.max_difficulty, evaluated, distinct)
+    def row_filter(self, evaluated: frozenset[int] = frozenset(), distinct: bool = False) -> RowFilter:
+        """Return the filter of its rows; see there."""
+        return RowFilter(self.min_difficulty, self.max_difficulty, evaluated, distinct)
 
     def check(self, where: str) -> None:
         """Refuse numbers that cannot work.

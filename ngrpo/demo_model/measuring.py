@@ -1,4 +1,4 @@
-"""What a demo model can do on problems that it was not pretrained on."""
+"""The accuracy of a demo model on problems that it was not pretrained on."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

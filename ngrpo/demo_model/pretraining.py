@@ -1,4 +1,4 @@
-"""Pretrains a demo model from its recipe."""
+"""The pretraining of a demo model from its recipe."""
 
 import random
 import time

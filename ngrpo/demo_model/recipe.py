@@ -1,4 +1,4 @@
-"""What a demo model is and how it is pretrained, for each size that there is."""
+"""The recipes of the demo models: shape, data and pretraining, one a size."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the demo models learn to answer: with the steps written out, in one order or another, or at once."""
+"""The responses that demo models learn: with the steps written out, in one order or another, or at once."""
 
 import random
 

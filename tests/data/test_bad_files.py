@@ -127,7 +127,7 @@ def refused(path: str) -> None:
     assert said.endswith(".")
 
 
-def test_bad_rows_are_left_out_with_a_reason(tmp_path: Path) -> None:
+def test_bad_rows_are_excluded_with_a_reason(tmp_path: Path) -> None:
     rows = r"""[{"problem": "half \ud800", "answer": "1"}, {"problem": "a", "answer": "\udfff"},
         {"problem": "whole \ud83d\ude00", "answer": "1"}, {"problem": "nul \u0000", "answer": "1"},
         {"problem": "a", "answer": NaN}, {"problem": "a", "answer": Infinity}, {"problem": "a", "answer": -1e999},

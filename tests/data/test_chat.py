@@ -32,7 +32,7 @@ def test_without_a_template_the_plain_question_keeps_its_bos_but_no_eos() -> Non
 
 
 @pytest.mark.parametrize("template", [CHAT_TEMPLATE, None])
-def test_long_prompts_are_left_out_not_cut(template: str | None) -> None:
+def test_long_prompts_are_excluded_not_cut(template: str | None) -> None:
     prompt = PromptBuilder(tiny_tokenizer(template), 100)(PROBLEM)
     assert isinstance(prompt, Prompt)
     length = len(prompt.ids)

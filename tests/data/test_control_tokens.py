@@ -78,7 +78,7 @@ def test_what_the_user_wrote_stands_for_the_tokens() -> None:
     assert not prompt.control_text
 
 
-def test_a_row_that_cannot_be_encoded_so_is_left_out() -> None:
+def test_a_row_that_cannot_be_encoded_so_is_excluded() -> None:
     tokenizer = byte_level()
     builder = PromptBuilder(tokenizer, 1000)
     builder.__dict__["_control"] = control = ControlTokens(tokenizer)

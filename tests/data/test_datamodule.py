@@ -157,7 +157,7 @@ def test_evaluation_prompts_of_the_demo_are_held_out() -> None:
     assert [prompt.problem for prompt in prompts] == [problem(key, "held_out") for key in range(3)]
 
 
-def test_evaluation_takes_the_first_usable_rows_and_says_what_it_left_out(tmp_path: Path) -> None:
+def test_evaluation_takes_the_first_usable_rows_and_reports_what_it_excluded(tmp_path: Path) -> None:
     train, held_out = write(tmp_path / "train.json", 8), write(tmp_path / "test.json", 12)
     assert data(train).eval_prompts() == []
     settings = {"eval_problems": 4, "max_prompt_tokens": 40, "drop_eval_overlap": False}
@@ -209,7 +209,7 @@ def test_problems_of_a_benchmark_are_evaluation_problems_too(tmp_path: Path) -> 
     assert data(train, benchmarks=benchmarks, drop_eval_overlap=False).rows_left_out == {}
 
 
-def test_doubles_and_evaluation_problems_are_left_out_unless_kept(tmp_path: Path) -> None:
+def test_doubles_and_evaluation_problems_are_excluded_unless_kept(tmp_path: Path) -> None:
     train = rows_file(tmp_path / "train.json", ["what is 1", "what is 2", "What  is 1?", "what is 3", "what is 4"])
     held_out = rows_file(tmp_path / "test.json", ["what is 9", "What is 3."])
     settings = {"eval_path": held_out, "eval_problems": 1, "prompts_per_batch": 1}

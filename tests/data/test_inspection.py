@@ -39,10 +39,10 @@ def settings(tmp_path: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("kept", [False, True])
 def test_everything_is_counted_whether_doubles_are_kept_or_not(settings: dict[str, Any], kept: bool) -> None:
     (found,) = inspect(PromptDataModule(**settings, drop_duplicates=not kept, drop_eval_overlap=not kept)).values()
-    left_out = {"question_not_text": 1, "missing_question": 1, "prompt_too_long": 1}
-    assert found.left_out == left_out | ({} if kept else {"duplicate": 1, "in_evaluation": 1})
+    excluded = {"question_not_text": 1, "missing_question": 1, "prompt_too_long": 1}
+    assert found.excluded == excluded | ({} if kept else {"duplicate": 1, "in_evaluation": 1})
     assert (found.rows, found.usable) == (7, 4 if kept else 2)
-    assert found.rows == found.usable + sum(found.left_out.values())
+    assert found.rows == found.usable + sum(found.excluded.values())
     assert found.duplicates == [Double(2, "data row 0", "What is  1?", same_answer=False)]
     assert found.overlap == [Double(3, "evaluation row 1", "what is 3", same_answer=True)]
     assert found.difficulties == {"1": 2, "2": 1, "3": 1, "none": 1}

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from ngrpo.data import cursor as cursor_module
+from ngrpo.data import source_stream as source_stream_module
 from ngrpo.data.loader import PromptStream
-from ngrpo.data.prepared import PreparedSource
+from ngrpo.data.prompt_source import PromptSource
 from ngrpo.data.sources import DemoSource, FileSource, ProblemSource, Row
 from ngrpo.errors import SettingError
 from ngrpo.types.problems import Excluded, Problem, Prompt, PromptBatch
 
 USABLE = set(range(14)) - {3, 5, 8}
-LEFT_OUT = {"missing_answer": 1, "missing_question": 1, "prompt_too_long": 1}
+EXCLUDED = {"missing_answer": 1, "missing_question": 1, "prompt_too_long": 1}
 
 
 def build(problem: Problem) -> Prompt | Excluded:
@@ -36,8 +36,8 @@ def file_source(folder: Path, rows: list[dict[str, Any]]) -> FileSource:
 
 
 def stream(source: ProblemSource, *, seed: int = 0, size: int = 4, rank: int = 0, world: int = 1) -> PromptStream:
-    prepared = PreparedSource(source, build)
-    return PromptStream([(prepared, 1.0)], seed=seed, prompts_per_batch=size, rank=rank, world_size=world)
+    prompts = PromptSource(source, build)
+    return PromptStream([(prompts, 1.0)], seed=seed, prompts_per_batch=size, rank=rank, world_size=world)
 
 
 def keys(batches: Iterator[PromptBatch] | PromptStream, number: int) -> list[list[int]]:
@@ -50,7 +50,7 @@ def test_an_epoch_has_every_usable_row_once_and_counts_the_others_once(tmp_path:
     epochs = [flat[i : i + len(USABLE)] for i in range(0, len(flat), len(USABLE))]
     assert all(set(epoch) == USABLE for epoch in epochs)
     assert len({tuple(epoch) for epoch in epochs}) == 3
-    assert prompts.rows_left_out == LEFT_OUT
+    assert prompts.rows_left_out == EXCLUDED
     assert prompts.epoch == 2
 
 
@@ -178,7 +178,7 @@ def test_a_source_without_a_usable_row_is_refused(tmp_path: Path) -> None:
 
 def test_an_endless_source_without_a_usable_row_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     class Barren:
-        identity = "barren"
+        identity = "unusable"
         instruction = None
         in_memory = False
         endless = True
@@ -189,7 +189,7 @@ def test_an_endless_source_without_a_usable_row_is_given_up(monkeypatch: pytest.
         def epoch_rows(self, seed: int, epoch: int, start: int = 0) -> Iterator[Row]:
             return self.rows(start)
 
-    monkeypatch.setattr(cursor_module, "MAX_BARREN_ROWS", 50)
+    monkeypatch.setattr(source_stream_module, "MAX_ROWS_WITHOUT_PROMPT", 50)
     with pytest.raises(SettingError, match=r"among 50 \(missing_answer: 50\)"):
         next(iter(stream(Barren())))
 

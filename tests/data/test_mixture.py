@@ -1,4 +1,4 @@
-"""Several sources, screened, with a curriculum: shares, keys, and going on exactly."""
+"""Several sources, filtered, with a curriculum: shares, keys, and going on exactly."""
 
 import json
 from collections import Counter
@@ -12,8 +12,8 @@ from made_sources import Counting, MadeSource
 
 from ngrpo.data.curriculum import Curriculum, EveryProblem, RisingDifficulty, SampledByPassRate
 from ngrpo.data.loader import PromptStream
-from ngrpo.data.prepared import PreparedSource
-from ngrpo.data.screen import Screen
+from ngrpo.data.prompt_source import PromptSource
+from ngrpo.data.row_filter import RowFilter
 from ngrpo.data.sources import Row
 from ngrpo.errors import SettingError
 from ngrpo.types.problems import Excluded, PassRate, Problem, Prompt
@@ -36,14 +36,14 @@ def stream(
     weights: list[float],
     seed: int = 0,
     curriculum: Curriculum | None = None,
-    screen: Screen | None = None,
+    row_filter: RowFilter | None = None,
     size: int = 4,
     rank: int = 0,
     world: int = 1,
 ) -> PromptStream:
     seen: set[int] = set()
     sources = [
-        PreparedSource(MadeSource(rows(number, f"s{place}"), in_memory, f"s{place}"), Counting(), screen, seen)
+        PromptSource(MadeSource(rows(number, f"s{place}"), in_memory, f"s{place}"), Counting(), row_filter, seen)
         for place, (number, in_memory) in enumerate(sizes)
     ]
     pairs = list(zip(sources, weights, strict=True))
@@ -79,23 +79,23 @@ sources = st.lists(st.tuples(st.integers(12, 40), st.booleans(), st.floats(0.1, 
     made=sources,
     seed=st.integers(0, 5),
     kind=st.sampled_from(CURRICULA),
-    screen=st.sampled_from([Screen(), Screen(distinct=True), Screen(max_difficulty=3.0, distinct=True)]),
+    row_filter=st.sampled_from([RowFilter(), RowFilter(distinct=True), RowFilter(max_difficulty=3.0, distinct=True)]),
     refills=st.lists(st.integers(0, 5), min_size=2, max_size=12),
     cuts=st.lists(st.integers(0, 12), max_size=3),
     rank=st.sampled_from([(0, 1), (0, 2), (1, 2), (3, 4)]),
 )
-def test_a_shuffled_sharded_screened_mixed_stream_goes_on_exactly(
+def test_a_shuffled_sharded_filtered_mixed_stream_goes_on_exactly(
     made: list[tuple[int, bool, float]],
     seed: int,
     kind: Callable[[], Curriculum],
-    screen: Screen,
+    row_filter: RowFilter,
     refills: list[int],
     cuts: list[int],
     rank: tuple[int, int],
 ) -> None:
     def fresh() -> PromptStream:
         sizes, weights = [(number, in_memory) for number, in_memory, _ in made], [weight for *_, weight in made]
-        return stream(sizes, weights, seed, kind(), screen, rank=rank[0], world=rank[1])
+        return stream(sizes, weights, seed, kind(), row_filter, rank=rank[0], world=rank[1])
 
     straight = fresh()
     expected = walk(straight, refills)
@@ -113,7 +113,7 @@ def test_a_shuffled_sharded_screened_mixed_stream_goes_on_exactly(
 @pytest.mark.parametrize("kind", CURRICULA)
 def test_ranks_share_the_global_batches_of_a_mixture(kind: Callable[[], Curriculum]) -> None:
     def prompts(rank: int, world: int) -> PromptStream:
-        return stream([(30, True), (20, False)], [2.0, 1.0], 1, kind(), Screen(distinct=True), 4, rank, world)
+        return stream([(30, True), (20, False)], [2.0, 1.0], 1, kind(), RowFilter(distinct=True), 4, rank, world)
 
     whole, halves = prompts(0, 1), [prompts(rank, 2) for rank in range(2)]
     walked = [walk(each, [0, 3, 1, 0, 5, 2] * 4) for each in (whole, *halves)]
@@ -154,8 +154,8 @@ def test_another_mixture_is_refused() -> None:
         stream([(20, True), (20, True)], [1.0, 3.0]).load_state_dict(state)
 
 
-def test_left_out_rows_are_all_of_those_in_memory_and_those_met_of_a_stream() -> None:
-    prompts = stream([(20, True), (20, False)], [1.0, 1.0], screen=Screen())
+def test_excluded_rows_are_all_of_those_in_memory_and_those_met_of_a_stream() -> None:
+    prompts = stream([(20, True), (20, False)], [1.0, 1.0], row_filter=RowFilter())
     lacking = sum(row == Excluded("missing_answer") for row in rows(20, "s0"))
     assert lacking > 0
     assert prompts.rows_left_out == {"missing_answer": lacking, "prompt_too_long": 1}

@@ -59,8 +59,8 @@ def inspect_data(words: list[str], folder: Path) -> None:
     ):
         words = [word.replace(f"={name}", f"={path}") for word in words]
     printed = execute(words)
-    for left_out in ("missing_answer", "duplicate", "in_evaluation"):
-        assert re.search(rf"left out: {left_out} +│ 1 ", printed)
+    for excluded in ("missing_answer", "duplicate", "in_evaluation"):
+        assert re.search(rf"excluded: {excluded} +│ 1 ", printed)
     (found,) = json.loads(execute([*words, "--json"]))["sources"].values()
     assert (found["rows"], found["usable"], len(found["duplicates"]), len(found["overlap"])) == (5, 2, 1, 1)
 

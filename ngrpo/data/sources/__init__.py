@@ -1,12 +1,12 @@
-"""Where problems come from: the built-in demo, files, the Hugging Face hub.
+"""Sources of problems: the built-in demo, files, the Hugging Face hub.
 
 - ``base.py``: The contract of a source of problems
 - ``demo.py``: The built-in problem generator as a source
-- ``fields.py``: From a record of a data set to a problem
+- ``fields.py``: The fields of a data set's records, read as problems
 - ``files.py``: Problems in JSON, JSONL and parquet files
 - ``hub.py``: Problems streamed from the Hugging Face hub
-- ``problem_text.py``: Texts of problems: which can be encoded, and when two are the same but for how they are set
-- ``resolve.py``: From the value of ``data.path`` to a source
+- ``problem_text.py``: The texts of problems: normalised for comparison, and checked to be encodable
+- ``resolve.py``: The source that the value of ``data.path`` names
 """
 
 from ngrpo.data.sources.base import BOXED_INSTRUCTION, ProblemSource, Row

@@ -1,4 +1,4 @@
-"""From a record of a data set to a problem."""
+"""The fields of a data set's records, read as problems."""
 
 import math
 import re
@@ -57,7 +57,7 @@ class Fields:
         answer: text or a number.
         solution: text whose last box is the answer where there is none; None looks into no solution.
         difficulty: a number, or text with one.
-        difficulty_required: whether rows without a difficulty are left out.
+        difficulty_required: whether rows without a difficulty are excluded.
     """
 
     question: str = "problem"

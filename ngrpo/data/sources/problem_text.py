@@ -1,4 +1,4 @@
-"""Texts of problems: which can be encoded, and when two are the same but for how they are set."""
+"""The texts of problems: normalised for comparison, and checked to be encodable."""
 
 import hashlib
 import re

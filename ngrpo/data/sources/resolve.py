@@ -1,4 +1,4 @@
-"""From the value of ``data.path`` to a source."""
+"""The source that the value of ``data.path`` names."""
 
 import re
 from collections.abc import Sequence

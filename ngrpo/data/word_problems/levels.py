@@ -1,4 +1,4 @@
-"""How hard the demo's problems are, and which of them are kept for what."""
+"""The difficulty levels of the demo's problems, and their splits."""
 
 import re
 import zlib

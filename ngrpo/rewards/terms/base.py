@@ -176,7 +176,7 @@ class RewardTerms:
             return
         self._told.add(name)
         log.warning(
-            "%s returned nan%s; such responses are left out of the loss and of their group's statistics, reward/%s "
+            "%s returned nan%s; such responses are excluded from the loss and from their group's statistics, reward/%s "
             "tells how many: let it return a number for each if that is not meant",
             name,
             _at(responses, int(values.isnan().nonzero()[0])),

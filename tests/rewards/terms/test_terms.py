@@ -51,9 +51,9 @@ def test_the_first_nan_of_each_term_is_told(caplog: pytest.LogCaptureFixture):
     terms(THREE)
     terms(THREE)
     assert told(caplog) == [
-        f"reward_terms.{name} returned nan on response 1, to problem 4: 'text 1'; such responses are left out of the "
-        "loss and of their group's statistics, reward/left_out tells how many: let it return a number for each if that "
-        "is not meant"
+        f"reward_terms.{name} returned nan on response 1, to problem 4: 'text 1'; such responses are excluded from the "
+        "loss and from their group's statistics, reward/left_out tells how many: let it return a number for each if "
+        "that is not meant"
         for name in ("one", "other")
     ]
 

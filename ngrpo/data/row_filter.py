@@ -1,4 +1,4 @@
-"""What is left out of the data for its content."""
+"""The filter of rows by content: difficulty, evaluation problems, duplicates."""
 
 from dataclasses import dataclass
 
@@ -8,14 +8,14 @@ from ngrpo.types.problems import Excluded, Problem
 
 
 @dataclass(frozen=True)
-class Screen:
-    """Leaves out problems by difficulty, those that are evaluated on, and those met before.
+class RowFilter:
+    """Excludes problems by difficulty, those that are evaluated on, and those met before.
 
     Attributes:
-        min_difficulty: lower declared difficulties are left out; None for no bound, as for the next.
-        max_difficulty: higher ones are left out.
+        min_difficulty: lower declared difficulties are excluded; None for no bound, as for the next.
+        max_difficulty: higher ones are excluded.
         evaluated: fingerprints of the evaluation problems.
-        distinct: whether a problem that was met before is left out.
+        distinct: whether a problem that was met before is excluded.
     """
 
     min_difficulty: float | None = None
@@ -24,7 +24,7 @@ class Screen:
     distinct: bool = False
 
     def __call__(self, row: Row, seen: set[int]) -> Row:
-        """Return the row, or why it is left out.
+        """Return the row, or why it is excluded.
 
         Args:
             row: from a source.

@@ -1,35 +1,35 @@
-"""The place in one source up to which its prompts have been drawn."""
+"""The endless stream of prompts of one source, and the position up to which it has been drawn."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from ngrpo.data.prepared import PreparedSource
-from ngrpo.data.reasons import no_usable_row
+from ngrpo.data.exclusion_remedies import no_usable_row
+from ngrpo.data.prompt_source import PromptSource
 from ngrpo.types.problems import Excluded, Problem, Prompt
 
 # Rows in a row without a prompt to train on after which a stream is given up.
-MAX_BARREN_ROWS = 10_000
+MAX_ROWS_WITHOUT_PROMPT = 10_000
 
 
-class Cursor:
-    """Walks one source for ever, epoch after epoch.
+class SourceStream:
+    """The prompts of one source, epoch after epoch, for ever.
 
     Attributes:
-        source: what is walked.
+        source: where the prompts come from.
         epoch: passes over the source completed.
-        position: rows of this epoch walked, unusable ones included.
+        position: rows of this epoch passed, excluded ones included.
         drawn: prompts returned since the run began.
-        left_out: rows met that cannot be used, by reason (counted in the first epoch).
+        excluded: excluded rows passed, by reason (counted in the first epoch).
     """
 
-    def __init__(self, source: PreparedSource, seed: int) -> None:
+    def __init__(self, source: PromptSource, seed: int) -> None:
         self.source = source
         self.epoch = 0
         self.position = 0
         self.drawn = 0
-        self.left_out: Counter[str] = Counter()
+        self.excluded: Counter[str] = Counter()
         self._seed = seed
         self._items: Iterator[Prompt | Excluded] | None = None
 
@@ -37,24 +37,24 @@ class Cursor:
         """Return the next prompt whose problem is admitted in its epoch; the others wait for their next one.
 
         Raises:
-            SettingError: there is none in a whole epoch, or none admitted among `MAX_BARREN_ROWS` rows (two epochs
-                more where the rows are in memory).
+            SettingError: there is none in a whole epoch, or none admitted among `MAX_ROWS_WITHOUT_PROMPT` rows (two
+                epochs more where the rows are in memory).
         """
         passed: Counter[str] = Counter()
-        barren = 0  # of those, rows of this epoch that can never be used
-        while passed.total() < MAX_BARREN_ROWS + 2 * self.source.rows_in_memory:
+        excluded = 0  # of those, excluded rows of this epoch
+        while passed.total() < MAX_ROWS_WITHOUT_PROMPT + 2 * self.source.rows_in_memory:
             item = self._next()
             if item is None:
-                if barren >= self.position:  # the whole epoch, or an empty source
+                if excluded >= self.position:  # the whole epoch, or an empty source
                     break
-                self.epoch, self.position, barren = self.epoch + 1, 0, 0
+                self.epoch, self.position, excluded = self.epoch + 1, 0, 0
                 continue
             self.position += 1
             if isinstance(item, Excluded):
                 passed[item.reason] += 1
-                barren += 1
+                excluded += 1
                 if self.epoch == 0:
-                    self.left_out[item.reason] += 1
+                    self.excluded[item.reason] += 1
             elif admits(item.problem, self.epoch):
                 self.drawn += 1
                 return replace(item, epoch=self.epoch)
@@ -71,12 +71,12 @@ class Cursor:
         return item
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the place and the counts, primitives only."""
+        """Return position and counts, primitives only."""
         return {
             "epoch": self.epoch,
             "position": self.position,
             "drawn": self.drawn,
-            "left_out": dict(self.left_out),
+            "left_out": dict(self.excluded),  # the key that checkpoints have
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -87,4 +87,4 @@ class Cursor:
     def show(self, state: dict[str, Any]) -> None:
         """Have `state_dict` return `state`; before the next draw it must be the true one again."""
         self.epoch, self.position, self.drawn = state["epoch"], state["position"], state["drawn"]
-        self.left_out = Counter(state["left_out"])
+        self.excluded = Counter(state["left_out"])

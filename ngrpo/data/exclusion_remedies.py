@@ -1,11 +1,11 @@
-"""What to do about rows that are left out."""
+"""Remedies for excluded rows, and the error for data without a usable row."""
 
 from collections.abc import Mapping
 
 from ngrpo.errors import SettingError
 from ngrpo.types.problems import Reason
 
-# Held back by the curriculum is no reason to leave a row out: its time may come.
+# A row that the curriculum holds back is not excluded: its time may come.
 _REMEDIES: dict[Reason | str, str] = {
     "missing_question": "point question_field at a filled field",
     "question_not_text": "point question_field at a field of text",
@@ -24,9 +24,9 @@ _REMEDIES: dict[Reason | str, str] = {
 }
 
 
-def no_usable_row(setting: str, identity: str, left_out: Mapping[str, int]) -> SettingError:
+def no_usable_row(setting: str, identity: str, excluded: Mapping[str, int]) -> SettingError:
     """Return the error for a source of which nothing can be used, with the remedy for the most frequent reason."""
-    counted = sorted(((reason, count) for reason, count in left_out.items() if count), key=lambda pair: -pair[1])
+    counted = sorted(((reason, count) for reason, count in excluded.items() if count), key=lambda pair: -pair[1])
     reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(counted)) or "it is empty"
     remedy = _REMEDIES[counted[0][0]] if counted else "give data with rows"
     total = sum(count for _, count in counted)

@@ -30,7 +30,7 @@ class ExplorationMonitor(Callback):
         """Logs; runs after the rollout callback."""
         if not pl_module.exploration.mixes:
             return
-        served = Served(pl_module.policy_embedding(), pl_module.exploration, pl_module.learned_exploration())
+        served = Served(pl_module.weights.embedding(), pl_module.exploration, pl_module.weights.learned_exploration())
         values = exploration_values(batch.experience, served)
         log_means(trainer, pl_module, values)
         log_extreme(trainer, pl_module, "exploration/cosine_min", values["exploration/cosine_mean"], "min")

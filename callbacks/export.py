@@ -29,8 +29,8 @@ class Export(Callback):
 
     def on_train_end(self, trainer: Trainer, pl_module: PolicyOptimization) -> None:
         """Gathers the weights on all ranks, writes on rank 0."""
-        model = {name: tensor.cpu() for name, tensor in pl_module.policy_weights()}
-        learned = {name: tensor.cpu() for name, tensor in pl_module.learned_exploration().items()}
+        model = {name: tensor.cpu() for name, tensor in pl_module.weights.named_weights()}
+        learned = {name: tensor.cpu() for name, tensor in pl_module.weights.learned_exploration().items()}
         if trainer.is_global_zero:
             with atomic_folder(self.run_dir / FOLDER) as folder:
                 export(self.source, self.tokenizer, Weights(model, learned), folder)

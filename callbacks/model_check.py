@@ -59,7 +59,7 @@ class ModelCheck(Callback):
         if refused:
             raise RunError(_refusal(self.source.path, max(refused, key=_excess)), everywhere=True)
         self.worker.engine.wake()
-        self.worker.sync_weights(pl_module.policy_weights(), False, pl_module.learned_exploration())
+        self.worker.sync_weights(pl_module.weights.named_weights(), False, pl_module.weights.learned_exploration())
         if trainer.is_global_zero:
             remember(name)
         largest = max(one.deviation.max for one in findings)
@@ -103,11 +103,15 @@ def compared(
     # Not the model's own: adapters are float32 in every model.
     dtype = COMPUTED_IN if module.settings.mixed else DTYPES[module.source.dtype]
     own = OwnModel(
-        policy, module.exploration, worker.settings.temperature, lambda: module.passes.precision(policy), Numbers(dtype)
+        policy,
+        module.exploration,
+        worker.settings.temperature,
+        lambda: module.forward_passes.precision(policy),
+        Numbers(dtype),
     )
     engine = worker.engine
     numbers = from_first(lambda: Numbers(engine.dtype, engine.tf32 and engine.dtype == torch.float32))
-    return compare(own, rollouts, [one.explore for one in asked], module.training_log_probs(rollouts), numbers)
+    return compare(own, rollouts, [one.explore for one in asked], module.scorer.training_log_probs(rollouts), numbers)
 
 
 def _unable(path: str, error: Exception) -> str:

@@ -113,7 +113,9 @@ class RolloutCallback(Callback):
         """Makes rollouts on the first rank of each tensor group, for all of it; None of no prompts (a collective)."""
         made = with_recovery(
             lambda: self.worker.roll_out(prompts, iteration) if prompts and ranks().first else None,
-            lambda failed: self.worker.rebuild(module.policy_weights(), module.learned_exploration(), failed),
+            lambda failed: self.worker.rebuild(
+                module.weights.named_weights(), module.weights.learned_exploration(), failed
+            ),
             self._resume_hint,
         )
         return from_first(lambda: made)
@@ -159,7 +161,7 @@ class RolloutCallback(Callback):
             trainer.should_stop = True
 
     def _sync(self, module: PolicyOptimization, refresh: bool, loaded: bool = False) -> None:
-        self.worker.sync_weights(module.policy_weights(), refresh, module.learned_exploration(), loaded)
+        self.worker.sync_weights(module.weights.named_weights(), refresh, module.weights.learned_exploration(), loaded)
 
     def _resume_hint(self) -> str:
         """Returns a clause that says how to resume the run."""

@@ -50,7 +50,8 @@ from ngrpo.modeling.cost import PassCost
 from ngrpo.modeling.layers import CHECKPOINTING
 from ngrpo.modeling.loading import DTYPES, ModelSource
 from ngrpo.modeling.policy import HEAD_ROWS
-from ngrpo.training.module import PolicyOptimization, UpdateSettings
+from ngrpo.training.module import PolicyOptimization
+from ngrpo.training.update_settings import UpdateSettings
 from ngrpo.types.problems import PromptBatch
 from ngrpo.types.records import Record
 from ngrpo.types.rollouts import Mixture, Rollout, StopReason
@@ -270,7 +271,10 @@ def measured(run: Run, peak: float) -> Result:
     source = RandomSource(checkpointing=run.checkpointing, compile=run.compile, shape=run.shape)
     optimizer = partial(torch.optim.AdamW, lr=1e-6, fused=torch.cuda.is_available())
     settings = UpdateSettings(
-        1.0, run.microbatch_tokens, 1.0, run.precision, head_rows=run.head_rows, gather_once=run.gather_once
+        microbatch_tokens=run.microbatch_tokens,
+        precision=run.precision,
+        head_rows=run.head_rows,
+        gather_once=run.gather_once,
     )
     module = PolicyOptimization(source, algorithm(run), NeighborMixing(), optimizer, settings)
     batches = [PromptBatch([], 0, number) for number in range(warm_up + run.iterations)]

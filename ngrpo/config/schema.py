@@ -35,7 +35,7 @@ class RewardTermConfig:
 
 @dataclass
 class TrainerConfig:
-    """``trainer``: see `ngrpo.entrypoints.trainer.make_trainer` and `ngrpo.training.module.UpdateSettings`.
+    """``trainer``: see `ngrpo.entrypoints.trainer.make_trainer` and `ngrpo.training.update_settings.UpdateSettings`.
 
     Attributes:
         iterations: rollout batches to train on, those before a resume included.

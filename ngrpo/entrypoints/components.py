@@ -21,7 +21,7 @@ from ngrpo.rollout.dynamic_sampling import DynamicSampling
 from ngrpo.rollout.engine import RolloutEngine
 from ngrpo.rollout.worker import Reward, RolloutSettings
 from ngrpo.training.critic_update import CriticSettings
-from ngrpo.training.module import UpdateSettings
+from ngrpo.training.update_settings import UpdateSettings
 
 
 @dataclass(frozen=True)

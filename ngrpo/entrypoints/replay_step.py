@@ -19,7 +19,8 @@ from ngrpo.modeling.cost import PassCost
 from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.policy import ScoringModel
-from ngrpo.training.forward import Passes
+from ngrpo.training.forward import ForwardPasses
+from ngrpo.training.memory_budget import MemoryBudget
 from ngrpo.training.samples import Sample, loss_inputs
 from ngrpo.training.skipped_steps import BadStep
 
@@ -73,10 +74,14 @@ def replay(bad: BadStep, checkpoint: Path | None, permissions: StoredPermissions
         open_checkpoint(checkpoint)
         weights = checkpoint_weights(checkpoint, source.lora)
         _take(weights, model)
-    mixed = config.trainer.precision == "bf16-mixed"
-    cost = PassCost.of(model.lm.config)
-    passes = Passes(torch.device("cpu"), config.trainer.microbatch_tokens, mixed, cost, lambda value, op: value)
-    kept = [sample.rollout.length for sample in bad.samples if not sample.left_out]
+    passes = ForwardPasses(
+        device=torch.device("cpu"),
+        budget=MemoryBudget(config.trainer.microbatch_tokens),
+        mixed=config.trainer.precision == "bf16-mixed",
+        cost=PassCost.of(model.lm.config),
+        reduce=lambda value, op: value,
+    )
+    kept = [sample.rollout.length for sample in bad.samples if not sample.excluded]
     totals = BatchTotals(sequences=len(kept), tokens=sum(kept))
     forward = partial(
         model,
@@ -93,7 +98,7 @@ def replay(bad: BadStep, checkpoint: Path | None, permissions: StoredPermissions
         norms = [p.grad.norm() for p in model.parameters() if p.grad is not None]
         model.zero_grad()
         norm = float(torch.stack(norms).norm())
-        return SampleReport(problem, sample.rollout.length, sample.left_out, float(output.loss.detach()), norm)
+        return SampleReport(problem, sample.rollout.length, sample.excluded, float(output.loss.detach()), norm)
 
     return [report(problem, sample) for problem, sample in zip(bad.problems, bad.samples, strict=True)]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from ngrpo.distributed.collectives import ALONE, Ranks, gathered
+from ngrpo.distributed.collectives import SINGLE_PROCESS, Ranks, gathered
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.ks import powers_of_two
 from ngrpo.evaluation.metrics import MeanAtK, PassAtK
@@ -52,7 +52,7 @@ class Evaluator:
                 "(evaluator.exploration.top_k=1 is greedy decoding)."
             )
 
-    def run(self, worker: RolloutWorker, prompts: Sequence[Prompt], place: Ranks = ALONE) -> Evaluated:
+    def run(self, worker: RolloutWorker, prompts: Sequence[Prompt], place: Ranks = SINGLE_PROCESS) -> Evaluated:
         """Evaluates this data rank's share of ``prompts`` (a collective)."""
         rank, size, group = place.data_rank, place.data_size, place.data_group
         device = worker.device  # the ranks' backend may know no other

@@ -1,4 +1,4 @@
-"""The critic's part in a training step."""
+"""The critic's part in a training step; its twin is ``policy_update.py``."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -14,10 +14,12 @@ from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.critic import ValueModel
 from ngrpo.modeling.packing import PackedBatch
-from ngrpo.training.forward import Passes
+from ngrpo.training.forward import ForwardPasses
+from ngrpo.training.nonfinite_guard import Admits, always
 from ngrpo.training.optim.grad_norm import clip
 from ngrpo.training.samples import Sample
-from ngrpo.types.rollouts import Rollout
+
+_MUST_BE_FINITE = ("critic/loss", "critic/grad_norm")
 
 
 @dataclass(frozen=True)
@@ -42,56 +44,71 @@ class CriticSettings:
 
 
 class CriticUpdate:
-    """Values before the steps, and the steps.
+    """The critic's optimiser steps on one rollout batch after the other.
 
     Args:
         model: the critic.
         settings: clipping.
         exploration: the strategy of the rollouts; rebuilds their inputs.
-        passes: forward passes on this rank.
-        ranks: number of data ranks.
+        forward_passes: on this rank.
+        data_ranks: number of data ranks.
     """
 
     def __init__(
-        self, model: ValueModel, settings: CriticSettings, exploration: Exploration, passes: Passes, ranks: int
+        self,
+        *,
+        model: ValueModel,
+        settings: CriticSettings,
+        exploration: Exploration,
+        forward_passes: ForwardPasses,
+        data_ranks: int,
     ) -> None:
         self.model = model
         self.settings = settings
         self.exploration = exploration
-        self.passes = passes
-        self.ranks = ranks
+        self.forward_passes = forward_passes
+        self.data_ranks = data_ranks
 
-    def values(self, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """Returns V of the state before each response token and after the last; float32 [T + 1] a rollout."""
+    def begin(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
+        """Starts a rollout batch; returns what the critic knew of it before its steps, over all ranks.
 
-        def forward(batch: PackedBatch) -> Tensor:
-            values: Tensor = self.model(batch, self.exploration, last=True)
-            return values
-
-        return self.passes.by_rollout(self.model, forward, rollouts, further=1)
-
-    def _forward(self, batch: PackedBatch) -> Tensor:
-        values: Tensor = self.model(batch, self.exploration)
-        return values
+        ``critic/explained_variance`` is ``1 - Var(return - V) / Var(return)`` over tokens, not logged where all returns
+        are equal.
+        """
+        returns = _packed_returns(samples)
+        values = _packed_old_values(samples).to(returns)
+        reduce = self.forward_passes.reduce
+        found = moments(returns, reduce)
+        metrics = {
+            "critic/return_mean": found.mean,
+            "critic/value_mean": moments(values.where(~returns.isnan(), returns), reduce).mean,
+        }
+        if not found.equal:
+            unexplained = moments(returns - values, reduce).variance
+            metrics["critic/explained_variance"] = 1.0 - unexplained / found.variance
+        return metrics
 
     def step(
         self,
         samples: Sequence[Sample],
         optimizer: Optimizer,
         backward: Callable[[Tensor], None],
-        admits: Callable[[dict[str, Tensor]], bool] = lambda numbers: True,
+        admits: Admits = always,
     ) -> dict[str, Tensor]:
-        """Makes one optimiser step on this rank's share of a minibatch; returns its metrics.
+        """Makes one optimiser step on this rank's part of a minibatch; returns its metrics.
 
         Args:
-            samples: this rank's share.
+            samples: this rank's part.
             optimizer: of the critic.
             backward: adds a loss's gradient.
             admits: says whether to make the step, from numbers that should be finite.
         """
-        metrics = self.accumulate(samples, backward)
+        rollouts = [sample.rollout for sample in samples]
+        metrics = self.forward_passes.within_memory(
+            lambda: self.accumulate(samples, backward), rollouts, optimizer.zero_grad
+        )
         metrics["critic/grad_norm"] = clip(self.model.parameters(), self.settings.max_grad_norm)
-        finite = admits({name: metrics[name] for name in ("critic/loss", "critic/grad_norm")})
+        finite = admits({name: metrics[name] for name in _MUST_BE_FINITE})
         if finite and metrics["critic/tokens"] > 0:  # else momentum and weight decay alone would move the critic
             optimizer.step()
         optimizer.zero_grad()
@@ -100,48 +117,42 @@ class CriticUpdate:
     def accumulate(self, samples: Sequence[Sample], backward: Callable[[Tensor], None]) -> dict[str, Tensor]:
         """Adds the gradient of the value loss, a mean over the tokens of the whole minibatch on all ranks.
 
-        Unscored responses (returns NaN) are left out; responses that only the policy's loss leaves out are not.
+        Unscored responses (returns NaN) are excluded; responses that only the policy's loss excludes are not. FSDP
+        averages gradients over the data ranks, so each one's part of the loss is multiplied by their number.
         """
-        scored = sum(s.rollout.length for s in samples if not bool(_packed_returns([s]).isnan().any()))
-        tokens = self.passes.reduce(torch.tensor(float(scored)), "sum")
+        tokens = self._scored_tokens(samples)
         total = tokens.clamp(min=1)
-        sums = torch.zeros(2, dtype=torch.float64, device=self.passes.device)
-        with self.passes.over(self.model, [s.rollout for s in samples]) as parts:
+        sums = torch.zeros(2, dtype=torch.float64, device=self.forward_passes.device)
+        with self.forward_passes.microbatches(self.model, [s.rollout for s in samples]) as parts:
             for indices in parts:
                 chosen = [samples[i] for i in indices]
-                _, values = self.passes.run(self._forward, [s.rollout for s in chosen])
+                _, values = self.forward_passes.run(self._forward, [s.rollout for s in chosen])
                 loss, clipped = self._sums(chosen, values)
-                backward(loss / total.to(loss.dtype) * self.ranks)
+                backward(loss / total.to(loss.dtype) * self.data_ranks)
                 sums += torch.stack((loss.detach().double(), clipped.double()))
-        loss, clipped = (self.passes.reduce(sums, "sum") / total).unbind()
+        loss, clipped = (self.forward_passes.reduce(sums, "sum") / total).unbind()
         return {"critic/loss": loss, "critic/clip_fraction": clipped, "critic/tokens": tokens}
+
+    def _scored_tokens(self, samples: Sequence[Sample]) -> Tensor:
+        scored = sum(s.rollout.length for s in samples if not bool(_packed_returns([s]).isnan().any()))
+        return self.forward_passes.reduce(torch.tensor(float(scored)), "sum")
+
+    def _forward(self, batch: PackedBatch) -> Tensor:
+        values: Tensor = self.model(batch, self.exploration)
+        return values
 
     def _sums(self, samples: Sequence[Sample], values: Tensor) -> tuple[Tensor, Tensor]:
         """Returns the sums over scored tokens of loss and clipped tokens."""
         returns = _packed_returns(samples).to(values)
-        old = torch.cat([s.old_value for s in samples if s.old_value is not None]).to(values)
+        old = _packed_old_values(samples).to(values)
         counted = ~returns.isnan()
         found = value_loss(values, old, returns.nan_to_num(0.0), self.settings.clip)
         return (found.loss * counted).sum(), (found.clipped & counted).sum()
 
-    def before(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
-        """Returns what the critic knew of a rollout batch before its steps, over all ranks.
-
-        ``critic/explained_variance`` is ``1 - Var(return - V) / Var(return)`` over tokens, left out where all returns
-        are equal.
-        """
-        returns = _packed_returns(samples)
-        values = torch.cat([s.old_value for s in samples if s.old_value is not None]).to(returns)
-        found = moments(returns, self.passes.reduce)
-        metrics = {
-            "critic/return_mean": found.mean,
-            "critic/value_mean": moments(values.where(~returns.isnan(), returns), self.passes.reduce).mean,
-        }
-        if not found.equal:
-            unexplained = moments(returns - values, self.passes.reduce).variance
-            metrics["critic/explained_variance"] = 1.0 - unexplained / found.variance
-        return metrics
-
 
 def _packed_returns(samples: Sequence[Sample]) -> Tensor:
     return torch.cat([s.returns for s in samples if s.returns is not None])
+
+
+def _packed_old_values(samples: Sequence[Sample]) -> Tensor:
+    return torch.cat([s.old_value for s in samples if s.old_value is not None])

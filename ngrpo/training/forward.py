@@ -1,73 +1,84 @@
-"""Forward passes over rollouts, the same for policy, reference and critic."""
+"""Forward passes over rollouts in microbatches, the same for policy, reference and critic."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from ngrpo.algo.moments import Reduce
+from ngrpo.distributed.collectives import world_size
 from ngrpo.modeling.cost import PassCost
 from ngrpo.modeling.gathering import gathered_once, give_back
 from ngrpo.modeling.packing import PackedBatch, pack
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.modeling.precision import half_precision
 from ngrpo.training.batching import microbatches
+from ngrpo.training.memory_budget import MemoryBudget
 from ngrpo.types.rollouts import Rollout
 
 T = TypeVar("T")
 
 
-class Passes:
+@dataclass(frozen=True, kw_only=True)
+class ForwardPasses:
     """Packs rollouts into microbatches that every rank makes equally many of, and runs models on them.
 
-    Args:
+    Attributes:
         device: where the models are.
-        budget: most tokens (prompts included) in one pass.
+        budget: most tokens (prompts included) in one forward pass; lowered when memory runs out.
         mixed: compute in bfloat16, whatever the dtype of the parameters.
-        cost: tokens of a sequence -> what a pass over it costs.
-        reduce: over the ranks.
-        gather_once: let sharded models keep gathered weights, and gradients, over the passes that belong together.
+        cost: tokens of a sequence -> what a forward pass over it costs.
+        reduce: over the data ranks.
+        gather_once: let sharded models keep gathered weights, and gradients, over the microbatches that belong
+            together.
     """
 
-    def __init__(
-        self,
-        device: torch.device,
-        budget: int,
-        mixed: bool,
-        cost: PassCost,
-        reduce: Reduce,
-        gather_once: bool = False,
-    ) -> None:
-        self.device = device
-        self.budget = budget
-        self.mixed = mixed
-        self.cost = cost
-        self.reduce = reduce
-        self.gather_once = gather_once
-
-    def microbatches(self, rollouts: Sequence[Rollout]) -> list[list[int]]:
-        """Returns the indices of each microbatch's rollouts (a collective)."""
-        lengths = [r.tokens for r in rollouts]
-        costs = [self.cost(n) for n in lengths]
-        return microbatches(lengths, costs, self.budget, lambda count: int(self.reduce(torch.tensor(count), "max")))
+    device: torch.device
+    budget: MemoryBudget
+    mixed: bool
+    cost: PassCost
+    reduce: Reduce
+    gather_once: bool = False
 
     def precision(self, model: ScoringModel) -> AbstractContextManager[None]:
         """Returns the context that forward and backward of a model belong into."""
         return half_precision(model) if self.mixed else nullcontext()
 
     @contextmanager
-    def over(self, model: ScoringModel, rollouts: Sequence[Rollout]) -> Iterator[Iterator[list[int]]]:
-        """The context that a model's passes over rollouts, which belong together, are made in (a collective).
+    def microbatches(self, model: ScoringModel, rollouts: Sequence[Rollout]) -> Iterator[Iterator[list[int]]]:
+        """The context that a model's forward passes over rollouts, which belong together, are made in (a collective).
 
         Yields:
-            The indices of each microbatch's rollouts, in the order of the passes.
+            The indices of each microbatch's rollouts, in the order of the forward passes.
         """
         gathering = gathered_once(model) if self.gather_once else nullcontext(iter)
         with self.precision(model), gathering as in_turn:
-            yield in_turn(self.microbatches(rollouts))
+            yield in_turn(self._partition(rollouts))
         give_back(model)
+
+    def _partition(self, rollouts: Sequence[Rollout]) -> list[list[int]]:
+        lengths = [r.tokens for r in rollouts]
+        costs = [self.cost(n) for n in lengths]
+        most = self.budget.tokens
+        return microbatches(lengths, costs, most, lambda count: int(self.reduce(torch.tensor(count), "max")))
+
+    def within_memory(
+        self, work: Callable[[], T], rollouts: Sequence[Rollout], clear: Callable[[], None] = lambda: None
+    ) -> T:
+        """Does some work in microbatches, again in smaller ones if memory runs out.
+
+        Args:
+            work: makes forward passes over the rollouts.
+            rollouts: at least one.
+            clear: undoes what the work had done when it stopped.
+
+        Raises:
+            RunError: memory ran out, and smaller microbatches are of no help.
+        """
+        return self.budget.fit(work, clear, max(rollout.tokens for rollout in rollouts), world_size())
 
     def run(self, forward: Callable[[PackedBatch], T], rollouts: Sequence[Rollout]) -> tuple[PackedBatch, T]:
         """Runs one microbatch; returns it as the model saw it, and what the model makes of it."""
@@ -87,7 +98,7 @@ class Passes:
         [T] for each response, or [T + further] where ``forward`` gives it as many more.
         """
         order, made = [], []
-        with self.over(model, rollouts) as parts:
+        with self.microbatches(model, rollouts) as parts:
             for indices in parts:
                 order += indices
                 made.append(self.run(forward, [rollouts[i] for i in indices])[1])

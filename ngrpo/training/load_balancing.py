@@ -1,4 +1,4 @@
-"""Which rank trains on which sequences: as many on each, and as much work."""
+"""Load balancing: as many sequences on every rank, and nearly as much work."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from ngrpo.training.batching import contiguous
 T = TypeVar("T")
 
 
-def dealt(costs: Sequence[float], ranks: int) -> list[int]:
-    """Deals sequences out, dearest first, a round of one to each rank at a time: the dearest to the least loaded.
+def assign_ranks(costs: Sequence[float], ranks: int) -> list[int]:
+    """Assigns sequences to ranks, the costliest first, in rounds of one a rank: the costliest to the least loaded.
 
     Args:
         costs: of each sequence; ``ranks`` divides their number.
@@ -32,47 +32,47 @@ def dealt(costs: Sequence[float], ranks: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Placement:
-    """Takes things of a rollout batch's sequences to the rank that trains on them, and back (collectives).
+class LoadBalance:
+    """Sends objects of a rollout batch's sequences to the ranks that train on them, and back (collectives).
 
     Attributes:
-        own: for each of this rank's sequences, who trains on it.
-        held: for each sequence that this rank trains on, minibatch by minibatch, who generated it.
+        trained_on: for each sequence that this rank generated, the rank that trains on it.
+        generated_on: for each sequence that this rank trains on, minibatch by minibatch, the rank that generated it.
         ranks: R.
     """
 
-    own: list[int]
-    held: list[int]
+    trained_on: list[int]
+    generated_on: list[int]
     ranks: int
 
     @classmethod
-    def of(cls, costs: Sequence[float], minibatches: int, rank: int) -> "Placement":
-        """Places a rollout batch: in every minibatch all ranks get equally many sequences, of nearly equal cost.
+    def of(cls, costs: Sequence[float], minibatches: int, rank: int) -> "LoadBalance":
+        """Balances a rollout batch: in every minibatch all ranks get equally many sequences, of nearly equal cost.
 
         Args:
-            costs: of this rank's sequences; every rank has equally many.
+            costs: of the sequences that this rank generated; every rank has equally many.
             minibatches: optimiser steps; each takes an equal run of every rank's sequences.
             rank: this one.
         """
         everyone = gathered(list(costs))
         ranks = len(everyone)
-        own, held = [], []
+        trained_on, generated_on = [], []
         for part in contiguous(len(costs), minibatches):
             pool = [everyone[source][i] for source in range(ranks) for i in part]
-            holders = dealt(pool, ranks)
-            own += holders[rank * len(part) : (rank + 1) * len(part)]
-            held += [number // len(part) for number, holder in enumerate(holders) if holder == rank]
-        return cls(own, held, ranks)
+            assigned = assign_ranks(pool, ranks)
+            trained_on += assigned[rank * len(part) : (rank + 1) * len(part)]
+            generated_on += [number // len(part) for number, target in enumerate(assigned) if target == rank]
+        return cls(trained_on, generated_on, ranks)
 
-    def outward(self, items: Sequence[T]) -> list[T]:
-        """Takes one picklable thing for each own sequence, returns one for each sequence trained on here."""
-        return self._moved(items, self.own, self.held)
+    def scatter(self, items: Sequence[T]) -> list[T]:
+        """Takes a picklable object for each sequence generated here, returns one for each that is trained on here."""
+        return self._exchange(items, self.trained_on, self.generated_on)
 
-    def homeward(self, items: Sequence[T]) -> list[T]:
-        """The way back."""
-        return self._moved(items, self.held, self.own)
+    def gather(self, items: Sequence[T]) -> list[T]:
+        """The inverse of `scatter`."""
+        return self._exchange(items, self.generated_on, self.trained_on)
 
-    def _moved(self, items: Sequence[T], targets: list[int], sources: list[int]) -> list[T]:
+    def _exchange(self, items: Sequence[T], targets: list[int], sources: list[int]) -> list[T]:
         # Both sides list what passes between two ranks in one order, that of the minibatches and of the generator.
         parts: list[list[T]] = [[] for _ in range(self.ranks)]
         for item, target in zip(items, targets, strict=True):

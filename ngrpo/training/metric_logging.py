@@ -22,6 +22,12 @@ def over_ranks(trainer: Trainer, value: Tensor, op: Literal["sum", "max", "min"]
     return trainer.strategy.reduce(own, ranks().data_group if op == "sum" else None, reduce_op=op)
 
 
+def over_processes(trainer: Trainer, value: Tensor, op: Literal["sum", "max", "min"]) -> Tensor:
+    """Reduces a tensor elementwise over all processes, those of a tensor group too (a collective); float64."""
+    own = value.to(trainer.strategy.root_device, torch.float64, copy=True)
+    return trainer.strategy.reduce(own, reduce_op=op)
+
+
 def log_means(trainer: Trainer, module: LightningModule, values: Mapping[str, Tensor]) -> None:
     """Logs the mean of each tag's values over all ranks.
 

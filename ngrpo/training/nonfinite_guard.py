@@ -1,22 +1,34 @@
-"""Which optimiser steps are made: those with finite numbers."""
+"""The guard that skips optimiser steps with numbers that are not finite."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from ngrpo.algo.moments import Reduce
 from ngrpo.checkpoint.folders import how_to_resume
-from ngrpo.distributed.collectives import ranks
+from ngrpo.distributed.collectives import gathered, ranks
 from ngrpo.errors import RunError, SettingError
 from ngrpo.training.samples import Sample
 from ngrpo.training.skipped_steps import FOLDER, BadStep, save
+from ngrpo.types.experience import Experience
 
 log = logging.getLogger(__name__)
 
+Admits = Callable[[Mapping[str, Tensor]], bool]
+"""Says whether to make an optimiser step, from numbers that must be finite; the same on all ranks."""
+
 _MOST_FILES = 20
 """A run that skips a step now and then must not fill the disk."""
+
+
+def always(numbers: Mapping[str, Tensor]) -> bool:
+    """Admits every step."""
+    return True
 
 
 class StepGuard:
@@ -38,35 +50,53 @@ class StepGuard:
         self.settings = settings or {}
         self._iteration = 0
         self._problems: dict[int, int] = {}
+        self._nonfinite_rewards: frozenset[int] = frozenset()
         self._step = 0
         self._in_a_row = 0
         self._files = 0
         self._skipped = 0
 
-    def begin(self, iteration: int, problems: Mapping[int, int]) -> None:
-        """Starts an iteration; ``problems`` has the key of the problem that each rollout answers, by the rollout's."""
+    def begin(self, iteration: int, experience: Experience) -> None:
+        """Starts an iteration: takes note of problems and rewards of the rollouts of all ranks (a collective).
+
+        Of all ranks, since rollouts change ranks before they are trained on.
+        """
+        rows = zip(experience.rollouts, experience.keys, experience.infinite.tolist(), strict=True)
+        everyone = [row for rank in gathered([(r.key, problem, bad) for r, problem, bad in rows]) for row in rank]
         self._iteration = iteration
-        self._problems = dict(problems)
+        self._problems = {key: problem for key, problem, _ in everyone}
+        self._nonfinite_rewards = frozenset(key for key, _, bad in everyone if bad)
         self._step = self._skipped = 0
+
+    def for_minibatch(self, samples: Sequence[Sample], reduce: Reduce) -> Admits:
+        """Returns what decides on the steps of one minibatch (a collective).
+
+        Args:
+            samples: this rank's part of the minibatch.
+            reduce: over the data ranks.
+        """
+        here = any(sample.rollout.key in self._nonfinite_rewards for sample in samples)
+        anywhere = bool(reduce(torch.tensor(float(here)), "max"))
+        return partial(self.admits, samples, nonfinite_reward=anywhere)
 
     @property
     def skipped(self) -> int:
         """Steps skipped in this iteration."""
         return self._skipped
 
-    def admits(self, samples: Sequence[Sample], numbers: Mapping[str, Tensor], spoiled: bool = False) -> bool:
+    def admits(self, samples: Sequence[Sample], numbers: Mapping[str, Tensor], nonfinite_reward: bool = False) -> bool:
         """Says whether to make a step.
 
         Args:
-            samples: this rank's share of the minibatch.
+            samples: this rank's part of the minibatch.
             numbers: what must be finite, by name; the same on all ranks.
-            spoiled: whether a reward of the minibatch is infinite; the same on all ranks.
+            nonfinite_reward: whether a reward of the minibatch is infinite; the same on all ranks.
 
         Raises:
             RunError: it is the ``limit``-th in a row that is not.
         """
         bad = [f"{name} {float(value):g}" for name, value in numbers.items() if not bool(value.isfinite())]
-        bad += ["a reward is infinite"] if spoiled else []
+        bad += ["a reward is infinite"] if nonfinite_reward else []
         self._step += 1
         if not bad:
             self._in_a_row = 0
@@ -77,18 +107,18 @@ class StepGuard:
         return False
 
     def _keep(self, samples: Sequence[Sample], reason: str) -> None:
-        place = f"iteration {self._iteration + 1}, optimiser step {self._step}"
+        step = f"iteration {self._iteration + 1}, optimiser step {self._step}"
         if self.run_dir is not None and ranks().first and self._files < _MOST_FILES:
             self._files += 1
             name = f"iteration-{self._iteration + 1}-step-{self._step}-rank-{ranks().data_rank}.pt"
             problems = [self._problems[sample.rollout.key] for sample in samples]
             bad = BadStep(self.settings, self._iteration, self._step - 1, reason, problems, samples)
             save(bad, self.run_dir / FOLDER / name)
-        log.warning("%s was skipped: %s", place, reason)
+        log.warning("%s was skipped: %s", step, reason)
         if self._in_a_row >= self.limit:
             raise RunError(
                 f"trainer.max_bad_steps={self.limit} optimiser steps in a row were skipped, the last for its {reason} "
-                f"({place}); lower trainer.optimizer.lr, or look at them with scripts/replay_step.py "
+                f"({step}); lower trainer.optimizer.lr, or look at them with scripts/replay_step.py "
                 f"{self.run_dir}/{FOLDER}; {how_to_resume(self.run_dir) if self.run_dir else 'nothing was saved'}.",
                 everywhere=True,
             )

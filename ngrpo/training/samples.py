@@ -1,7 +1,8 @@
-"""Between rollouts and loss: what is known of each response, packed and unpacked."""
+"""Samples, one for each response to learn from, and the tensors that are packed from them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,8 +23,8 @@ class Sample:
 
     Attributes:
         rollout: tokens and record.
-        advantage: of each token, float32 [A, T] on the CPU; see `ngrpo.algo.credit.Credited`. NaN throughout leaves
-            the sequence out.
+        advantage: of each token, float32 [A, T] on the CPU; see `ngrpo.algo.credit.Credited`. NaN throughout
+            excludes the sequence.
         old_log_prob: under the policy before this rollout batch; float32 [T], None where a single step's own serve.
         ref_log_prob: under the reference; float32 [T], None without one.
         old_value: of the critic before this rollout batch; float32 [T], None without one.
@@ -38,22 +39,30 @@ class Sample:
     returns: Tensor | None = None
 
     @property
-    def left_out(self) -> bool:
+    def excluded(self) -> bool:
         """Whether the sequence takes no part in the loss and its counts."""
         return bool(self.advantage.isnan().any())
 
 
-Share = tuple[Tensor, Tensor | None]
-"""Advantage and returns of one sequence."""
+class ResponseCredit(NamedTuple):
+    """What one response was credited with.
+
+    Attributes:
+        advantages: of its tokens; float32 [A, T].
+        returns: that the critic learns to predict; float32 [T], None without a critic.
+    """
+
+    advantages: Tensor
+    returns: Tensor | None
 
 
 @dataclass(frozen=True)
 class Update:
-    """What the optimiser steps of an iteration leave behind for whoever draws them.
+    """What the optimiser steps of an iteration leave behind for the report and the histograms.
 
     Attributes:
-        advantages: of the tokens of each response, float32 [A, T] on the CPU; NaN throughout leaves it out.
-        ratios: importance ratios by microbatch, in the order of the steps; float [N] each, NaN where left out.
+        advantages: of the tokens of each response, float32 [A, T] on the CPU; NaN throughout excludes it.
+        ratios: importance ratios by microbatch, in the order of the steps; float [N] each, NaN where excluded.
         entropies: of the policy before each token, in nats, as the step that learned from it saw them: float32 [T] by
             the rollout's key, for the rollouts that this rank trained on.
     """
@@ -64,28 +73,30 @@ class Update:
 
 
 @dataclass(frozen=True)
-class Constants:
-    """What stays as it is during the optimiser steps on S rollouts: a tensor for each, or None for all.
+class PrecomputedLogProbs:
+    """Log-probs and values that stay as they are during the optimiser steps on S rollouts.
+
+    A tensor for each rollout, or None for all.
 
     Attributes:
-        old: log-probs under the policy; [T].
-        ref: log-probs under the reference; [T].
-        values: of the critic, before each token and after the last; [T + 1].
+        old: log-probs under the policy before the steps; [T].
+        reference: log-probs under the reference; [T].
+        values: of the critic before the steps, before each token and after the last; [T + 1].
     """
 
     old: Sequence[Tensor | None]
-    ref: Sequence[Tensor | None]
+    reference: Sequence[Tensor | None]
     values: Sequence[Tensor | None]
 
-    def map(self, move: Callable[[Sequence[Tensor | None]], list[Tensor | None]]) -> "Constants":
+    def map(self, move: Callable[[Sequence[Tensor | None]], list[Tensor | None]]) -> "PrecomputedLogProbs":
         """Returns each of the three moved."""
-        return Constants(move(self.old), move(self.ref), move(self.values))
+        return PrecomputedLogProbs(move(self.old), move(self.reference), move(self.values))
 
 
-def scored_batch(experience: Experience, constants: Constants, reduce: Reduce) -> ScoredBatch:
+def scored_batch(experience: Experience, precomputed: PrecomputedLogProbs, reduce: Reduce) -> ScoredBatch:
     """Packs a rank's rollouts for the assignment of advantages."""
     cpu = torch.device("cpu")
-    values = [value for value in constants.values if value is not None]
+    values = [value for value in precomputed.values if value is not None]
     ends = torch.stack([value[-1].cpu() for value in values]) if values else None
     return ScoredBatch(
         groups=Groups.of(experience.keys),
@@ -94,27 +105,30 @@ def scored_batch(experience: Experience, constants: Constants, reduce: Reduce) -
         lengths=torch.tensor([rollout.length for rollout in experience.rollouts]),
         truncated=experience.truncated,
         reduce=lambda value, op: reduce(value, op).cpu(),
-        old_log_prob=_packed(constants.old, cpu),
-        ref_log_prob=_packed(constants.ref, cpu),
+        old_log_prob=_packed(precomputed.old, cpu),
+        ref_log_prob=_packed(precomputed.reference, cpu),
         values=_packed([value[:-1] for value in values], cpu),
         bootstrap=None if ends is None else ends.where(experience.truncated, torch.zeros_like(ends)),
     )
 
 
-def shares(rollouts: Sequence[Rollout], credited: Credited) -> list[Share]:
-    """Takes the advantages and returns of all tokens apart."""
+def split_credit(rollouts: Sequence[Rollout], credited: Credited) -> list[ResponseCredit]:
+    """Splits the advantages and returns of all tokens by response."""
     lengths = [rollout.length for rollout in rollouts]
     unknown: list[Tensor | None] = [None] * len(rollouts)
     returns = unknown if credited.returns is None else torch.split(credited.returns, lengths)
-    return list(zip(torch.split(credited.advantages, lengths, dim=-1), returns, strict=True))
+    advantages = torch.split(credited.advantages, lengths, dim=-1)
+    return [ResponseCredit(*parts) for parts in zip(advantages, returns, strict=True)]
 
 
-def assigned(rollouts: Sequence[Rollout], parts: Sequence[Share], constants: Constants) -> list[Sample]:
-    """Puts samples together."""
-    rows = zip(rollouts, parts, constants.old, constants.ref, constants.values, strict=True)
+def make_samples(
+    rollouts: Sequence[Rollout], credits: Sequence[ResponseCredit], precomputed: PrecomputedLogProbs
+) -> list[Sample]:
+    """Returns a sample for each rollout."""
+    rows = zip(rollouts, credits, precomputed.old, precomputed.reference, precomputed.values, strict=True)
     return [
-        Sample(rollout, part[0], old, ref, None if value is None else value[:-1], part[1])
-        for rollout, part, old, ref, value in rows
+        Sample(rollout, credit.advantages, old, reference, None if value is None else value[:-1], credit.returns)
+        for rollout, credit, old, reference, value in rows
     ]
 
 
@@ -134,7 +148,7 @@ def loss_inputs(samples: Sequence[Sample], scores: TokenScores, lengths: Tensor)
 
 
 def by_key(samples: Sequence[Sample], values: Tensor) -> dict[int, Tensor]:
-    """Takes the values of a microbatch's tokens apart, without gradient; [N] -> [T] by the rollout's key."""
+    """Splits the values of a microbatch's tokens by the rollout's key, without gradient; [N] -> [T] each."""
     lengths = [sample.rollout.length for sample in samples]
     parts = torch.split(values.detach(), lengths)
     return {sample.rollout.key: part for sample, part in zip(samples, parts, strict=True)}

@@ -6,7 +6,7 @@ import pytest
 from fake_run import batch, trainer
 
 from ngrpo.callbacks.evaluation import Evaluation, EvaluationResult
-from ngrpo.distributed.collectives import ALONE, Ranks
+from ngrpo.distributed.collectives import SINGLE_PROCESS, Ranks
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.evaluator import Evaluated
 
@@ -45,7 +45,7 @@ def fit(callback: Evaluation, iterations: range, run=None) -> list[int]:
 def test_before_in_between_and_after_and_never_twice(every: int, iterations: int, expected: list[int]):
     callback, run = made(every), trainer()
     assert fit(callback, range(iterations), run) == expected
-    assert callback.evaluator.ran == [(PROMPTS, ALONE)] * len(expected)
+    assert callback.evaluator.ran == [(PROMPTS, SINGLE_PROCESS)] * len(expected)
     assert run.loggers[0].logged == [(r.iteration, {"eval/mean@1": r.metrics["mean@1"]}) for r in callback.results]
 
 
@@ -85,7 +85,7 @@ def test_benchmarks_take_the_place_of_the_datas_own_problems():
     callback = Evaluation(None, SimpleNamespace(eval_prompts=lambda: PROMPTS), Evaluator(), 0, benchmarks)
     run = trainer()
     callback.on_train_start(run, None)
-    assert callback.evaluator.ran == [(["a"], ALONE), (["b", "c"], ALONE)]
+    assert callback.evaluator.ran == [(["a"], SINGLE_PROCESS), (["b", "c"], SINGLE_PROCESS)]
     assert callback.results == [
         EvaluationResult(0, {"aime24/mean@1": 0.1, "amc23/mean@1": 0.2}, {"aime24/": [0.5], "amc23/": [0.5]})
     ]

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -27,7 +28,8 @@ RIGHT, WRONG, UNSCORED = score(Verdict.CORRECT), score(Verdict.WRONG), score(Ver
 
 def observe(run, module: Module, made: Experience, strategy: Exploration) -> None:
     """Shows an iteration to the monitor; the module has the strategy and the embedding table."""
-    module.exploration, module.policy_embedding, module.learned_exploration = strategy, lambda: TABLE, dict
+    module.exploration = strategy
+    module.weights = SimpleNamespace(embedding=lambda: TABLE, learned_exploration=dict)
     ExplorationMonitor().on_train_batch_start(run, module, batch(0, made), 0)
 
 

@@ -82,7 +82,11 @@ class Policy(Module):
     def offload_optimizers(self) -> None:
         self.offloads += 1
 
-    def policy_weights(self):
+    @property
+    def weights(self):
+        return self  # stands in for its own export
+
+    def named_weights(self):
         yield "embed", torch.tensor([[self.updates]])
 
     def learned_exploration(self):

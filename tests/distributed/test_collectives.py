@@ -6,13 +6,21 @@ import torch
 from torch import distributed, multiprocessing
 from torch.distributed.device_mesh import init_device_mesh
 
-from ngrpo.distributed.collectives import ALONE, arrange, exchanged, from_first, gathered, gathered_everywhere, ranks
+from ngrpo.distributed.collectives import (
+    SINGLE_PROCESS,
+    exchanged,
+    from_first,
+    gathered,
+    gathered_everywhere,
+    ranks,
+    set_device_mesh,
+)
 
 
 def _talk(rank: int, path: str) -> None:
     distributed.init_process_group("gloo", f"file://{path}/store", rank=rank, world_size=4)
     before = ranks().data_rank, ranks().data_size, ranks().first
-    arrange(init_device_mesh("cpu", (2, 2), mesh_dim_names=("data_parallel", "tensor_parallel")))
+    set_device_mesh(init_device_mesh("cpu", (2, 2), mesh_dim_names=("data_parallel", "tensor_parallel")))
     place, calls = ranks(), []
 
     def make() -> tuple[int, torch.Tensor]:
@@ -49,8 +57,8 @@ def test_a_mesh_of_two_by_two(tmp_path: Path):
 
 
 def test_a_process_alone_is_its_own_first():
-    arrange(None)
-    assert ranks() == ALONE
+    set_device_mesh(None)
+    assert ranks() == SINGLE_PROCESS
     assert ranks().first
     assert gathered("own") == gathered_everywhere("own") == ["own"]
     assert from_first(lambda: "made") == "made"

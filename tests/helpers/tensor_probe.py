@@ -21,7 +21,8 @@ from ngrpo.distributed.collectives import gathered, gathered_everywhere, ranks
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.sharding import full
 from ngrpo.training.critic_update import CriticSettings
-from ngrpo.training.module import PolicyOptimization, UpdateSettings
+from ngrpo.training.module import PolicyOptimization
+from ngrpo.training.update_settings import UpdateSettings
 from ngrpo.types.problems import PromptBatch
 
 LIMIT = 0.5
@@ -70,32 +71,32 @@ class Keep(Callback):
         return list(whole)
 
     def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx) -> None:
-        own = pl_module._log_probs(pl_module.policy, batch.experience.rollouts)
+        own = pl_module.scorer.log_probs(pl_module.policy, batch.experience.rollouts)
         self.outcome = Outcome(
             {name: float(value) for name, value in trainer.callback_metrics.items() if not name.startswith("time/")},
-            dealt_back(gathered(own), batch.experience.rewards.shape[1]),
+            in_case_order(gathered(own), batch.experience.rewards.shape[1]),
             {name: full(parameter.detach()).clone() for name, parameter in pl_module.named_parameters()},
             self._compare(pl_module),
             self.equal,
         )
 
 
-def dealt(case: Case, data: int) -> Case:
-    """Puts the groups of each data rank together; dealt one by one, minibatches are those of a single process."""
+def by_data_rank(case: Case, data: int) -> Case:
+    """Puts the groups of each data rank together; distributed one by one, minibatches are those of a single process."""
     size = case.rewards.shape[1]
     order = [group for rank in range(data) for group in range(rank, len(case.rewards), data)]
     rollouts = [case.rollouts[group * size + i] for group in order for i in range(size)]
     return replace(case, rollouts=rollouts, rewards=case.rewards[order])
 
 
-def dealt_back(parts: list[list[Tensor]], size: int) -> list[Tensor]:
+def in_case_order(parts: list[list[Tensor]], size: int) -> list[Tensor]:
     """Returns what each data rank has of its rollouts in the case's order."""
     groups = [[part[start : start + size] for start in range(0, len(part), size)] for part in parts]
-    return [tensor for places in zip(*groups, strict=True) for group in places for tensor in group]
+    return [tensor for same in zip(*groups, strict=True) for group in same for tensor in group]
 
 
 def outcome(case: Case, processes: int = 1, tensor: int = 1) -> Outcome:
-    """Trains on the case's rollouts, dealt out to the data ranks."""
+    """Trains on the case's rollouts, distributed over the data ranks."""
     torch.manual_seed(0)
     keep = Keep()
     sizes = {"data_parallel_size": processes // tensor, "tensor_parallel_size": tensor}
@@ -107,12 +108,15 @@ def outcome(case: Case, processes: int = 1, tensor: int = 1) -> Outcome:
     algorithm = replace(ALGORITHMS[case.algorithm], optimizer_steps=3, prompts_per_batch=len(case.rewards))
     module = PolicyOptimization(
         ModelSource(case.model_path, **case.source), algorithm, case.exploration, SGD,
-        UpdateSettings(case.temperature, case.microbatch_tokens, LIMIT, case.precision),
+        UpdateSettings(
+            temperature=case.temperature, microbatch_tokens=case.microbatch_tokens, max_grad_norm=LIMIT,
+            precision=case.precision,
+        ),
         CRITIC if algorithm.credit.needs_values else None,
     )  # fmt: skip
     batch = PromptBatch([], 0, 0)
     batch.experience = GivenExperience(
-        dealt(case, processes // tensor), trainer.global_rank // tensor, processes // tensor
+        by_data_rank(case, processes // tensor), trainer.global_rank // tensor, processes // tensor
     )
     trainer.fit(module, DataLoader([batch], batch_size=None))
     assert ranks().tensor_size == tensor

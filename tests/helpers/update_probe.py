@@ -26,7 +26,8 @@ from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.sharding import full
 from ngrpo.training.critic_update import CriticSettings
-from ngrpo.training.module import PolicyOptimization, UpdateSettings
+from ngrpo.training.module import PolicyOptimization
+from ngrpo.training.update_settings import UpdateSettings
 from ngrpo.types.problems import PromptBatch
 from ngrpo.types.rollouts import Rollout, StopReason
 
@@ -78,9 +79,17 @@ ALGORITHMS = {
     ),
 }
 
+TOLERANCE = 1e-5
+"""Most of the `distance` of two gradients that are the same but for rounding."""
 HEAD = 0.1
 """Every weight of the critic's head."""
 CRITIC = CriticSettings(partial(torch.optim.SGD, lr=0.0), max_grad_norm=1e9)
+
+
+def distance(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> float:
+    """Relative distance of two gradients, in the norm over all parameters."""
+    difference = sum(float((a[name] - b[name]).double().square().sum()) for name in a)
+    return (difference / sum(float(a[name].double().square().sum()) for name in a)) ** 0.5
 
 
 @dataclass(frozen=True)
@@ -155,7 +164,13 @@ def gradient(case: Case, *callbacks: Callback, ranks: int = 1) -> dict[str, torc
         ALGORITHMS[case.algorithm],
         case.exploration,
         partial(torch.optim.SGD, lr=0.0),
-        UpdateSettings(case.temperature, case.microbatch_tokens, 1e9, case.precision, gather_once=case.gather_once),
+        UpdateSettings(
+            temperature=case.temperature,
+            microbatch_tokens=case.microbatch_tokens,
+            max_grad_norm=1e9,
+            precision=case.precision,
+            gather_once=case.gather_once,
+        ),
         CRITIC if ALGORITHMS[case.algorithm].credit.needs_values else None,
     )
     batch = PromptBatch([], 0, 0)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from forked import HELPERS, succeed
 from transformers import AutoModelForCausalLM
-from update_probe import Case, gradient
+from update_probe import TOLERANCE, Case, distance, gradient
 
 from ngrpo.algo.advantage import group_standardised
 from ngrpo.exploration.gaussian import GaussianSoftTokens
@@ -15,14 +15,6 @@ from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.lora import LoraSettings
 from ngrpo.types.rollouts import Rollout
-
-TOLERANCE = 1e-5
-
-
-def distance(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> float:
-    """Relative distance of two gradients, in the norm over all parameters."""
-    difference = sum(float((a[name] - b[name]).double().square().sum()) for name in a)
-    return (difference / sum(float(a[name].double().square().sum()) for name in a)) ** 0.5
 
 
 @pytest.fixture

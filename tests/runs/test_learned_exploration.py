@@ -24,7 +24,7 @@ from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.learned import FILE, load_learned, save_learned
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout import worker
-from ngrpo.training.module import Sample
+from ngrpo.training.samples import Sample
 
 CONF = str(ROOT / "conf")
 QUICK = [
@@ -48,7 +48,7 @@ class Watch(Callback):
     run_dir: Path
 
     def on_train_batch_start(self, trainer, pl_module, batch, batch_idx) -> None:
-        served, held = copied(self.worker.bound.parameters), copied(pl_module.learned_exploration())
+        served, held = copied(self.worker.bound.parameters), copied(pl_module.weights.learned_exploration())
         torch.save((served, held), self.run_dir / f"seen-{batch.iteration}.pt")
 
 
@@ -156,9 +156,14 @@ class Keep(Callback):
 
     samples: list[Sample] = field(default_factory=list)
 
-    def on_fit_start(self, trainer, pl_module) -> None:
-        accumulate = pl_module.accumulate
-        pl_module.accumulate = lambda samples: (self.samples.extend(samples), accumulate(samples))[1]
+    def on_train_start(self, trainer, pl_module) -> None:
+        accumulate = pl_module.policy_update.accumulate
+
+        def recorded(samples, backward):
+            self.samples.extend(samples)
+            return accumulate(samples, backward)
+
+        pl_module.policy_update.accumulate = recorded
 
 
 def test_the_reference_scores_the_text_alone(make_engine, bound, requests, sampling, tiny_model_path: Path):

@@ -7,19 +7,17 @@ from pathlib import Path
 
 import pytest
 import torch
+from made_passes import made_passes
 from over_ranks import alone, in_ranks
-from test_invariance import TOLERANCE, distance
 from torch import Tensor
 from transformers import AutoModel
-from update_probe import ALGORITHMS, CRITIC, HEAD, Case, gradient
+from update_probe import ALGORITHMS, CRITIC, HEAD, TOLERANCE, Case, distance, gradient
 
 from ngrpo.errors import SettingError
 from ngrpo.exploration.neighbor import NeighborMixing
-from ngrpo.modeling.cost import PassCost
 from ngrpo.modeling.critic import ValueModel
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.training.critic_update import CriticSettings, CriticUpdate
-from ngrpo.training.forward import Passes
 from ngrpo.training.samples import Sample
 from ngrpo.types.rollouts import Rollout, StopReason
 
@@ -113,8 +111,19 @@ def load(case: Case) -> ValueModel:
 
 def update(case: Case, reduce=alone, ranks: int = 1, model: ValueModel | None = None, **settings) -> CriticUpdate:
     model = model or load(case)
-    passes = Passes(torch.device("cpu"), 80, False, PassCost.of(model.lm.config), reduce)
-    return CriticUpdate(model, replace(CRITIC, **settings), NeighborMixing(), passes, ranks)
+    return CriticUpdate(
+        model=model,
+        settings=replace(CRITIC, **settings),
+        exploration=NeighborMixing(),
+        forward_passes=made_passes(model, reduce),
+        data_ranks=ranks,
+    )
+
+
+def values_of(found: CriticUpdate, rollouts: list[Rollout]) -> Tensor:
+    """V of the state before each response token."""
+    made = found.forward_passes.by_rollout(found.model, lambda batch: found.model(batch, NeighborMixing()), rollouts)
+    return torch.cat(made)
 
 
 def test_unscored_responses_take_no_part(case: Case, samples: list[Sample]):
@@ -161,7 +170,7 @@ def test_explained_variance(case: Case, samples: list[Sample]):
         known.append(replace(s, returns=returns, old_value=returns.nan_to_num(5.0) + noise + 2.0))
     scored = [s for s in known if not s.returns.isnan().any()]
     returns, values = torch.cat([s.returns for s in scored]), torch.cat([s.old_value for s in scored])
-    found = update(case).before(known)
+    found = update(case).begin(known)
     expected = 1 - float((returns - values).var()) / float(returns.var())
     assert 0.8 < expected < 0.95
     assert float(found["critic/explained_variance"]) == pytest.approx(expected, rel=1e-4)
@@ -170,7 +179,7 @@ def test_explained_variance(case: Case, samples: list[Sample]):
 
 
 def test_equal_returns_have_no_variance_to_explain(case: Case, samples: list[Sample]):
-    assert "critic/explained_variance" not in update(case).before(samples)
+    assert "critic/explained_variance" not in update(case).begin(samples)
 
 
 def test_it_learns_a_constant_reward(case: Case, samples: list[Sample]):
@@ -180,7 +189,7 @@ def test_it_learns_a_constant_reward(case: Case, samples: list[Sample]):
     losses = [float(found.step(samples, optimizer, Tensor.backward)["critic/loss"]) for _ in range(30)]
     assert losses[0] == pytest.approx(0.5)
     assert losses[-1] < 0.01
-    values = torch.cat(found.values([s.rollout for s in samples]))
+    values = values_of(found, [s.rollout for s in samples])
     assert float((values - 1.0).abs().mean()) < 0.15
 
 
@@ -191,8 +200,7 @@ def test_the_clip_keeps_values_near_the_old_ones(case: Case, samples: list[Sampl
     assert clipped[0] == 0.0
     assert clipped[-1] > 0.5
     scored = [s.rollout for s in samples if not s.returns.isnan().any()]
-    values: list[Tensor] = found.values(scored)
-    assert float(torch.cat(values).mean()) < 0.6
+    assert float(values_of(found, scored).mean()) < 0.6
 
 
 @pytest.mark.parametrize("settings", [{"clip": 0.0}, {"max_grad_norm": -1.0}])
@@ -200,13 +208,3 @@ def test_settings_are_checked(settings: dict[str, float]):
     (name,) = settings
     with pytest.raises(SettingError, match=rf"critic\.{name}="):
         CriticSettings(partial(torch.optim.SGD, lr=0.1), **settings)
-
-
-def test_values_come_back_in_the_order_of_the_rollouts(case: Case):
-    found = update(case)
-    torch.nn.init.constant_(found.model.head.weight, HEAD)
-    rollouts: list[Rollout] = case.rollouts
-    together = found.values(rollouts)
-    assert [len(v) for v in together] == [r.length + 1 for r in rollouts]
-    for rollout, values in zip(rollouts, together, strict=True):
-        torch.testing.assert_close(found.values([rollout])[0], values, atol=1e-4, rtol=1e-4)

@@ -1,4 +1,4 @@
-"""Which rank trains on which sequences, and the way there and back."""
+"""Load balancing over ranks: equal counts, near-equal cost, and objects that come back where they were."""
 
 import random
 from concurrent.futures import ThreadPoolExecutor
@@ -10,8 +10,8 @@ import torch
 from torch import distributed, multiprocessing
 
 from ngrpo.distributed.collectives import exchanged
-from ngrpo.training import load_balancing as placement
-from ngrpo.training.load_balancing import Placement, dealt
+from ngrpo.training import load_balancing
+from ngrpo.training.load_balancing import LoadBalance, assign_ranks
 
 
 def test_every_rank_gets_as_many_and_nearly_as_much():
@@ -19,15 +19,15 @@ def test_every_rank_gets_as_many_and_nearly_as_much():
     for _ in range(50):
         ranks = pick.choice([1, 2, 4, 8])
         costs = [pick.uniform(1, 100) ** 2 for _ in range(ranks * pick.randint(1, 20))]
-        holders = dealt(costs, ranks)
-        held = [[costs[i] for i, holder in enumerate(holders) if holder == rank] for rank in range(ranks)]
+        assigned = assign_ranks(costs, ranks)
+        held = [[costs[i] for i, target in enumerate(assigned) if target == rank] for rank in range(ranks)]
         assert len({len(part) for part in held}) == 1
         assert max(map(sum, held)) - min(map(sum, held)) <= max(costs)
 
 
-def test_dealing_by_hand():
+def test_an_assignment_by_hand():
     """10 | 1, then 9 to the lighter: 10 + 2 against 9 + 3."""
-    assert dealt([2.0, 10.0, 3.0, 9.0], 2) == [0, 0, 1, 1]
+    assert assign_ranks([2.0, 10.0, 3.0, 9.0], 2) == [0, 0, 1, 1]
 
 
 class Ranks:
@@ -36,8 +36,11 @@ class Ranks:
     def __init__(self, ranks: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ranks, self.here, self.posted = ranks, local(), [None] * ranks
         self.barrier = Barrier(ranks)
-        monkeypatch.setattr(placement, "gathered", self.gathered)
-        monkeypatch.setattr(placement, "exchanged", lambda parts: [p[self.here.rank] for p in self.gathered(parts)])
+        monkeypatch.setattr(load_balancing, "gathered", self.gathered)
+        monkeypatch.setattr(load_balancing, "exchanged", self.exchanged)
+
+    def exchanged(self, parts: list[Any]) -> list[Any]:
+        return [part[self.here.rank] for part in self.gathered(parts)]
 
     def gathered(self, own: Any) -> list[Any]:
         self.posted[self.here.rank] = own
@@ -56,21 +59,21 @@ class Ranks:
 
 
 @pytest.mark.parametrize(("ranks", "count", "minibatches"), [(1, 6, 2), (2, 6, 1), (2, 6, 3), (4, 12, 3)])
-def test_things_go_out_and_come_back(ranks: int, count: int, minibatches: int, monkeypatch: pytest.MonkeyPatch):
+def test_gather_is_the_inverse_of_scatter(ranks: int, count: int, minibatches: int, monkeypatch: pytest.MonkeyPatch):
     pick = random.Random(1)
     costs = [[pick.uniform(1, 100) for _ in range(count)] for _ in range(ranks)]
     size = count // minibatches
 
     def on(rank: int) -> list[tuple[int, int]]:
-        made = Placement.of(costs[rank], minibatches, rank)
-        out = made.outward([(rank, i) for i in range(count)])
-        assert made.homeward(out) == [(rank, i) for i in range(count)]
+        made = LoadBalance.of(costs[rank], minibatches, rank)
+        out = made.scatter([(rank, i) for i in range(count)])
+        assert made.gather(out) == [(rank, i) for i in range(count)]
         return out
 
     held = Ranks(ranks, monkeypatch).run(on)
     assert sorted(item for part in held for item in part) == [(r, i) for r in range(ranks) for i in range(count)]
     for part in held:  # a sequence stays in its minibatch
-        assert [i // size for _, i in part] == [place // size for place in range(count)]
+        assert [i // size for _, i in part] == [position // size for position in range(count)]
     for minibatch in range(minibatches):
         loads = [sum(costs[r][i] for r, i in part[minibatch * size : (minibatch + 1) * size]) for part in held]
         assert max(loads) - min(loads) <= 100
@@ -92,6 +95,6 @@ def test_objects_between_processes(tmp_path):
     assert all(view.untyped_storage().nbytes() == 24 for _, _, view in at[0])  # not what it was a view of
 
 
-def test_alone_nothing_travels():
+def test_a_single_process_sends_nothing():
     thing = object()
     assert exchanged([[thing]]) == [[thing]]

@@ -1,7 +1,7 @@
 """The training step: which policy each log-prob comes from, and what moves nothing."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -23,8 +23,9 @@ from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.kinds import SUPPORTED
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.lora import LoraSettings
-from ngrpo.training.module import PolicyOptimization, UpdateSettings
+from ngrpo.training.module import PolicyOptimization
 from ngrpo.training.samples import Sample, Update
+from ngrpo.training.update_settings import UpdateSettings
 from ngrpo.types.problems import PromptBatch
 from ngrpo.types.rollouts import Rollout
 
@@ -34,11 +35,18 @@ GRPO, GSPO = ALGORITHMS["grpo"], ALGORITHMS["gspo"]
 class Recording(PolicyOptimization):
     """Keeps what each optimiser step learned from, its metrics and its gradient."""
 
-    def accumulate(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
-        metrics = super().accumulate(samples)
-        gradient = {n: p.grad.clone() for n, p in self.policy.lm.named_parameters() if p.grad is not None}
-        self.__dict__.setdefault("steps", []).append((list(samples), dict(metrics), gradient))
-        return metrics
+    def on_fit_start(self) -> None:
+        super().on_fit_start()
+        self.steps: list[tuple[list[Sample], dict[str, Tensor], dict[str, Tensor]]] = []
+        accumulate = self.policy_update.accumulate
+
+        def recorded(samples: Sequence[Sample], backward: Callable[[Tensor], None]) -> dict[str, Tensor]:
+            metrics = accumulate(samples, backward)
+            gradient = {n: p.grad.clone() for n, p in self.policy.lm.named_parameters() if p.grad is not None}
+            self.steps.append((list(samples), dict(metrics), gradient))
+            return metrics
+
+        self.policy_update.accumulate = recorded
 
 
 @dataclass
@@ -73,7 +81,9 @@ def fit(
     )  # fmt: skip
     module = Recording(
         ModelSource(case.model_path, **source), algorithm, NeighborMixing(), partial(torch.optim.SGD, lr=lr),
-        UpdateSettings(case.temperature, case.microbatch_tokens, 1e9),
+        UpdateSettings(
+            temperature=case.temperature, microbatch_tokens=case.microbatch_tokens, max_grad_norm=1e9
+        ),
     )  # fmt: skip
     batches = [PromptBatch([], 0, iteration) for iteration in range(iterations)]
     for batch in batches:
@@ -164,30 +174,30 @@ def test_kl_is_zero_at_first_and_grows(case: Case):
     assert second["policy/kl"] > 1e-4
     assert moved(case, module) > 1e-3
     start = dict(AutoModelForCausalLM.from_pretrained(case.model_path).named_parameters())
-    assert all(torch.equal(p, start[name]) for name, p in module.reference.lm.named_parameters())
+    assert all(torch.equal(p, start[name]) for name, p in module.models.reference.lm.named_parameters())
 
 
 def test_the_reference_exists_only_with_a_kl_and_is_not_saved(case: Case):
     module, _ = fit(case, GRPO, lr=0.0)
-    assert module.reference is not None
+    assert module.models.reference is not None
     assert all(name.startswith("policy.") for name in module.state_dict())
     assert all(name.startswith("policy.") for name, _ in module.named_parameters())
-    assert not any(p.requires_grad for p in module.reference.parameters())
+    assert not any(p.requires_grad for p in module.models.reference.parameters())
     without, (logged,) = fit(case, replace(GRPO, kl_coef=0.0), lr=0.0)
-    assert without.reference is None
+    assert without.models.reference is None
     assert logged["policy/kl"] == 0.0
 
 
 def test_the_reference_of_an_adapter_is_the_policy_without_it(case: Case):
     pytest.importorskip("peft")
     module, (first, second) = fit(case, GRPO, lr=0.5, iterations=2, lora=LoraSettings(rank=4))
-    assert module.reference is None
+    assert module.models.reference is None
     assert first["policy/kl"] < 1e-6
     assert second["policy/kl"] > 1e-4
-    handed_over = dict(module.policy_weights())
+    handed_over = dict(module.weights.named_weights())
     start = dict(AutoModelForCausalLM.from_pretrained(case.model_path).named_parameters())
     assert handed_over.keys() == start.keys()
-    ref = module._reference_log_probs(case.rollouts)
+    ref = module.scorer.reference_log_probs(case.rollouts)
     for rollout, log_prob in zip(case.rollouts, ref, strict=True):
         torch.testing.assert_close(log_prob.double(), stock_scores(case, rollout)[0], atol=1e-4, rtol=0)
 

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -22,10 +23,10 @@ from ngrpo.entrypoints.replay_step import replay
 from ngrpo.errors import RunError, SettingError
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.training.memory_budget import MemoryBudget
-from ngrpo.training.module import PolicyOptimization, UpdateSettings
+from ngrpo.training.module import PolicyOptimization
 from ngrpo.training.nonfinite_guard import StepGuard
 from ngrpo.training.skipped_steps import FOLDER, load
+from ngrpo.training.update_settings import UpdateSettings
 from ngrpo.types.problems import PromptBatch
 
 CONF = ROOT / "conf"
@@ -68,7 +69,8 @@ def fit(
     )  # fmt: skip
     module = PolicyOptimization(
         ModelSource(case.model_path), replace(ALGORITHMS["grpo"], optimizer_steps=2), NeighborMixing(),
-        partial(torch.optim.AdamW, lr=0.01), UpdateSettings(case.temperature, case.microbatch_tokens), guard=guard,
+        partial(torch.optim.AdamW, lr=0.01),
+        UpdateSettings(temperature=case.temperature, microbatch_tokens=case.microbatch_tokens), guard=guard,
     )  # fmt: skip
     batches = [PromptBatch([], 0, iteration) for iteration in range(iterations)]
     for batch in batches:
@@ -89,9 +91,9 @@ def test_a_nan_gradient_moves_nothing_and_is_counted(case: Case, tmp_path: Path)
 
 
 def test_an_infinite_reward_skips_its_own_step_only(case: Case, tmp_path: Path) -> None:
-    spoiled = case.rewards.clone()
-    spoiled[3, 2] = math.inf
-    kept = fit(case, StepGuard(1_000, tmp_path), {0: spoiled}, poisoned=[], iterations=1)
+    rewards = case.rewards.clone()
+    rewards[3, 2] = math.inf
+    kept = fit(case, StepGuard(1_000, tmp_path), {0: rewards}, poisoned=[], iterations=1)
     assert kept.skipped == [1]
     assert math.isfinite(kept.losses[0])
     (file,) = (tmp_path / "bad_steps").iterdir()
@@ -151,54 +153,6 @@ def test_what_is_no_skipped_step_is_refused(tmp_path: Path) -> None:
         load(path)
 
 
-class Exhausted:
-    """Fails above a number of tokens, and says how often it was asked with how many."""
-
-    def __init__(self, budget: MemoryBudget, room: int, error: Exception) -> None:
-        self.budget, self.room, self.error = budget, room, error
-        self.asked: list[int] = []
-        self.cleared = 0
-
-    def work(self) -> str:
-        self.asked.append(self.budget.tokens)
-        if self.budget.tokens > self.room:
-            raise self.error
-        return "done"
-
-    def clear(self) -> None:
-        self.cleared += 1
-
-
-OUT = [torch.OutOfMemoryError("CUDA out of memory."), RuntimeError("[...] DefaultCPUAllocator: can't allocate memory")]
-
-
-@pytest.mark.parametrize("error", OUT, ids=["gpu", "cpu"])
-def test_the_budget_is_halved_until_it_fits_and_stays(error: Exception, caplog: pytest.LogCaptureFixture) -> None:
-    budget = MemoryBudget(8192)
-    work = Exhausted(budget, 2048, error)
-    assert budget.fit(work.work, work.clear, longest=500, ranks=1) == "done"
-    assert (work.asked, work.cleared, budget.tokens) == ([8192, 4096, 2048], 2, 2048)
-    assert "training continues, with 4096 tokens a pass" in caplog.text
-
-
-def test_what_cannot_be_halved_is_said() -> None:
-    budget = MemoryBudget(8192)
-    work = Exhausted(budget, 100, OUT[0])
-    with pytest.raises(RunError, match=r"with one sequence of 3000 tokens at a time; lower rollout\.max_new_tokens"):
-        budget.fit(work.work, work.clear, longest=3000, ranks=1)
-    assert work.asked == [8192, 4096, 2048]
-    with pytest.raises(
-        RunError, match=r"with trainer\.microbatch_tokens=8192; resume with .*microbatch_tokens=4096\.$"
-    ):
-        MemoryBudget(8192).fit(Exhausted(MemoryBudget(8192), 1, OUT[0]).work, work.clear, longest=30, ranks=2)
-
-
-def test_other_errors_pass() -> None:
-    budget = MemoryBudget(8192)
-    with pytest.raises(RuntimeError, match="shapes"):
-        budget.fit(Exhausted(budget, 1, RuntimeError("shapes")).work, lambda: None, longest=30, ranks=1)
-
-
 def test_memory_that_runs_out_in_the_middle_leaves_the_gradient_of_an_undisturbed_step(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -226,7 +180,7 @@ def test_a_tensor_group_keeps_a_skipped_step_once(
     """All of it have the same samples; the file's number is that of the data rank."""
     monkeypatch.setattr("ngrpo.training.nonfinite_guard.ranks", lambda: Ranks(3, 4, tensor_rank, 2))
     guard = StepGuard(2, tmp_path)
-    guard.begin(0, {})
+    guard.begin(0, SimpleNamespace(rollouts=[], keys=[], infinite=torch.tensor([])))
     assert not guard.admits([], {"policy/loss": torch.tensor(math.nan)})
     assert guard.skipped == 1
     assert [path.name for path in (tmp_path / FOLDER).glob("*")] == files

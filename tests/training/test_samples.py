@@ -9,7 +9,15 @@ from over_ranks import alone
 
 from ngrpo.algo.credit import Credited
 from ngrpo.modeling.policy import TokenScores
-from ngrpo.training.samples import Constants, Sample, assigned, by_key, loss_inputs, scored_batch, shares
+from ngrpo.training.samples import (
+    PrecomputedLogProbs,
+    Sample,
+    by_key,
+    loss_inputs,
+    make_samples,
+    scored_batch,
+    split_credit,
+)
 from ngrpo.types.rollouts import StopReason
 from ngrpo.types.scores import Verdict
 
@@ -30,7 +38,7 @@ def values(start: float) -> list[torch.Tensor]:
 
 
 def test_a_batch_is_packed_in_the_order_of_the_rollouts() -> None:
-    batch = scored_batch(MADE, Constants(numbered(0.0), [None] * 4, values(50.0)), alone)
+    batch = scored_batch(MADE, PrecomputedLogProbs(numbered(0.0), [None] * 4, values(50.0)), alone)
     assert batch.rewards.tolist() == [1.0, 0.0, 0.0, 1.0]
     assert batch.lengths.tolist() == [1, 3, 2, 1]
     assert batch.groups.rows.tolist() == [0, 0, 1, 1]
@@ -48,7 +56,8 @@ def test_a_batch_is_packed_in_the_order_of_the_rollouts() -> None:
 @pytest.mark.parametrize("returns", [None, torch.arange(7.0)])
 def test_what_was_assigned_goes_back_to_the_rollouts(returns: torch.Tensor | None) -> None:
     credited = Credited(torch.stack((torch.arange(7.0), -torch.arange(7.0))), returns)
-    samples = assigned(ROLLOUTS, shares(ROLLOUTS, credited), Constants(numbered(100.0), [None] * 4, values(50.0)))
+    precomputed = PrecomputedLogProbs(numbered(100.0), [None] * 4, values(50.0))
+    samples = make_samples(ROLLOUTS, split_credit(ROLLOUTS, credited), precomputed)
     assert [s.rollout for s in samples] == ROLLOUTS
     assert [s.advantage.tolist() for s in samples][1] == [[1.0, 2.0, 3.0], [-1.0, -2.0, -3.0]]
     assert [s.old_log_prob.tolist() for s in samples] == [[100.0], [101.0, 102.0, 103.0], [104.0, 105.0], [106.0]]
@@ -87,7 +96,7 @@ def test_old_log_probs_are_the_current_ones_where_unknown(known: bool) -> None:
     assert inputs.advantages.tolist() == [[0.0, 1.0, 1.0, 1.0, 2.0, 2.0, 3.0]]
 
 
-def test_a_sample_is_left_out_whole() -> None:
+def test_a_sample_is_excluded_whole() -> None:
     made = SimpleNamespace()
-    assert Sample(made, torch.tensor([[math.nan, math.nan]])).left_out  # type: ignore[arg-type]
-    assert not Sample(made, torch.zeros(2, 3)).left_out  # type: ignore[arg-type]
+    assert Sample(made, torch.tensor([[math.nan, math.nan]])).excluded  # type: ignore[arg-type]
+    assert not Sample(made, torch.zeros(2, 3)).excluded  # type: ignore[arg-type]

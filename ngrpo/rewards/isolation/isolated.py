@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from ngrpo.distributed.collectives import packed
+from ngrpo.distributed.collectives import serialize
 from ngrpo.errors import RunError, SettingError
 from ngrpo.rewards.isolation.child_process import ChildProcess, ProcessDied
 from ngrpo.types.scores import Verdict
@@ -63,7 +63,7 @@ class IsolatedObject:
             RunError: one of the first two kinds, for the third time in a row.
         """
         try:
-            result = self._call(packed((arguments, offered)))
+            result = self._call(serialize((arguments, offered)))
         except CallFailed as failure:
             self._count(failure)
             raise

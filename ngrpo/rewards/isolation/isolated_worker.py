@@ -8,7 +8,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from ngrpo.config.instantiate import build
-from ngrpo.distributed.collectives import packed
+from ngrpo.distributed.collectives import serialize
 from ngrpo.rewards.isolation.child_process import serve
 from ngrpo.rewards.terms.base import Stateful
 from ngrpo.rewards.terms.calls import declared
@@ -36,7 +36,7 @@ class ObjectService:
 
     def _reply(self, result: Any) -> bytes:
         state = self._object.state_dict() if isinstance(self._object, Stateful) else None
-        return packed((result, state))
+        return serialize((result, state))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,100 @@
+"""Forward passes that score a rollout batch before its optimiser steps: old policy, reference, critic."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+
+import torch
+from torch import Tensor
+
+from ngrpo.algo.policy_loss import Algorithm
+from ngrpo.exploration.base import Exploration
+from ngrpo.modeling.lora import adapter_off
+from ngrpo.modeling.packing import PackedBatch
+from ngrpo.modeling.policy import ScoringModel
+from ngrpo.training.forward import ForwardPasses
+from ngrpo.training.models import Models
+from ngrpo.training.optim.offload import visiting
+from ngrpo.training.samples import PrecomputedLogProbs
+from ngrpo.training.update_settings import UpdateSettings
+from ngrpo.types.rollouts import Rollout
+
+
+class Scorer:
+    """Scores rollouts with the models of a run (each method is a collective when they are sharded).
+
+    Results are float32 on the CPU, a tensor a rollout, in the order of the rollouts.
+
+    Args:
+        models: policy, reference and critic.
+        settings: temperature, and where the reference is kept.
+        algorithm: says what its loss needs.
+        exploration: the strategy of the rollouts; scores them.
+        forward_passes: on this rank.
+    """
+
+    def __init__(
+        self,
+        *,
+        models: Models,
+        settings: UpdateSettings,
+        algorithm: Algorithm,
+        exploration: Exploration,
+        forward_passes: ForwardPasses,
+    ) -> None:
+        self.models = models
+        self.settings = settings
+        self.algorithm = algorithm
+        self.exploration = exploration
+        self.forward_passes = forward_passes
+
+    def precompute(self, rollouts: Sequence[Rollout]) -> PrecomputedLogProbs:
+        """Returns what stays as it is during the optimiser steps on these rollouts, as far as the loss needs it."""
+        unknown: list[Tensor | None] = [None] * len(rollouts)
+        policy = self.models.policy
+        return PrecomputedLogProbs(
+            old=self.log_probs(policy, rollouts) if self.algorithm.needs_old_log_prob else unknown,
+            reference=self.reference_log_probs(rollouts) if self.algorithm.needs_reference else unknown,
+            values=self.values(rollouts) if self.models.critic is not None else unknown,
+        )
+
+    def log_probs(self, model: ScoringModel, rollouts: Sequence[Rollout]) -> list[Tensor]:
+        """Returns a model's log-probs of the response tokens; [T] each."""
+
+        def forward(batch: PackedBatch) -> Tensor:
+            log_prob: Tensor = model(batch, self.settings.temperature, self.exploration).log_prob
+            return log_prob
+
+        return self.forward_passes.by_rollout(model, forward, rollouts)
+
+    def reference_log_probs(self, rollouts: Sequence[Rollout]) -> list[Tensor]:
+        """Returns the reference's; without a model of its own it is the policy without its adapter."""
+        seen = [r.without_mixtures() for r in rollouts] if self.exploration.plain_reference else rollouts
+        reference = self.models.reference
+        if reference is None:
+            with adapter_off(self.models.policy):
+                return self.log_probs(self.models.policy, seen)
+        waiting = self.settings.offload_reference
+        with visiting(reference, self.forward_passes.device) if waiting else nullcontext():
+            return self.log_probs(reference, seen)
+
+    def values(self, rollouts: Sequence[Rollout]) -> list[Tensor]:
+        """Returns the critic's V of the state before each response token and after the last; [T + 1] each."""
+        critic = self.models.critic
+        assert critic is not None
+
+        def forward(batch: PackedBatch) -> Tensor:
+            values: Tensor = critic(batch, self.exploration, last=True)
+            return values
+
+        return self.forward_passes.by_rollout(critic, forward, rollouts, further=1)
+
+    def training_log_probs(self, rollouts: Sequence[Rollout]) -> list[Tensor]:
+        """Returns the policy's log-probs as an optimiser step computes them; [T] each."""
+        policy = self.models.policy
+
+        def forward(batch: PackedBatch) -> Tensor:
+            with torch.enable_grad():  # compiled and recomputed layers are others without
+                log_prob: Tensor = policy(batch, self.settings.temperature, self.exploration).log_prob
+                return log_prob.detach()
+
+        return self.forward_passes.by_rollout(policy, forward, rollouts)

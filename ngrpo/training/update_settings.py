@@ -1,0 +1,59 @@
+"""Settings of the optimiser steps (``trainer`` in the configuration)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ngrpo.errors import SettingError
+from ngrpo.modeling.policy import HEAD_ROWS
+from ngrpo.training.optim.lr_schedule import unchanged
+
+_PRECISIONS = ("32-true", "bf16-mixed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpdateSettings:
+    """How an optimiser step is made.
+
+    Attributes:
+        temperature: tau of the rollouts; the log-probs are those at tau.
+        microbatch_tokens: most tokens (prompts included) in one forward pass.
+        max_grad_norm: gradient norms above are scaled down to it.
+        precision: "32-true" computes in the dtype of the parameters; "bf16-mixed" computes in bfloat16 and keeps
+            parameters, gradients and optimiser in theirs (`ngrpo.modeling.precision`). At a learning rate of 1e-6
+            parameters must be float32: bfloat16 ones round most updates away.
+        learning_rate: optimiser steps made so far -> factor on the policy's learning rate; see
+            `ngrpo.training.optim.lr_schedule`.
+        head_rows: most tokens whose logits over the vocabulary are held at a time.
+        offload_reference: keep the reference in host memory outside its forward passes.
+        offload_optimizer: keep the optimisers' moments in host memory from the end of an update to the first step of
+            the next.
+        gather_once: sharded models gather weights and sum gradients once an optimiser step, not once a microbatch.
+
+    Raises:
+        SettingError: a setting is out of range.
+    """
+
+    temperature: float = 1.0
+    microbatch_tokens: int = 8192
+    max_grad_norm: float = 1.0
+    precision: str = "32-true"
+    learning_rate: Callable[[int], float] = unchanged
+    head_rows: int = HEAD_ROWS
+    offload_reference: bool = False
+    offload_optimizer: bool = False
+    gather_once: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("microbatch_tokens", "max_grad_norm", "head_rows"):
+            if not getattr(self, name) > 0:
+                raise SettingError(f"trainer.{name}={getattr(self, name)} must be positive; raise it.")
+        if self.precision not in _PRECISIONS:
+            raise SettingError(
+                f"trainer.precision={self.precision} is not known; choose {' or '.join(_PRECISIONS)} (model.dtype "
+                "sets the dtype of the parameters)."
+            )
+
+    @property
+    def mixed(self) -> bool:
+        """Whether computation is in another dtype than parameters."""
+        return self.precision == "bf16-mixed"

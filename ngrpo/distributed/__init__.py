@@ -1,6 +1,6 @@
 """Ranks, collectives, and the processes of a run.
 
-- ``collectives.py``: This process's place among all, and objects of other ranks
+- ``collectives.py``: Ranks and world sizes of this process, and collectives on Python objects
 - ``parent_watch.py``: Ends the processes of a run whose first process was killed
 - ``rendezvous.py``: Where the training processes of one machine find each other: on its loopback, which no other
   machine reaches

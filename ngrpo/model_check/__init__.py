@@ -1,8 +1,5 @@
 """The comparison at start-up: trainer and engine against the model's own logits.
 
-own_scores.py: log-probs from the model's own forward. limits.py: how far others may be from them. comparison.py: who is
-compared, on which rollouts. known.py: models that have passed.
-
 - ``comparison.py``: Trainer and engine against the model's own logits, on rollouts that the engine makes
 - ``known.py``: Models that have passed the comparison: a file each in the user's cache, named by all that its figures
   depend on

@@ -1,19 +1,26 @@
 """One optimiser step: from scored rollouts to updated weights.
 
 - ``batching.py``: Cutting a rank's sequences into minibatches (optimiser steps) and microbatches (forward passes)
-- ``critic_update.py``: The critic's part in a training step
-- ``forward.py``: Forward passes over rollouts, the same for policy, reference and critic
-- ``load_balancing.py``: Which rank trains on which sequences: as many on each, and as much work
+- ``critic_update.py``: The critic's part in a training step; its twin is ``policy_update.py``
+- ``forward.py``: Forward passes over rollouts in microbatches, the same for policy, reference and critic
+- ``load_balancing.py``: Load balancing: as many sequences on every rank, and nearly as much work
 - ``memory_budget.py``: A microbatch budget that gives way when memory runs out
 - ``metric_logging.py``: Statistics over the rollouts of all ranks
-- ``module.py``: The LightningModule: policy and reference, and one rollout batch's optimiser steps
-- ``nonfinite_guard.py``: Which optimiser steps are made: those with finite numbers
+- ``models.py``: Policy, reference and critic: loaded, adapted and sharded
+- ``module.py``: The LightningModule of a run: Lightning's hooks, and nothing that other files here can do
+- ``nonfinite_guard.py``: The guard that skips optimiser steps with numbers that are not finite
 - ``optim/``: Optimisers, learning rates, gradient norms and offloading
+- ``policy_update.py``: The policy's part in a training step; its twin is ``critic_update.py``
 - ``rounding.py``: Whether optimiser steps reach the parameters: a small step on a bfloat16 weight is rounded away
-- ``samples.py``: Between rollouts and loss: what is known of each response, packed and unpacked
+- ``sample_preparation.py``: From a rollout batch to what each rank trains on: balanced over the ranks, scored, with
+  advantages
+- ``samples.py``: Samples, one for each response to learn from, and the tensors that are packed from them
+- ``scoring.py``: Forward passes that score a rollout batch before its optimiser steps: old policy, reference, critic
 - ``skipped_steps.py``: Optimiser steps that were not finite, as files that can be looked at again
 - ``step_metrics.py``: Metrics of one optimiser step: sums over microbatches, reduced over ranks, divided once at the
   end
+- ``update_settings.py``: Settings of the optimiser steps (``trainer`` in the configuration)
+- ``weight_export.py``: The policy's weights as whole tensors, for the rollout engine and for an exported model
 """
 
 from ngrpo.compat.attributes import serve_old_names

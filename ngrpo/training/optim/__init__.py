@@ -4,4 +4,5 @@
 - ``lr_schedule.py``: The learning rate over the optimiser steps of a run, as a factor on its setting
 - ``offload.py``: Device memory given away while it is not needed
 - ``optimizers.py``: Optimisers beside PyTorch's own
+- ``parameter_groups.py``: The parameters of policy and critic, in the groups that their optimisers take
 """

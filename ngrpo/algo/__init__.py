@@ -1,21 +1,21 @@
 """Algorithms as compositions of pure functions.
 
 - ``advantage.py``: Advantages from the rewards of the G responses to each prompt
-- ``aggregate.py``: From per-token losses to one number, as a weight for every token
+- ``aggregate.py``: Aggregation of per-token losses to one number, as a weight for every token
 - ``best.py``: The largest reward that can be had, for advantages that compare rewards with it
 - ``clip.py``: The clipped surrogate, per token, as a loss to minimise
 - ``consistency.py``: Consistency-aware credit (COPO)
 - ``correction.py``: Rollout correction: importance weights for the distance of the engine's log-probs from the
   trainer's
-- ``credit.py``: From one advantage a response to advantages for its tokens, with statistics of the whole batch where
-  needed
-- ``groups.py``: Groups: the responses to one prompt, told by the prompt's key and never by their place in the batch
+- ``credit.py``: Credit assignment: from one advantage a response to advantages for its tokens
+- ``groups.py``: Groups: the responses to one prompt, identified by the prompt's key and never by their position in
+  the batch
 - ``kl.py``: Per-token estimators of the KL divergence to the reference, from log-probs of the sampled tokens
-- ``loss_terms.py``: What goes into the loss of a microbatch and what comes out of it
+- ``loss_terms.py``: Inputs and outputs of the loss of a microbatch
 - ``moments.py``: Mean and variance over the whole rollout batch, on all ranks
 - ``policy_loss.py``: An algorithm as a composition of functions, and the loss that they make together
 - ``ratio.py``: Importance ratio of the current policy to the one before this rollout batch, by token or by sequence
 - ``segments.py``: Reductions over packed sequences: per-token tensors are flat [N], ``lengths`` [S] sums to N
-- ``truncation.py``: Responses that were cut off at the length limit, left out of the loss (DAPO's overlong filtering)
+- ``truncation.py``: Exclusion of responses that were cut off at the length limit (DAPO's overlong filtering)
 - ``value_loss.py``: The critic's loss, per token
 """

@@ -1,6 +1,6 @@
 """Advantages from the rewards of the G responses to each prompt.
 
-NaN as a reward marks an unscored sample; NaN as an advantage leaves a sample out of the loss and of its counts.
+NaN as a reward marks an unscored sample; NaN as an advantage excludes a sample from the loss and its counts.
 """
 
 import math
@@ -30,7 +30,7 @@ def compares_with_best(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def is_dead(rewards: Tensor) -> Tensor:
-    """Which groups carry no signal: all scored rewards equal, or none scored.
+    """The groups without a signal: all scored rewards equal, or none scored.
 
     The test is exact equality: in float32 the mean of three rewards of 0.9 is not 0.9, and a division by the
     tiny standard deviation that results would turn rounding into an advantage. A group of one (G = 1) has
@@ -54,7 +54,7 @@ def is_dead(rewards: Tensor) -> Tensor:
 def group_centred(rewards: Tensor) -> Tensor:
     """``A_i = R_i - mean(R)`` (Dr.GRPO, arXiv 2503.20783).
 
-    Dead groups get exactly 0; in a group of one the mean is taken as 0. Unscored samples (NaN) are left out of the
+    Dead groups get exactly 0; in a group of one the mean is taken as 0. Unscored samples (NaN) are excluded from the
     mean and keep NaN: they take no part in the loss.
 
     Args:
@@ -117,7 +117,7 @@ def virtual_best(rewards: Tensor, best: float | None = None, eps: float = 1e-6) 
     advantage; the virtual sample is never trained on. A group of one is compared with nothing, as in the released code.
 
     Args:
-        rewards: float [P, G]; NaN is left out and kept.
+        rewards: float [P, G]; NaN is excluded and kept.
         best: the virtual sample's reward: the largest that can be had.
         eps: positive.
 
@@ -140,13 +140,13 @@ def by_correctness(
 ) -> Tensor:
     """A constant for right and one for wrong answers, without statistics of the group (arXiv 2506.01347).
 
-    PSR: right 1, wrong left out; NSR: right left out, wrong -1; W-REINFORCE: right 0.1, wrong -1. What is left out
-    gets NaN and is not counted in the loss's denominators either: leaving out and zeroing are different losses.
+    PSR: right 1, wrong excluded; NSR: right excluded, wrong -1; W-REINFORCE: right 0.1, wrong -1. What is excluded
+    gets NaN and is not counted in the loss's denominators either: excluding and zeroing are different losses.
 
     Args:
         rewards: float [P, G]; NaN is kept.
-        right: advantage of rewards of at least ``best``; None leaves them out.
-        wrong: advantage of the others; None leaves them out.
+        right: advantage of rewards of at least ``best``; None excludes them.
+        wrong: advantage of the others; None excludes them.
         best: the reward of a right answer.
 
     Returns:

@@ -1,4 +1,4 @@
-"""From per-token losses to one number, as a weight for every token.
+"""Aggregation of per-token losses to one number, as a weight for every token.
 
 ``loss = sum_t weight_t * l_t``, and the denominators inside the weights are counts over the whole optimiser
 batch, all microbatches and ranks. Microbatch losses then simply add up: however the batch is split, the
@@ -14,7 +14,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class BatchTotals:
-    """Counts over the whole optimiser batch; responses that are left out are not counted.
+    """Counts over the whole optimiser batch; excluded responses are not counted.
 
     Attributes:
         sequences: number of responses.

@@ -64,7 +64,7 @@ def answer_entropy(answers: Tensor, counted: Tensor) -> Tensor:
 
     Args:
         answers: int64 [P, G].
-        counted: bool [P, G]; the others are left out.
+        counted: bool [P, G]; the others are excluded.
 
     Returns:
         float64 [P]; 0 where nothing is counted.
@@ -80,7 +80,7 @@ def across_prompts(means: Tensor, reduce: Reduce, eps: float) -> Tensor:
     """``(R(q) - mean R) / (std R + eps)`` over the prompts of all ranks, unbiased std, exactly 0 where all are equal.
 
     Args:
-        means: float [P], mean reward of each prompt; NaN is left out and kept.
+        means: float [P], mean reward of each prompt; NaN is excluded and kept.
         reduce: over the ranks.
         eps: positive.
 

@@ -1,4 +1,4 @@
-"""From one advantage a response to advantages for its tokens, with statistics of the whole batch where needed."""
+"""Credit assignment: from one advantage a response to advantages for its tokens."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from ngrpo.errors import SettingError
 
 @dataclass(frozen=True)
 class ScoredBatch:
-    """One rank's share of a rollout batch, packed: S responses of N tokens in all, on the CPU.
+    """One rank's part of a rollout batch, packed: S responses of N tokens in all, on the CPU.
 
     Attributes:
         groups: which prompt each response answers.
@@ -47,7 +47,7 @@ class Credited(NamedTuple):
 
     Attributes:
         advantages: float [A, N]. The loss adds the surrogates of the A channels, which is not the surrogate of the
-            sum: the clip sees each channel's sign by itself. NaN leaves a whole response out.
+            sum: the clip sees each channel's sign by itself. NaN excludes a whole response.
         returns: float [N], what a critic learns to predict; None without one.
     """
 
@@ -72,7 +72,7 @@ class Credit(ABC):
 
         Args:
             batch: the rollouts; its rewards are those that the advantages were made from.
-            advantages: float [S]; NaN leaves a response out.
+            advantages: float [S]; NaN excludes a response.
             penalty: float [N], to be taken off the token rewards; only where `token_level`.
         """
 

@@ -1,4 +1,4 @@
-"""Groups: the responses to one prompt, told by the prompt's key and never by their place in the batch."""
+"""Groups: the responses to one prompt, identified by the prompt's key and never by their position in the batch."""
 
 import math
 from collections.abc import Sequence
@@ -10,14 +10,14 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Groups:
-    """Where each of S responses stands in a table with a row a prompt.
+    """Positions of S responses in a table with a row a prompt.
 
     Groups may differ in size: the table is as wide as the largest, G, and NaN fills the rest, which every statistic
-    leaves out like an unscored sample.
+    excludes like an unscored sample.
 
     Attributes:
         rows: int64 [S], the prompt.
-        columns: int64 [S], the place among the responses to it.
+        columns: int64 [S], the index among the responses to it.
     """
 
     rows: Tensor
@@ -28,11 +28,11 @@ class Groups:
         """Puts responses with equal keys into one row; [S] keys, rows in order of first appearance."""
         rows: dict[int, int] = {}
         sizes: dict[int, int] = {}
-        places = []
+        cells = []
         for key in keys:
-            places.append((rows.setdefault(key, len(rows)), sizes.get(key, 0)))
+            cells.append((rows.setdefault(key, len(rows)), sizes.get(key, 0)))
             sizes[key] = sizes.get(key, 0) + 1
-        return cls(*torch.tensor(places, dtype=torch.int64).view(-1, 2).unbind(-1))
+        return cls(*torch.tensor(cells, dtype=torch.int64).view(-1, 2).unbind(-1))
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""What goes into the loss of a microbatch and what comes out of it."""
+"""Inputs and outputs of the loss of a microbatch."""
 
 from dataclasses import dataclass, fields
 
@@ -10,7 +10,7 @@ from torch import Tensor
 class LossInputs:
     """One microbatch, packed: S responses with N response tokens in all.
 
-    A response with advantage NaN is left out: its tokens have weight 0, in the surrogate, the KL and the entropy bonus,
+    A response with advantage NaN is excluded: its tokens have weight 0, in the surrogate, the KL and the entropy bonus,
     and it is not counted in `BatchTotals` nor in the metrics.
 
     Attributes:
@@ -19,7 +19,7 @@ class LossInputs:
         ref_log_prob: float [N], or None without a reference model.
         rollout_log_prob: float [N], as the engine recorded it.
         entropy: float [N] of the current policy; carries gradient where there is an entropy bonus.
-        advantages: float [A, N], see `ngrpo.algo.credit.Credited`; NaN on all tokens of a response that is left out.
+        advantages: float [A, N], see `ngrpo.algo.credit.Credited`; NaN on all tokens of an excluded response.
         lengths: int64 [S], sum N.
     """
 
@@ -33,7 +33,7 @@ class LossInputs:
 
     @property
     def kept(self) -> Tensor:
-        """Which tokens count, bool [N]: the token's response is not left out."""
+        """Which tokens count, bool [N]: the token's response is not excluded."""
         return ~self.advantages.isnan().any(0)
 
     @property
@@ -44,7 +44,7 @@ class LossInputs:
 
 @dataclass(frozen=True)
 class LossSums:
-    """Sums over the tokens that are not left out, detached scalars; they add up over microbatches and ranks.
+    """Sums over the tokens that are not excluded, detached scalars; they add up over microbatches and ranks.
 
     Attributes:
         tokens: their number.
@@ -71,7 +71,7 @@ class LossSums:
     mismatch_k3: Tensor
 
     def stack(self) -> Tensor:
-        """All sums in one tensor, for adding and for a single all-reduce; `unstack` is the way back."""
+        """All sums in one tensor, for adding and for a single all-reduce; `unstack` is the inverse."""
         return torch.stack([getattr(self, field.name) for field in fields(self)])
 
     @classmethod
@@ -100,10 +100,10 @@ class LossOutput:
     """What a microbatch contributes.
 
     Attributes:
-        loss: scalar, this microbatch's share of the optimiser batch's loss: shares are added, never averaged.
+        loss: scalar, this microbatch's part of the optimiser batch's loss: parts are added, never averaged.
         sums: for metrics.
         mismatch_max: largest ``|lp_old - lp_rollout|``, a detached scalar.
-        ratios: importance ratio of each token, NaN where its response is left out, detached; float [N].
+        ratios: importance ratio of each token, NaN where its response is excluded, detached; float [N].
     """
 
     loss: Tensor

@@ -26,7 +26,7 @@ class Moments(NamedTuple):
 
 
 def moments(values: Tensor, reduce: Reduce) -> Moments:
-    """Returns the moments of ``values`` (any shape, NaN left out) over all ranks."""
+    """Returns the moments of ``values`` (any shape, NaN excluded) over all ranks."""
     valid = values[~values.isnan()].double()
     count, total = reduce(torch.stack((valid.new_tensor(float(len(valid))), valid.sum())), "sum").unbind()
     mean = total / count.clamp(min=1)

@@ -39,9 +39,9 @@ class Algorithm:
             off the response's before the advantage; ``kl`` is then only logged.
         entropy_coef: weight of the policy's entropy, subtracted from the loss and aggregated like the surrogate.
         zero_signal: of groups that have advantage 0 on every token (all responses equally good, as far as this
-            algorithm can tell): "keep" counts them in the denominators and regularises them, "drop" leaves them out.
+            algorithm can tell): "keep" counts them in the denominators and regularises them, "drop" excludes them.
         truncated: of responses that ran into the length limit: "keep" learns from them like from any other, "drop"
-            leaves them out of the loss, after they have counted in the statistics of their group.
+            excludes them from the loss, after they have counted in the statistics of their group.
         prompts_per_batch: prompts per rollout batch, over all ranks.
         optimizer_steps: optimiser steps per rollout batch, which is cut into as many minibatches.
 
@@ -94,7 +94,7 @@ class Algorithm:
         return self.optimizer_steps > 1 or self.kl_in == "reward"
 
     def assign(self, batch: ScoredBatch) -> Credited:
-        """Returns the advantages of all tokens: rewards, advantage within groups, credit, and who is left out.
+        """Returns the advantages of all tokens: rewards, advantage within groups, credit, and who is excluded.
 
         Raises:
             ValueError: the KL is in the reward and a log-prob of ``batch`` is None.
@@ -116,7 +116,7 @@ class Algorithm:
         return self.kl_coef * k1(batch.old_log_prob, batch.ref_log_prob, batch.old_log_prob)
 
     def loss(self, batch: LossInputs, totals: BatchTotals) -> LossOutput:
-        """The microbatch's share of ``sum_t weight_t (w_t surrogate_t + kl_coef kl_t - entropy_coef entropy_t)``.
+        """The microbatch's part of ``sum_t weight_t (w_t surrogate_t + kl_coef kl_t - entropy_coef entropy_t)``.
 
         Args:
             batch: the microbatch; its dtype (float32 at least) is kept.
@@ -147,7 +147,7 @@ class Algorithm:
 
 
 def _without_zero_signal(credited: Credited, batch: ScoredBatch) -> Credited:
-    """Leaves out the groups of which no token has an advantage other than 0; a group of unscored ones is out anyway."""
+    """Excludes the groups of which no token has an advantage other than 0; a group of unscored ones is out anyway."""
     moves = (credited.advantages.nan_to_num(0.0) != 0).any(0).to(batch.rewards.dtype)
     groups: Groups = batch.groups
     by_group = groups.table(per_sequence_sum(moves, batch.lengths)).nansum(-1)

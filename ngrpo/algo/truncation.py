@@ -1,4 +1,4 @@
-"""Responses that were cut off at the length limit, left out of the loss (DAPO's overlong filtering)."""
+"""Exclusion of responses that were cut off at the length limit (DAPO's overlong filtering)."""
 
 import math
 
@@ -9,7 +9,7 @@ from ngrpo.algo.segments import sequence_index
 
 
 def without_truncated(credited: Credited, truncated: Tensor, lengths: Tensor) -> Credited:
-    """Leaves truncated responses out (DAPO, arXiv 2503.14476, section 3.4).
+    """Excludes truncated responses (DAPO, arXiv 2503.14476, section 3.4).
 
     To be called last: the statistics of a group, and a critic's returns, are those of all its responses.
 

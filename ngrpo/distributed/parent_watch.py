@@ -1,4 +1,4 @@
-"""Ends the processes of a run whose first process was killed.
+"""The watch that ends the processes of a run whose first process was killed.
 
 A process that is killed (by the kernel for its memory, by a scheduler) ends none of those that it started. The engine
 process of vLLM 0.32 then waits for requests for ever, with the workers that watch over it; another training process may

@@ -1,4 +1,4 @@
-"""Where the training processes of one machine find each other: on its loopback, which no other machine reaches."""
+"""Rendezvous of the training processes of one machine on its loopback, which no other machine reaches."""
 
 import os
 import socket

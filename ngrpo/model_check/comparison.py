@@ -1,4 +1,4 @@
-"""Trainer and engine against the model's own logits, on rollouts that the engine makes."""
+"""The comparison of trainer and engine with the model's own logits, on rollouts that the engine makes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -23,7 +23,7 @@ _TOKENS = 24
 _PLAIN, _EXPLORING = 2, 4
 """Rollouts a prompt: sampled plainly, and by the strategy."""
 _MOVED = 1 / 16
-"""Share of the numbers that another batching rounds otherwise."""
+"""Fraction of the numbers that another batching rounds otherwise."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class OwnModel:
         policy: whose language model is run.
         exploration: of the rollouts.
         temperature: tau.
-        precision: makes the context that the trainer's passes belong into.
+        precision: makes the context that the trainer's forward passes belong into.
         numbers: that the trainer computes with.
     """
 

@@ -1,4 +1,4 @@
-"""Models that have passed the comparison: a file each in the user's cache, named by all that its figures depend on."""
+"""The cache of models that have passed the comparison: a file each, named by all that its figures depend on."""
 
 import hashlib
 import json

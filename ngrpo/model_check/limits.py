@@ -1,4 +1,4 @@
-"""How far log-probs may be from the model's own: by the rounding of the numbers that they were computed with."""
+"""Limits on the distance of log-probs from the model's own: the rounding of the numbers they are computed with."""
 
 import math
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ FACTOR = 3.0
 """Most of a path's difference over the model's own difference between two batchings of the same rows."""
 
 _CERTAIN = 4.0
-"""Standard errors by which scores must be nearer to those without mixtures before these count as left out."""
+"""Standard errors by which scores must be nearer to those without mixtures before these count as missing."""
 
 _LARGE = 10.0
 """Scores beyond it (densities are about -d/2) are compared relative to their size."""
@@ -45,7 +45,7 @@ class Deviation:
         mean_limit: most of the mean.
         max_limit: most of the largest.
         tokens: that were compared.
-        without_mixtures: whether the scores are those of the model when its mixtures are left out, rather than its own.
+        without_mixtures: whether the scores are those of the model without its mixtures, rather than its own.
     """
 
     mean: float
@@ -82,7 +82,7 @@ def deviation(own: Tensor, path: Tensor, noise: Rounding, least: float = LEAST) 
 def nearer_without(own: Tensor, without: Tensor, path: Tensor) -> bool:
     """Says whether a path's scores of N tokens are certainly nearer to those without mixtures; float32 [N] each.
 
-    In bfloat16 what mixtures change can be less than what rounding allows; yet if they are left out, the squares of the
+    In bfloat16 what mixtures change can be less than what rounding allows; yet if they are missing, the squares of the
     path's differences are smaller to the scores without them, on average over the tokens.
     """
     gained = ((path - without).square() - (path - own).square())[own != without].double()

@@ -1,6 +1,6 @@
 """Scores of rollouts from the model's own logits: transformers' forward and attention, one padded batch, no packing.
 
-The slow and obvious way, which shares with the trainer's the weights, and the strategy's definitions of an input vector
+The slow and obvious way, which shares with the trainer the weights, and the strategy's definitions of an input vector
 and of a score, and nothing else: not the attention, the packing, the replay, the head, the compiler or the dropout.
 """
 
@@ -49,7 +49,7 @@ def own_scores(
 
 @contextmanager
 def computing_in(model: ScoringModel, dtype: torch.dtype) -> Iterator[None]:
-    """Puts copies of another dtype in the place of the language model's parameters.
+    """Puts copies of another dtype in place of the language model's parameters.
 
     A sharded model, whose dtypes FSDP2 decides, is left as it is.
     """
@@ -118,14 +118,14 @@ def _tokens(rollout: Rollout) -> Tensor:
 
 
 def _at(rollout: Rollout, positions: Tensor, table: Tensor) -> tuple[Step, RowContext]:
-    """Returns what was decided at some positions of the response, ascending, and where they stand."""
+    """Returns what was decided at some positions of the response, ascending, and their positions."""
     device = table.device
-    places = torch.searchsorted(positions, rollout.mixture.positions)
+    indices = torch.searchsorted(positions, rollout.mixture.positions)
     mixed = torch.isin(positions, rollout.mixture.positions)
 
     def scattered(channel: Tensor) -> Tensor:
         everywhere = channel.new_zeros(len(positions), *channel.shape[1:])
-        everywhere[places] = channel
+        everywhere[indices] = channel
         return everywhere.to(device)
 
     record = rollout.mixture.record

@@ -1,22 +1,25 @@
 """One optimiser step: from scored rollouts to updated weights.
 
-- ``batching.py``: Cutting a rank's sequences into minibatches (optimiser steps) and microbatches (forward passes)
+- ``batching.py``: Partition of a rank's sequences into minibatches (optimiser steps) and microbatches (forward
+  passes)
 - ``critic_update.py``: The critic's part in a training step; its twin is ``policy_update.py``
 - ``forward.py``: Forward passes over rollouts in microbatches, the same for policy, reference and critic
 - ``load_balancing.py``: Load balancing: as many sequences on every rank, and nearly as much work
-- ``memory_budget.py``: A microbatch budget that gives way when memory runs out
-- ``metric_logging.py``: Statistics over the rollouts of all ranks
+- ``memory_budget.py``: The budget of tokens in a microbatch, which is lowered when memory runs out
+- ``metric_logging.py``: Logging of statistics over the rollouts of all ranks
 - ``models.py``: Policy, reference and critic: loaded, adapted and sharded
-- ``module.py``: The LightningModule of a run: Lightning's hooks, and nothing that other files here can do
+- ``module.py``: The LightningModule of a run: Lightning's hooks
 - ``nonfinite_guard.py``: The guard that skips optimiser steps with numbers that are not finite
 - ``optim/``: Optimisers, learning rates, gradient norms and offloading
 - ``policy_update.py``: The policy's part in a training step; its twin is ``critic_update.py``
-- ``rounding.py``: Whether optimiser steps reach the parameters: a small step on a bfloat16 weight is rounded away
-- ``sample_preparation.py``: From a rollout batch to what each rank trains on: balanced over the ranks, scored, with
-  advantages
+- ``rounding.py``: The fraction of parameters that an optimiser step changes: on bfloat16 weights small steps are
+  rounded away
+- ``sample_preparation.py``: Preparation of the samples that each rank trains on: balanced over the ranks, scored,
+  with advantages
 - ``samples.py``: Samples, one for each response to learn from, and the tensors that are packed from them
 - ``scoring.py``: Forward passes that score a rollout batch before its optimiser steps: old policy, reference, critic
-- ``skipped_steps.py``: Optimiser steps that were not finite, as files that can be looked at again
+- ``skipped_steps.py``: Files of the optimiser steps that were skipped for numbers that are not finite, to look at
+  them again
 - ``step_metrics.py``: Metrics of one optimiser step: sums over microbatches, reduced over ranks, divided once at the
   end
 - ``update_settings.py``: Settings of the optimiser steps (``trainer`` in the configuration)

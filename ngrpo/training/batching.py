@@ -1,4 +1,4 @@
-"""Cutting a rank's sequences into minibatches (optimiser steps) and microbatches (forward passes)."""
+"""Partition of a rank's sequences into minibatches (optimiser steps) and microbatches (forward passes)."""
 
 import heapq
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ def contiguous(count: int, parts: int) -> list[range]:
 def microbatches(
     lengths: Sequence[int], costs: Sequence[float], budget: int, agree: Callable[[int], int]
 ) -> list[list[int]]:
-    """Partitions sequences into microbatches of at most ``budget`` tokens and balanced cost, the dearest first.
+    """Partitions sequences into microbatches of at most ``budget`` tokens and balanced cost, the costliest first.
 
     Every rank must make the same number of forward passes, since each one is a collective under FSDP; ranks
     hold equally many sequences, so any number up to that can be agreed on, and where their costs are alike, so are
@@ -35,7 +35,7 @@ def microbatches(
 
 
 def balanced(costs: Sequence[float], parts: int) -> list[list[int]]:
-    """Puts each sequence, dearest first, into the part of least cost; no part stays empty."""
+    """Puts each sequence, costliest first, into the part of least cost; no part stays empty."""
     heap: list[tuple[float, int, int]] = [(0.0, 0, part) for part in range(parts)]
     out: list[list[int]] = [[] for _ in range(parts)]
     for index in sorted(range(len(costs)), key=lambda i: (-costs[i], i)):

@@ -1,4 +1,4 @@
-"""A microbatch budget that gives way when memory runs out."""
+"""The budget of tokens in a microbatch, which is lowered when memory runs out."""
 
 import gc
 import logging
@@ -46,14 +46,14 @@ class MemoryBudget:
             except (RuntimeError, MemoryError) as error:
                 if not out_of_memory(error):
                     raise
-                self._give_way(longest, ranks)
+                self._lower(longest, ranks)
             # Outside the handler: the error's traceback holds the activations.
             clear()
             gc.collect()
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
 
-    def _give_way(self, longest: int, ranks: int) -> None:
+    def _lower(self, longest: int, ranks: int) -> None:
         if self.tokens <= longest:
             raise RunError(
                 f"out of memory in the update with one sequence of {longest} tokens at a time; lower "

@@ -1,4 +1,4 @@
-"""Statistics over the rollouts of all ranks."""
+"""Logging of statistics over the rollouts of all ranks."""
 
 import math
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ def over_processes(trainer: Trainer, value: Tensor, op: Literal["sum", "max", "m
 def log_means(trainer: Trainer, module: LightningModule, values: Mapping[str, Tensor]) -> None:
     """Logs the mean of each tag's values over all ranks.
 
-    NaN are left out, and a tag of which no rank has a value is not logged. Every rank must have the same tags.
+    NaN are excluded, and a tag of which no rank has a value is not logged. Every rank must have the same tags.
 
     Args:
         trainer: of the run.

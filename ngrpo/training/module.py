@@ -1,4 +1,4 @@
-"""The LightningModule of a run: Lightning's hooks, and nothing that other files here can do."""
+"""The LightningModule of a run: Lightning's hooks."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -42,7 +42,7 @@ from ngrpo.types.problems import PromptBatch
 
 
 class PolicyOptimization(LightningModule):
-    """Policy-gradient training on the rollouts that a batch carries.
+    """Policy-gradient training on the rollouts of a batch.
 
     One batch is one iteration: ``algorithm.optimizer_steps`` optimiser steps, each on an equal part of the prompts,
     each accumulated over microbatches. Manual optimisation, since Lightning's automatic one makes one step a batch.

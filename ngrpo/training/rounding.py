@@ -1,4 +1,4 @@
-"""Whether optimiser steps reach the parameters: a small step on a bfloat16 weight is rounded away.
+"""The fraction of parameters that an optimiser step changes: on bfloat16 weights small steps are rounded away.
 
 A sample of each parameter stands for all of it: the numbers at a fixed stride, so that a step's cost is negligible.
 """

@@ -1,4 +1,4 @@
-"""From a rollout batch to what each rank trains on: balanced over the ranks, scored, with advantages."""
+"""Preparation of the samples that each rank trains on: balanced over the ranks, scored, with advantages."""
 
 from torch import Tensor
 

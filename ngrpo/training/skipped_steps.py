@@ -1,4 +1,4 @@
-"""Optimiser steps that were not finite, as files that can be looked at again."""
+"""Files of the optimiser steps that were skipped for numbers that are not finite, to look at them again."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _LEARNED_FROM = ("advantage", "old_log_prob", "ref_log_prob", "old_value", "retu
 
 @dataclass(frozen=True)
 class BadStep:
-    """One rank's share of a minibatch whose step was skipped.
+    """One rank's part of a minibatch whose step was skipped.
 
     Attributes:
         settings: the run's whole configuration, resolved.

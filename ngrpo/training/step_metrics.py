@@ -36,7 +36,7 @@ class StepMetrics:
 def average(steps: Sequence[dict[str, Tensor]]) -> dict[str, Tensor]:
     """Returns the mean of each metric over the optimiser steps of an iteration, the largest of a ``_max``.
 
-    Steps that all samples were left out of have no values to average, unless there is no other step.
+    Steps in which all samples were excluded have no values to average; they count only if there is no other.
     """
     made = [step for step in steps if step["policy/sequences"] > 0] or steps
     stacked = {name: torch.stack([step[name].double() for step in made]) for name in made[0]}

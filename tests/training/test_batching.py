@@ -82,12 +82,12 @@ def test_padding_rows_of_length_zero_fit_anywhere() -> None:
 
 
 def test_costs_decide_the_balance_and_tokens_the_number() -> None:
-    """Three sequences of 10 tokens are as dear as one of 30; the budget is of tokens."""
+    """Three sequences of 10 tokens cost as much as one of 30; the budget is of tokens."""
     lengths, costs = [30, 10, 10, 10, 10], [9.0, 3.0, 3.0, 3.0, 1.0]
     assert microbatches(lengths, costs, 40, alone) == [[0, 4], [1, 2, 3]]
 
 
-def test_the_dearest_microbatch_is_first_on_every_rank() -> None:
+def test_the_costliest_microbatch_is_first_on_every_rank() -> None:
     for lengths, budget in cases():
         costs = [n**2 for n in lengths]
         sums = [tokens(part, costs) for part in microbatches(lengths, costs, budget, alone)]

@@ -71,7 +71,13 @@ def case(make_engine, bound, requests, sampling, tiny_model_path: Path) -> Case:
 
 
 def fit(
-    case: Case, algorithm: Algorithm, lr: float, iterations: int = 1, precision: Any = "32-true", **source: Any
+    case: Case,
+    algorithm: Algorithm,
+    lr: float,
+    iterations: int = 1,
+    precision: Any = "32-true",
+    offload_optimizer: bool = False,
+    **source: Any,
 ) -> tuple[Recording, list[dict[str, float]]]:
     """Trains with plain SGD on the same rollouts again and again; returns the module and each iteration's metrics."""
     logged = Logged()
@@ -82,7 +88,8 @@ def fit(
     module = Recording(
         ModelSource(case.model_path, **source), algorithm, NeighborMixing(), partial(torch.optim.SGD, lr=lr),
         UpdateSettings(
-            temperature=case.temperature, microbatch_tokens=case.microbatch_tokens, max_grad_norm=1e9
+            temperature=case.temperature, microbatch_tokens=case.microbatch_tokens, max_grad_norm=1e9,
+            offload_optimizer=offload_optimizer,
         ),
     )  # fmt: skip
     batches = [PromptBatch([], 0, iteration) for iteration in range(iterations)]
@@ -374,3 +381,20 @@ def test_the_share_of_changed_parameters_is_logged(case: Case):
             assert shares[dtype, lr] == pytest.approx(reached, abs=0.05)
     assert shares["float32", 0.0] == 0.0
     assert shares["bfloat16", 1e-6] < 0.01
+
+
+def test_moments_come_to_the_device_for_each_step(case: Case, monkeypatch: pytest.MonkeyPatch):
+    """Of the one optimiser that is stepped, after its gradient; without the setting they stay where they are."""
+    moved: list[tuple[int, bool]] = []
+
+    def move_state(optimizers: list[torch.optim.Optimizer], device: torch.device) -> None:
+        (optimizer,) = optimizers
+        moved.append(
+            (len(optimizer.param_groups), any(p.grad is not None for p in optimizer.param_groups[0]["params"]))
+        )
+
+    monkeypatch.setattr("ngrpo.training.module.move_state", move_state)
+    fit(case, replace(GRPO, kl_coef=0.0), lr=0.05)
+    assert moved == []
+    fit(case, replace(GRPO, kl_coef=0.0, optimizer_steps=2), lr=0.05, offload_optimizer=True)
+    assert moved == [(1, True), (1, True)]

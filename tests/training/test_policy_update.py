@@ -23,6 +23,8 @@ from ngrpo.training.update_settings import UpdateSettings
 from ngrpo.types.rollouts import Rollout
 
 NAN = math.nan
+pytestmark = pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler.step")
+"""Its schedule follows an optimiser of its own here."""
 ALGORITHM = replace(ALGORITHMS["grpo"], kl_coef=0.0)
 
 

@@ -50,7 +50,7 @@ class ConfiguredRates:
         self._groups = [[_scalars(group) for group in optimizer.param_groups] for optimizer in optimizers]
 
     def put_back(self, optimizers: Sequence[Optimizer], schedules: Sequence[LambdaLR]) -> None:
-        """Gives restored optimisers this run's settings, at the restored place of their schedules."""
+        """Gives restored optimisers this run's settings, at the restored step of their schedules."""
         for optimizer, groups in zip(optimizers, self._groups, strict=True):
             for group, configured in zip(optimizer.param_groups, groups, strict=True):
                 group.update(configured)

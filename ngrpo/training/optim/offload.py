@@ -1,4 +1,4 @@
-"""Device memory given away while it is not needed."""
+"""Offloading of optimisers and reference to host memory while they are not needed."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager

@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class Surrogate(NamedTuple):
-    """What a clip function returns.
+    """Result of a clip function.
 
     Attributes:
         loss: float, of the advantage's shape.

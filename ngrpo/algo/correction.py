@@ -33,7 +33,7 @@ _LEVELS = {"token": _token, "sequence": _sequence, "geometric": _geometric}
 
 
 class Correction(NamedTuple):
-    """What a rollout correction returns.
+    """Result of a rollout correction.
 
     Attributes:
         weight: float [N].

@@ -43,7 +43,7 @@ class ScoredBatch:
 
 
 class Credited(NamedTuple):
-    """What a credit assignment returns.
+    """Result of a credit assignment.
 
     Attributes:
         advantages: float [A, N]. The loss adds the surrogates of the A channels, which is not the surrogate of the

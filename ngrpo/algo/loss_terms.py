@@ -33,7 +33,7 @@ class LossInputs:
 
     @property
     def kept(self) -> Tensor:
-        """Which tokens count, bool [N]: the token's response is not excluded."""
+        """Mask of the tokens that count, bool [N]: the token's response is not excluded."""
         return ~self.advantages.isnan().any(0)
 
     @property
@@ -97,7 +97,7 @@ class LossSums:
 
 @dataclass(frozen=True)
 class LossOutput:
-    """What a microbatch contributes.
+    """Contribution of a microbatch.
 
     Attributes:
         loss: scalar, this microbatch's part of the optimiser batch's loss: parts are added, never averaged.

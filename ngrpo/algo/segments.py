@@ -30,7 +30,7 @@ def per_sequence_mean(values: Tensor, lengths: Tensor) -> Tensor:
 
 
 def tokens_left(lengths: Tensor) -> Tensor:
-    """How many tokens of its sequence follow each token; int64 [N], 0 at the last ones."""
+    """Number of tokens of its sequence that follow each token; int64 [N], 0 at the last ones."""
     ends = lengths.cumsum(0)[sequence_index(lengths)]
     return ends - 1 - torch.arange(len(ends), device=lengths.device)
 

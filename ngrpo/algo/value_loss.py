@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 class ValueLoss(NamedTuple):
-    """What `value_loss` returns.
+    """Result of `value_loss`.
 
     Attributes:
         loss: float [N].

@@ -28,7 +28,7 @@ _MOVED = 1 / 16
 
 @dataclass(frozen=True)
 class Numbers:
-    """What a path computes with.
+    """Number format that a path computes with.
 
     Attributes:
         dtype: of its numbers.
@@ -41,7 +41,7 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Finding:
-    """How far one path is from the model's own logits on one kind of rollouts.
+    """Distance of one path from the model's own logits on one kind of rollouts.
 
     Attributes:
         path: "trainer" or "engine".

@@ -24,7 +24,7 @@ _LARGE = 10.0
 
 @dataclass(frozen=True)
 class Rounding:
-    """How a model's own scores differ by nothing but rounding.
+    """Differences of a model's own scores by nothing but rounding.
 
     Attributes:
         mean: over tokens, in nats.
@@ -37,7 +37,7 @@ class Rounding:
 
 @dataclass(frozen=True)
 class Deviation:
-    """How far a path's scores are from the model's own, in nats.
+    """Distance of a path's scores from the model's own, in nats.
 
     Attributes:
         mean: over tokens.

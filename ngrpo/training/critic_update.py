@@ -24,7 +24,7 @@ _MUST_BE_FINITE = ("critic/loss", "critic/grad_norm")
 
 @dataclass(frozen=True)
 class CriticSettings:
-    """How the critic is trained (``critic`` in the configuration); one step for each of the policy's.
+    """Settings of the critic's training (``critic`` in the configuration); one step for each of the policy's.
 
     Attributes:
         optimizer: makes its optimiser from groups of its parameters.

@@ -45,7 +45,7 @@ class Sample:
 
 
 class ResponseCredit(NamedTuple):
-    """What one response was credited with.
+    """Credit of one response.
 
     Attributes:
         advantages: of its tokens; float32 [A, T].
@@ -58,7 +58,7 @@ class ResponseCredit(NamedTuple):
 
 @dataclass(frozen=True)
 class Update:
-    """What the optimiser steps of an iteration leave behind for the report and the histograms.
+    """Record of the optimiser steps of an iteration, for the report and the histograms.
 
     Attributes:
         advantages: of the tokens of each response, float32 [A, T] on the CPU; NaN throughout excludes it.

@@ -12,7 +12,7 @@ _PRECISIONS = ("32-true", "bf16-mixed")
 
 @dataclass(frozen=True, kw_only=True)
 class UpdateSettings:
-    """How an optimiser step is made.
+    """Settings of the optimiser steps.
 
     Attributes:
         temperature: tau of the rollouts; the log-probs are those at tau.

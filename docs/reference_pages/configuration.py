@@ -11,7 +11,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from ngrpo.config.schema import Config, EvaluateConfig, RewardTermConfig, RolloutConfig, TrainerConfig
 from reference_pages.docstrings import meanings, summary
-from reference_pages.markdown import code, prose, table
+from reference_pages.markdown import code, linked, prose, table
 from reference_pages.presets import CONF, read, yaml_files
 from reference_pages.settings import IN_WORDS, Setting, anchor, settings_of
 from reference_pages.yaml_comments import heading, of_keys
@@ -116,15 +116,15 @@ def _section(group: str) -> str:
     title = f"## {code(group)} {{ #{anchor(group)} }}"
     if group in VERBATIM:
         return "\n\n".join([title, *(_file(group, path) for path in yaml_files(group))])
-    rows = [(code(f"{group}={p.name}"), prose(p.about), code(p.target), _changes(group, p)) for p in presets()[group]]
+    rows = [(code(p.name), prose(p.about), linked(p.target), _changes(group, p)) for p in presets()[group]]
     parts = [
         title,
         prose(meanings(Config).get(group, "")),
-        table(("preset", "what it is", "builds", "differs in"), rows),
+        table((code(f"{group}="), "what it is", "builds", "differs in"), rows),
     ]
     for preset in _firsts(group).values():
         if preset.settings:
-            parts += [f"Settings of {code(preset.target or group)}, values of {code(f'{group}={preset.name}')}:"]
+            parts += [f"Settings of {linked(preset.target or group)}, values of {code(f'{group}={preset.name}')}:"]
             parts += [_table(preset.settings)]
     return "\n\n".join(part for part in parts if part)
 

@@ -21,9 +21,25 @@ def code(text: str) -> str:
 
 
 def prose(text: str) -> str:
-    """Returns a docstring's text with what Markdown would take for markup escaped, outside code."""
+    """Returns a docstring's text with markup escaped, and names of this package as links."""
     parts = re.split(r"(``[^`]+``|`[^`]+`)", text)
-    return "".join(part if i % 2 else re.sub(r"([<*_\[\]|])", r"\\\1", part) for i, part in enumerate(parts))
+    return "".join(linked(part.strip("`"), part) if i % 2 else _escaped(part) for i, part in enumerate(parts))
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([*_\[\]])", r"\\\1", text.replace("<", "&lt;"))
+
+
+def linked(name: str, otherwise: str | None = None) -> str:
+    """Returns the last part of a dotted name with a link to its place in the API, where it has one.
+
+    Args:
+        name: dotted name.
+        otherwise: what to return for a name of another package; None for the name as code.
+    """
+    if not re.fullmatch(r"ngrpo(\.\w+){2,}", name):
+        return code(name) if otherwise is None else otherwise
+    return f'<autoref optional identifier="{name}"><code>{name.rpartition(".")[2]}</code></autoref>'
 
 
 def bash(lines: Iterable[str]) -> str:

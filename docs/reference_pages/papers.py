@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 
 from reference_pages.docstrings import body
-from reference_pages.markdown import bash, code, prose, table
+from reference_pages.markdown import bash, code, linked, prose, table
 from reference_pages.packages import ROOT, packages
 from reference_pages.yaml_comments import heading, of_keys
 
@@ -131,8 +131,8 @@ def _section(paper: Paper, of_conf: list[Source], of_code: list[Source]) -> str:
     ]
     if files:
         parts.append(table(("preset", "what it says"), [(code(s.name), prose(s.text)) for s in files]))
-    parts += [f"{code(source.name)}\n\n{followed}" for source, followed, _ in objects if followed]
-    differs = [f"{code(source.name)}: {prose(text)}" for source, _, text in objects if text]
+    parts += [f"{linked(source.name)}\n\n{followed}" for source, followed, _ in objects if followed]
+    differs = [f"{linked(source.name)}: {prose(text)}" for source, _, text in objects if text]
     differs += [f"{code(source.name)}: {prose(text)}" for source in files if (text := _split(source.text)[1])]
     differs += [
         f"{code(f'{s.name}, {key}')}: {prose(text)}"

@@ -10,6 +10,7 @@ from hydra.utils import get_object
 
 from ngrpo.config.type_check import name, options
 from reference_pages.docstrings import meanings, summary
+from reference_pages.markdown import linked
 from reference_pages.presets import CHOICE, CONF, read
 
 IN_WORDS = ("group", "class or function")
@@ -57,7 +58,7 @@ def settings_of(node: Mapping[str, Any], path: str, owner: Any = None) -> Iterat
             yield from _chosen(value, place, meaning)
         elif _builds(value):
             target = value["_target_"]
-            yield Setting(f"{place}._target_", IN_WORDS[1], f"`{target}`", meaning or summary(get_object(target)))
+            yield Setting(f"{place}._target_", IN_WORDS[1], linked(target), meaning or summary(get_object(target)))
             yield from settings_of(value, place)
         elif isinstance(value, dict) and is_dataclass(hints.get(key)):
             yield from settings_of(value, place, hints[key])

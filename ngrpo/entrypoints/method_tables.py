@@ -35,7 +35,11 @@ class MethodTable:
     def markdown(self) -> str:
         """Returns the table as Markdown, a line a row."""
         lines = [self.header, ("---",) * len(self.header), *((f"`{row[0]}`", *row[1:]) for row in self.rows)]
-        return "\n".join("| " + " | ".join(re.sub(r"([|<])", r"\\\1", cell) for cell in line) + " |" for line in lines)
+        return "\n".join("| " + " | ".join(_cell(text) for text in line) + " |" for line in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", r"\|").replace("<", "&lt;")
 
 
 def explorations(conf: Path) -> MethodTable:

@@ -65,4 +65,4 @@ def test_the_first_sentence_is_shown_without_its_paper(text: str, expected: str)
 
 
 def test_cells_survive_markdown() -> None:
-    assert MethodTable(("a", "b"), [("x", "1 | <2>")]).markdown() == "| a | b |\n| --- | --- |\n| `x` | 1 \\| \\<2> |"
+    assert MethodTable(("a", "b"), [("x", "1 | <2>")]).markdown() == "| a | b |\n| --- | --- |\n| `x` | 1 \\| &lt;2> |"

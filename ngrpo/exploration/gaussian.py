@@ -17,9 +17,9 @@ class GaussianSoftTokens(Exploration):
     """STHT: x_t = h_t + sigma xi_t,  h_t = softmax(z_t / tau) E over the whole vocabulary,  xi_t ~ N(0, I).
 
     The score is lp_t = -|x_t - h_t(theta)|^2 / (2 sigma^2), h_t(theta) with the logits and the table of the model that
-    scores and with gradient through both; its constant cancels (STHT, arXiv 2509.19170, eqs. 5, 6 and 14; ALGORITHMS
-    section 4; no code was released). sigma = scale x RMS of the entries of E, over the rows that the tokenizer can
-    produce (padding rows left out); it is measured once, or at every refresh.
+    scores and with gradient through both; its constant cancels (STHT, arXiv 2509.19170, eqs. 5, 6 and 14; no code was
+    released). sigma = scale x RMS of the entries of E, over the rows that the tokenizer can produce (padding rows left
+    out); it is measured once, or at every refresh.
 
     x_t itself is recorded, in the engine's dtype and as it was fed: a mean over the vocabulary cannot be rebuilt. To
     the trainer it is a constant. The visible token is the argmax, a shadow that ends the reasoning; a step whose argmax

@@ -23,7 +23,7 @@ class GaussianTopK(Exploration):
     constant in the score, so over several optimiser steps it follows E.
 
     The released N-GRPO code has a strategy of this shape (``gaussian_embed_noise``) that takes sigma from each vector's
-    own RMS, does not record the noise, and scores the sampled token (ALGORITHMS section 5); it is not reproduced.
+    own RMS, does not record the noise, and scores the sampled token; it is not reproduced.
     Shadow token and end of the reasoning: as `GaussianSoftTokens`.
 
     Attributes:

@@ -20,8 +20,8 @@ class GumbelSoftThinking(Exploration):
     """SofT-GRPO: x_t = sum_{i in K} y_i E[i],  y = softmax(g / tau_g),  g_i = log p_i + eps_i,  eps_i ~ Gumbel(0, 1).
 
     K is the top-k of softmax(z_t), then the top-p of those, p renormalised on it. The visible token is argmax g: an
-    ordinary draw from p on K (SofT-GRPO, arXiv 2511.06411, eq. 9; ALGORITHMS section 6). The action is g, and its score
-    the density of the noise, with p(theta) renormalised on the recorded K (eqs. 11 and 12):
+    ordinary draw from p on K (SofT-GRPO, arXiv 2511.06411, eq. 9). The action is g, and its score the density of the
+    noise, with p(theta) renormalised on the recorded K (eqs. 11 and 12):
 
         lp_t = sum_{i in K} [ -(g_i - log p_i) - exp(-(g_i - log p_i)) ]
 

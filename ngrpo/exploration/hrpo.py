@@ -21,9 +21,9 @@ class HybridReasoning(Exploration):
     """HRPO: x_t = a e + sqrt(1 - a^2 + 1e-8) (i h_t),  e = E[o_t],  h_t = p E / |p|_2,  p = softmax(z_t),  o_t ~ p.
 
     Elementwise in R^d, with r = sigmoid(W_r e + b_r), i = sigmoid(W_i e + b_i) and a = exp(-8 softplus(-Lambda) r)
-    (HRPO, arXiv 2505.18454, and its code; the paper prints softplus without the sign; ALGORITHMS section 8). Lambda
-    starts at -log(u^(-1/8) - 1), u ~ U[r_min, r_max]: a = u where r = 1. The end token and what follows are fed
-    plainly; the code ends at its answer marker "####".
+    (HRPO, arXiv 2505.18454, and its code; the paper prints softplus without the sign). Lambda starts at -log(u^(-1/8) -
+    1), u ~ U[r_min, r_max]: a = u where r = 1. The end token and what follows are fed plainly; the code ends at its
+    answer marker "####".
 
     What is drawn is the token, and its log-prob is the score. h_t is recorded and a constant to the trainer; gate and E
     are current ones, trained with learning rates of their own. The gate is computed in float32: bfloat16 rounds a to 1.

@@ -24,9 +24,9 @@ class NeighborMixing(Exploration):
     and scored token of a mixed step is the anchor v*. Once the end token is emitted, and where the anchor is
     the end token, the step is an ordinary draw: the end of the reasoning is never mixed.
 
-    The paper is followed where the released code differs (ALGORITHMS 2.5): weights from the scaled logits, not
-    from probabilities softmaxed again; neighbours in the input embedding, not in the output head; the anchor
-    emitted, not the sampled token. The released 1.5B recipe has k = 2 with the rest as here, the 7B one rate 0.15.
+    The paper is followed where the released code differs: weights from the scaled logits, not from probabilities
+    softmaxed again; neighbours in the input embedding, not in the output head; the anchor emitted, not the sampled
+    token. The released 1.5B recipe has k = 2 with the rest as here, the 7B one rate 0.15.
 
     Attributes:
         rate: rho, the probability that a position is mixed; 0 gives the rollouts of `TokenSampling`.

@@ -57,7 +57,7 @@ SIMILARITIES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "l1": _l1,
     "dot": _dot,
 }
-"""s(u, v) for all pairs, [B, d] x [V, d] -> [B, V], larger is nearer (ALGORITHMS 2.1)."""
+"""s(u, v) for all pairs, [B, d] x [V, d] -> [B, V], larger is nearer."""
 
 
 def neighbor_table(embedding: Tensor, k: int, metric: str, excluded: Tensor) -> Tensor:

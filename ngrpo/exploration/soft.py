@@ -13,9 +13,9 @@ from ngrpo.exploration.base import Exploration, Step, StepContext
 class SoftThinking(Exploration):
     """Soft Thinking: x_t = sum_{i in top n} p_i E[i],  p = softmax(z_t) renormalised on these; the text is the argmax.
 
-    Soft Thinking (arXiv 2505.15778; ALGORITHMS section 7) is a method of inference without a log-prob. Trained with, it
-    is scored as N-GRPO's mixtures are: by the argmax token's log-prob. (N-GRPO's paper describes its Soft Thinking
-    baseline as the sum over the entire vocabulary.) The end token is fed plainly.
+    Soft Thinking (arXiv 2505.15778) is a method of inference without a log-prob. Trained with, it is scored as N-GRPO's
+    mixtures are: by the argmax token's log-prob. (N-GRPO's paper describes its Soft Thinking baseline as the sum over
+    the entire vocabulary.) The end token is fed plainly.
 
     Cold stop: once the entropy of the full softmax was below ``cold_entropy`` for ``cold_steps`` steps in a row, the
     end token replaces the token and the vector of that step, and what follows is drawn as usual. A step of higher

@@ -15,7 +15,7 @@ class TokenSampling(Exploration):
 
     The temperature tau is ``rollout.temperature``. top_k and top_p truncate in this order, top_p over the
     renormalised survivors (the order of transformers and vLLM). A truncated distribution is for evaluation:
-    training with it is refused, since the trainer scores the full softmax (ALGORITHMS section 0).
+    training with it is refused, since the trainer scores the full softmax.
 
     Attributes:
         top_k: keep the k most likely tokens (ties of the k-th included); 0 keeps all.

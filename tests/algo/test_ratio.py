@@ -54,7 +54,7 @@ def test_sequence_gradient_reaches_every_token_of_its_sequence_only() -> None:
 
 
 def test_sequence_token_has_the_value_and_the_summed_gradient_of_sequence() -> None:
-    """With one advantage a sequence, GSPO-token and GSPO have the same gradient (ALGORITHMS 3)."""
+    """With one advantage a sequence, GSPO-token and GSPO have the same gradient."""
     log_prob, old, lengths = golden("gspo")
     found = []
     for function in (ratio.sequence, ratio.sequence_token):

@@ -25,7 +25,7 @@ def none_excluded(rows: int) -> Tensor:
 
 
 def similarity(u: list[float], v: list[float], metric: str) -> float:
-    """ALGORITHMS 2.1, element by element."""
+    """The definition of each similarity, element by element."""
     dot = sum(a * b for a, b in zip(u, v, strict=True))
     norms = [max(sum(a * a for a in row) ** 0.5, 1e-12) for row in (u, v)]
     return {

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import torch
-from torch import distributed, multiprocessing
+from forked import call_in_ranks
+from torch import distributed
 from torch.distributed.device_mesh import init_device_mesh
 
 from ngrpo.distributed.collectives import (
@@ -41,7 +42,7 @@ def _talk(rank: int, path: str) -> None:
 
 
 def test_a_mesh_of_two_by_two(tmp_path: Path):
-    multiprocessing.spawn(_talk, (str(tmp_path),), nprocs=4)
+    call_in_ranks(_talk, tmp_path, 4)
     heard = [torch.load(tmp_path / f"{rank}.pt") for rank in range(4)]
     assert [h["before"] for h in heard] == [(rank, 4, True) for rank in range(4)]
     assert [h["place"] for h in heard] == [

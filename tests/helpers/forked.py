@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -126,3 +126,10 @@ def succeed(
 
 def _as_text(argument: str | bytes) -> str:
     return argument if isinstance(argument, str) else "hex:" + argument.hex()
+
+
+def call_in_ranks(function: Callable[[int, str], None], argument: Path, ranks: int) -> None:
+    """Calls a function of a test's file in each of ``ranks`` processes, with the rank and the argument."""
+    file = Path(function.__code__.co_filename)
+    command = (f"{HELPERS}/call_function.py", file.stem, function.__name__, str(argument))
+    succeed(*command, path=[HELPERS, str(file.parent)], ranks=ranks)

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from forked import call_in_ranks
 from made_rollouts import rollout
-from torch import distributed, multiprocessing
+from torch import distributed
 from torch.distributed.device_mesh import init_device_mesh
 from torch.utils._python_dispatch import TorchDispatchMode
 from transformers import Qwen2Config, Qwen2ForCausalLM
@@ -73,7 +74,7 @@ def _talk(rank: int, path: str) -> None:
 
 
 def test_weights_are_gathered_once_and_gradients_summed_once(tmp_path: Path):
-    multiprocessing.spawn(_talk, (str(tmp_path),), nprocs=2)
+    call_in_ranks(_talk, tmp_path, 2)
     heard = torch.load(tmp_path / "0.pt")
     learning, scoring = heard["once"]
     assert learning == (GROUPS, GROUPS)

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from torch import distributed, multiprocessing
+from forked import call_in_ranks
+from torch import distributed
 
 from ngrpo.distributed.collectives import exchanged
 from ngrpo.training import load_balancing
@@ -87,7 +88,7 @@ def _exchange(rank: int, path: str) -> None:
 
 
 def test_objects_between_processes(tmp_path):
-    multiprocessing.spawn(_exchange, (str(tmp_path),), nprocs=2)
+    call_in_ranks(_exchange, tmp_path, 2)
     at = [torch.load(tmp_path / f"{rank}.pt", weights_only=False) for rank in range(2)]
     assert [(source, text) for source, text, _ in at[0]] == [(0, "to 0"), (1, "to 0")]
     assert at[1] == [(0, "to 1", None), (1, "to 1", None)]

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import Tensor, distributed, multiprocessing, nn
+from forked import call_in_ranks
+from torch import Tensor, distributed, nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
@@ -53,7 +54,7 @@ def _clip(rank: int, path: str) -> None:
 
 
 def test_two_meshes(tmp_path: Path):
-    multiprocessing.spawn(_clip, (str(tmp_path),), nprocs=4)
+    call_in_ranks(_clip, tmp_path, 4)
     norms, after, groups = torch.load(tmp_path / "found.pt")
     gradient = whole_gradient()
     assert norms == pytest.approx([reference(gradient)] * 2, rel=1e-6)

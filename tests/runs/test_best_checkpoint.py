@@ -11,7 +11,7 @@ from forked import succeed
 @pytest.mark.parametrize("monitor", ["eval/demo/length", "train/reward"])
 def test_the_best_iteration_is_named_and_kept(monitor: str, tmp_path: Path) -> None:
     overrides = ["debug=fast", "trainer.iterations=3", "benchmark=[demo]", "benchmark.demo.problems=3"]
-    overrides += ["trainer.accelerator=cpu", "logger=csv", f"hydra.run.dir={tmp_path}"]
+    overrides += ["trainer.accelerator=cpu", "logger=csv", "reward.workers=1", f"hydra.run.dir={tmp_path}"]
     overrides += ["callbacks.checkpoint.every=10", f"callbacks.checkpoint.monitor={monitor}"]
     succeed("train.py", *overrides)
     best = json.loads((tmp_path / "checkpoints" / "best.json").read_text())

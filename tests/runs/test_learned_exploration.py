@@ -34,6 +34,7 @@ QUICK = [
     "debug=fast",
     "trainer=cpu",
     "callbacks.evaluation=null",
+    "reward.workers=1",
     "rollout.max_new_tokens=64",
     "seed=1",  # of which the first groups differ in their rewards
 ]

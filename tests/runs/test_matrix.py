@@ -26,6 +26,7 @@ EXPLORATIONS = [
     OUTSIDE,
 ]
 QUIET = [f"callbacks.{name}=null" for name in ("evaluation", "export", "checkpoint", "rollout_report", "progress")]
+QUIET += ["reward.workers=1"]  # each takes longer to start than to judge all that there is
 CASES = [(algo, ["exploration=token"]) for algo in ALGORITHMS] + [
     (algo, chosen) for chosen in EXPLORATIONS for algo in ("grpo", "gspo", "ngrpo")
 ]

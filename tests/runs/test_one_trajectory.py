@@ -18,6 +18,7 @@ from ngrpo.modeling.loading import ModelSource
 CONF = ROOT / "conf"
 BASE = (
     "debug=fast", "trainer=cpu", "exploration=neighbor", "algo=gspo", "algo.optimizer_steps=2", "trainer.iterations=3",
+    "reward.workers=1",
 )  # fmt: skip
 SAME_BITS = {
     "report off": ("callbacks.rollout_report=null", "callbacks.run_record=null"),

@@ -25,7 +25,9 @@ from ngrpo.utils.sanitize import markdown_literal
 CONF = ROOT / "conf"
 MIXING = ("exploration=neighbor", "algo=gspo")
 PLAIN = ("exploration=token", "algo=grpo")
-SMALL = ("trainer.iterations=1", "data.eval_problems=2", "callbacks.evaluation.evaluator.samples=1")
+SMALL = (
+    "trainer.iterations=1", "data.eval_problems=2", "callbacks.evaluation.evaluator.samples=1", "reward.workers=1",
+)  # fmt: skip
 OPTIONAL = (
     "rollout_metrics", "exploration_monitor", "memory", "evaluation", "rollout_report", "progress", "export",
     "summary", "checkpoint", "random_state", "stopping", "collapse_warnings", "run_record", "histograms", "model_check",

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 SETTINGS = [
     "exploration=neighbor", "algo=grpo", "debug=fast", "trainer.accelerator=cpu", "callbacks.evaluation.every=0",
     "callbacks.checkpoint=null", "trainer.iterations=1", "algo.kl_coef=0.1",
-    "algo.optimizer_steps=2",
+    "algo.optimizer_steps=2", "reward.workers=1",
 ]  # fmt: skip
 
 

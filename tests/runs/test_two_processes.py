@@ -38,7 +38,7 @@ def launched(folder: Path, processes: int, *more: str) -> Path:
 def train(folder: Path, processes: int, *more: str) -> Path:
     """Runs the training script in ``folder`` as forks of a process with everything imported; returns the folder."""
     ranks = processes if processes > 1 else 0
-    succeed("train.py", *overrides_of(folder, processes, *more), path=[HELPERS], ranks=ranks)
+    succeed("train.py", *overrides_of(folder, processes, "reward.workers=1", *more), path=[HELPERS], ranks=ranks)
     return folder
 
 

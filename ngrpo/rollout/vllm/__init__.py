@@ -17,6 +17,7 @@
 - ``runner_v1.py``: Adapter of vLLM's V1 model runner (CPU): three methods of the runner's instance are wrapped
 - ``runner_v2.py``: Adapter of vLLM's Model Runner V2: a model state and a sampler, through hooks that vLLM has for
   them
+- ``settings.py``: The settings that travel through vLLM's configuration: of an engine, and of a request
 - ``tensor_ipc.py``: Tensor IPC: tensors opened by another process without a copy, in shared memory on a CPU and by
   CUDA IPC on a GPU
 - ``versions.py``: The vLLM versions that the adapters were tested with

@@ -24,6 +24,7 @@ from ngrpo.rollout.records.split import split_rollouts
 from ngrpo.rollout.vllm.device import visible_to_children
 from ngrpo.rollout.vllm.process_watch import ProcessWatch, watch_processes
 from ngrpo.rollout.vllm.progress import FinishedRequests
+from ngrpo.rollout.vllm.settings import MixingSettings, slot_arguments
 from ngrpo.rollout.vllm.versions import check_version
 from ngrpo.rollout.vllm.weight_transfer import WeightTransfer
 from ngrpo.types.rollouts import Request, Rollout, Sampling
@@ -105,7 +106,7 @@ class VllmEngine:
             "generation_config": "vllm",
             "seed": 0,
             "worker_extension_cls": "ngrpo.rollout.vllm.worker_extension.WorkerExtension",
-            "additional_config": {"ngrpo": {"width": exploration.width, "vectors": not exploration.sums_rows}},
+            "additional_config": MixingSettings(exploration.width, not exploration.sums_rows).additional_config(),
             **options,
         }
         self._transfer = WeightTransfer(self._call, None if self._in_process else tensor_parallel_size)
@@ -245,7 +246,7 @@ class VllmEngine:
             ignore_eos=True,
             detokenize=False,
             logprobs=None,
-            extra_args={"ngrpo": {"slot": slot}},
+            extra_args=slot_arguments(slot),
         )
 
     def sync_weights(self, tensors: Iterable[tuple[str, Tensor]]) -> None:

@@ -12,9 +12,7 @@ from ngrpo.rollout.records.session import CollectedRecords, Session, SessionSpec
 from ngrpo.rollout.records.stepper import choose, fill_buffers
 from ngrpo.rollout.vllm.device import device_view
 from ngrpo.rollout.vllm.embedding import input_embedding, install
-
-CONFIG_KEY = "ngrpo"
-"""Key of our settings in vLLM's ``additional_config`` and in a request's ``extra_args``."""
+from ngrpo.rollout.vllm.settings import MixingSettings
 
 Result = TypeVar("Result")
 
@@ -24,15 +22,14 @@ class MixingState:
 
     Args:
         model: the loaded vLLM model; its input embedding is replaced.
-        settings: ``width``, the largest K of any strategy that will run, and ``vectors``: feed vectors made outside
-            the forward, for strategies whose vectors are no sums of rows.
+        settings: the engine's.
         max_tokens: most tokens in a forward, graph padding included.
         device: the worker's device.
     """
 
-    def __init__(self, model: Any, settings: dict[str, Any], max_tokens: int, device: torch.device) -> None:
+    def __init__(self, model: Any, settings: MixingSettings, max_tokens: int, device: torch.device) -> None:
         self.device = device
-        self.width, vectors = settings["width"], settings["vectors"]
+        self.width, vectors = settings.width, settings.vectors
         like = input_embedding(model).weight.data if vectors else None
         self.buffers = MixingBuffers(max_tokens, 1 if vectors else max(self.width, 1), device, like)
         self.embedding = install(model, self.buffers)
@@ -95,15 +92,3 @@ class MixingState:
                     raise
                 self.failure = told(error)
         return None
-
-
-def settings_of(vllm_config: Any) -> dict[str, Any] | None:
-    """Returns our settings of a vLLM engine, None for an engine that is not ours."""
-    additional = vllm_config.additional_config
-    return additional.get(CONFIG_KEY) if isinstance(additional, dict) else None
-
-
-def slot_of(sampling_params: Any) -> int:
-    """Returns the slot that a request was given, -1 for none."""
-    extra = sampling_params.extra_args or {}
-    return int(extra.get(CONFIG_KEY, {}).get("slot", -1))

@@ -4,7 +4,7 @@ from typing import Any
 
 from vllm.v1.core import block_pool, kv_cache_utils
 
-from ngrpo.rollout.vllm.mixing_state import CONFIG_KEY
+from ngrpo.rollout.vllm.settings import CONFIG_KEY
 
 
 def install() -> None:

@@ -8,7 +8,8 @@ from torch import Tensor
 from vllm.v1.outputs import SamplerOutput
 from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 
-from ngrpo.rollout.vllm.mixing_state import MixingState, settings_of, slot_of
+from ngrpo.rollout.vllm.mixing_state import MixingState
+from ngrpo.rollout.vllm.settings import settings_of, slot_of
 
 
 class RunnerV1Hooks:

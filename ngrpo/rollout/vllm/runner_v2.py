@@ -10,7 +10,8 @@ from vllm.v1.worker.gpu.input_batch import InputBatch, get_num_sampled_and_rejec
 from vllm.v1.worker.gpu.model_states.default import DefaultModelState
 from vllm.v1.worker.gpu.sample.output import SamplerOutput
 
-from ngrpo.rollout.vllm.mixing_state import MixingState, settings_of, slot_of
+from ngrpo.rollout.vllm.mixing_state import MixingState
+from ngrpo.rollout.vllm.settings import settings_of, slot_of
 
 
 class MixingModelState(DefaultModelState):

@@ -12,6 +12,6 @@ trainer's process and makes one step at a time, keeps its records in its own `ba
 - ``session.py``: The session of one `generate` call: its requests and strategy on the device, and the records of what
   was decided
 - ``split.py``: The split of a session's records into rollouts
-- ``stepper.py``: The two computations around vLLM's forward: filling the input buffers, and choosing and recording
-  tokens
+- ``stepper.py``: The two computations around an engine's forward: filling the input buffers, and choosing and
+  recording tokens
 """

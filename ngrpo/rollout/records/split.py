@@ -1,7 +1,7 @@
 """The split of a session's records into rollouts."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -11,16 +11,30 @@ from ngrpo.types.records import Record
 from ngrpo.types.rollouts import Mixture, Request, Rollout, StopReason
 
 
-def split_rollouts(requests: Sequence[Request], outputs: Sequence[Any], collected: CollectedRecords) -> list[Rollout]:
+class Completion(Protocol):
+    """An engine's own output for one request, such as vLLM's ``CompletionOutput``.
+
+    Attributes:
+        token_ids: the response.
+        finish_reason: "stop" after a stop token.
+    """
+
+    token_ids: Sequence[int]
+    finish_reason: str | None
+
+
+def split_rollouts(
+    requests: Sequence[Request], outputs: Sequence[Completion], collected: CollectedRecords
+) -> list[Rollout]:
     """Returns one rollout a request.
 
     Args:
         requests: S requests; number i had slot i.
-        outputs: vLLM's completion of each.
-        collected: the records of S slots, which may extend beyond the response that vLLM returned.
+        outputs: the engine's completion of each.
+        collected: the records of S slots, which may extend beyond the response that the engine returned.
 
     Raises:
-        RuntimeError: vLLM returned other tokens than were recorded.
+        RuntimeError: the engine returned other tokens than were recorded.
     """
     ends = collected.mixed.sum(1).cumsum(0).tolist()
     starts = [0, *ends[:-1]]
@@ -30,12 +44,12 @@ def split_rollouts(requests: Sequence[Request], outputs: Sequence[Any], collecte
     ]
 
 
-def _rollout(request: Request, output: Any, collected: CollectedRecords, slot: int, start: int) -> Rollout:
+def _rollout(request: Request, output: Completion, collected: CollectedRecords, slot: int, start: int) -> Rollout:
     """Cuts one slot's records to the response; its mixed positions start at ``start`` of the sparse record."""
     length = len(output.token_ids)
     response = torch.tensor(output.token_ids, dtype=torch.int64)
     if not torch.equal(response, collected.tokens[slot, :length].long()):
-        raise RuntimeError("vLLM returned other tokens than were recorded; this is a fault in the vLLM adapter")
+        raise RuntimeError("the engine returned other tokens than were recorded; this is a fault in its adapter")
     at = collected.mixed[slot, :length].nonzero()[:, 0]
     return Rollout(
         key=request.key,

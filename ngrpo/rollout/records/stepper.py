@@ -1,4 +1,4 @@
-"""The two computations around vLLM's forward: filling the input buffers, and choosing and recording tokens.
+"""The two computations around an engine's forward: filling the input buffers, and choosing and recording tokens.
 
 Both are plain tensor functions. On CUDA they are compiled, so that a strategy's step, the token draw, the normaliser
 and the records become a few kernels over the logits; the same functions uncompiled are the reference. Fixed

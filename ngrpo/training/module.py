@@ -143,7 +143,11 @@ class PolicyOptimization(LightningModule):
             exploration=self.exploration,
             forward_passes=self.forward_passes,
         )
-        self.policy_update = PolicyUpdate(
+        self.policy_update = self._policy_update()
+        self.critic_update = self._critic_update()
+
+    def _policy_update(self) -> PolicyUpdate:
+        return PolicyUpdate(
             model=self.policy,
             settings=self.settings,
             algorithm=self.algorithm,
@@ -153,15 +157,17 @@ class PolicyOptimization(LightningModule):
             schedule=self.lr_schedulers(),
             reduce_everywhere=partial(over_processes, self.trainer),
         )
-        self.critic_update = None
-        if self.critic is not None and self.critic_settings is not None:
-            self.critic_update = CriticUpdate(
-                model=self.critic,
-                settings=self.critic_settings,
-                exploration=self.exploration,
-                forward_passes=self.forward_passes,
-                data_ranks=ranks().data_size,
-            )
+
+    def _critic_update(self) -> CriticUpdate | None:
+        if self.critic is None or self.critic_settings is None:
+            return None
+        return CriticUpdate(
+            model=self.critic,
+            settings=self.critic_settings,
+            exploration=self.exploration,
+            forward_passes=self.forward_passes,
+            data_ranks=ranks().data_size,
+        )
 
     def on_train_start(self) -> None:
         """Lets this run's learning rates win over those of the checkpoint that it goes on from; warns of small ones."""

@@ -353,8 +353,8 @@ def test_metrics_are_those_of_the_samples_that_count(case: Case):
     """Samples left out have the largest mismatch and are not in it, nor in the entropy."""
     rewards = case.rewards.clone()
     rewards[:, 0] = math.nan
-    spoilt = [replace(r, log_probs=r.log_probs - float(i % 4 == 0)) for i, r in enumerate(case.rollouts)]
-    _, (logged,) = fit(replace(case, rewards=rewards, rollouts=spoilt), GRPO, lr=0.0)
+    mismatched = [replace(r, log_probs=r.log_probs - float(i % 4 == 0)) for i, r in enumerate(case.rollouts)]
+    _, (logged,) = fit(replace(case, rewards=rewards, rollouts=mismatched), GRPO, lr=0.0)
     counted = [r for i, r in enumerate(case.rollouts) if i % 4 != 0]
     entropy = torch.cat([stock_scores(case, r)[1] for r in counted])
     assert logged["policy/entropy"] == pytest.approx(float(entropy.mean()), abs=1e-5)

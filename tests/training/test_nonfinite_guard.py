@@ -139,7 +139,7 @@ def test_replay_names_the_sample_that_is_not_finite(case: Case, tmp_path: Path) 
     fit(case, StepGuard(3, tmp_path, OmegaConf.to_container(config)), {}, poisoned=[0], iterations=1)
     bad = load(tmp_path / "bad_steps" / "iteration-1-step-1-rank-0.pt")
     reports = replay(bad, None)
-    assert all(one.finite for one in reports)  # the gradient was spoiled from outside
+    assert all(one.finite for one in reports)  # the gradient was made NaN from outside
     assert [one.problem for one in reports] == [0] * 4 + [1] * 4
     bad.samples[5].old_log_prob[2] = math.nan
     reports = replay(bad, None)

@@ -52,9 +52,9 @@ class Evaluator:
                 "(evaluator.exploration.top_k=1 is greedy decoding)."
             )
 
-    def run(self, worker: RolloutWorker, prompts: Sequence[Prompt], place: Ranks = SINGLE_PROCESS) -> Evaluated:
-        """Evaluates this data rank's share of ``prompts`` (a collective)."""
-        rank, size, group = place.data_rank, place.data_size, place.data_group
+    def run(self, worker: RolloutWorker, prompts: Sequence[Prompt], ranks: Ranks = SINGLE_PROCESS) -> Evaluated:
+        """Evaluates this data rank's part of ``prompts`` (a collective)."""
+        rank, size, group = ranks.data_rank, ranks.data_size, ranks.data_group
         device = worker.device  # the ranks' backend may know no other
         metrics = {
             "mean@1": MeanAtK(process_group=group).to(device),

@@ -5,7 +5,7 @@
 - ``callbacks/``: Lightning callbacks, one class a file; imported as ``ngrpo.callbacks``
 - ``rollout/``: Rollouts: engines that generate, and the worker that makes scored rollouts of prompts
 - ``exploration/``: Exploration strategies: how the next input embedding of a rollout is made
-- ``rewards/``: Rewards
+- ``rewards/``: Rewards: the verifier of answers, further terms, and processes that isolate custom ones
 - ``training/``: One optimiser step: from scored rollouts to updated weights
 - ``algo/``: Algorithms as compositions of pure functions
 - ``modeling/``: Models: loading, packing, attention, replay, sharding, export
@@ -18,7 +18,7 @@
 - ``types/``: The data that is passed everywhere: problems and prompts, requests and rollouts, their records and
   scores
 - ``utils/``: Small helpers that know nothing of reinforcement learning
-- ``demo_model/``: How the shipped demo model was made; its files are in ``ngrpo/modeling/demo``
+- ``demo_model/``: The recipe of the shipped demo model, whose files are in ``ngrpo/modeling/demo``
 - ``model_check/``: The comparison at start-up: trainer and engine against the model's own logits
 - ``study/``: A study: many small runs with different methods, compared with intervals over seeds; see
   ``scripts/study.py``

@@ -1,11 +1,11 @@
-r"""Rewards.
+r"""Rewards: the verifier of answers, further terms, and processes that isolate custom ones.
 
-- ``answers/``: Whether two written answers say the same
+- ``answers/``: The verifier: the equality of two written answers
 - ``formulas.py``: Text as formulas: their numbers and letters, and the operators between them, whatever notation they
   are written in
 - ``isolation/``: Rewards in processes of their own, which can be killed
 - ``math.py``: The mathematics reward: the boxed answer, compared with the reference
 - ``terms/``: Reward terms: what is added to correctness, by weight
-- ``unevaluated.py``: Whether an answer leaves to the reader what the question asks for: ``\binom{8}{2}`` of the
-  question, for 28
+- ``unevaluated.py``: Unevaluated answers, which leave to the reader what the question asks for: ``\binom{8}{2}`` of
+  it, for 28
 """

@@ -1,4 +1,4 @@
-r"""Whether an answer leaves to the reader what the question asks for: ``\binom{8}{2}`` of the question, for 28.
+r"""Unevaluated answers, which leave to the reader what the question asks for: ``\binom{8}{2}`` of it, for 28.
 
 The verifier computes what an answer says, so that a formula of the question is often worth what its value is. Where the
 reference is a numeral (an integer, a decimal, a fraction of integers in lowest terms, a mixed number; with or without a

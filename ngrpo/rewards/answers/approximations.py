@@ -1,4 +1,4 @@
-r"""Approximations, ``\sqrt{2} \approx 1.414``: the right side must be the left one rounded to the digits written."""
+r"""Approximations, ``\sqrt{2} \approx 1.414``: the left side rounded to the digits written on the right."""
 
 import re
 from dataclasses import replace

@@ -1,4 +1,4 @@
-r"""Where a response states its answer: the last ``\boxed{...}`` after the reasoning.
+r"""The stated answer of a response: the last ``\boxed{...}`` after the reasoning.
 
 A response is searched in the trainer's process, which no limit protects. So time and memory are linear in its length,
 whatever stands in it: braces are counted in one pass, no part of the pattern is tried twice (``++`` and ``*+`` give

@@ -1,19 +1,17 @@
 r"""LaTeX to SymPy: math-verify's grammar, its tree evaluated within limits and its decimals made exact.
 
-`math_verify.parse` is not called: it hands plain text to SymPy's ``parse_expr``, which is ``eval``. The grammar
-that it uses for LaTeX builds the tree node by node; only its numbers went the same way, and here do not. It takes
-a number that follows a whole number for the rest of a mixed one, so that 2(3) is 5; the rewrites below leave it no
-such place.
+The grammar takes a number that follows a whole number for the rest of a mixed one, so that 2(3) is 5; the rewrites
+below leave it no such place.
 """
 
 import re
 
-from latex2sympy2_extended.latex2sympy2 import ConversionConfig, _Latex2Sympy
 from sympy import Basic, Expr, I, MatrixBase, Pow, Rational, Set, Symbol, UnevaluatedExpr, nan, oo, zoo
 from sympy.core.function import AppliedUndef, Derivative
 from sympy.core.relational import Relational
 from sympy.logic.boolalg import Boolean
 
+from ngrpo.rewards.answers.latex_grammar import parse
 from ngrpo.rewards.answers.limits import MAX_EXPRESSION, TooLarge, check, check_number
 from ngrpo.rewards.answers.rationals import rational
 
@@ -37,16 +35,7 @@ _REWRITES = (
 
 _CALCULUS = re.compile(r"\\int|\\frac\{d[^{}]*\}\{d")
 _DIFFERENTIAL = re.compile(r"(\\[A-Za-z]+)|d(?= ?[a-z\\])")  # without calculus dc is d times c
-_CONFIG = ConversionConfig(lowercase_symbols=False)
 _MISREAD = re.compile(r"(?<![_^\d.])\d[\d.]* +\d|\d ?_")  # 2 3 as a sum, 52_8 as 52
-
-
-class _Grammar(_Latex2Sympy):
-    """The grammar with exact numbers, read without ``eval``."""
-
-    def parse_number(self, text: str) -> Rational:
-        """Read an unsigned decimal."""
-        return Rational(text.replace(",", ""))
 
 
 class NotANumber(Exception):
@@ -121,15 +110,10 @@ def _tree(text: str) -> Basic | None:
         text = _DIFFERENTIAL.sub(lambda match: match[1] or "{d}", text)
     if not re.search(r"[A-Za-z\d]", text) or _MISREAD.search(text):
         return None
-    try:
-        tree = _Grammar(is_real=False, config=_CONFIG).parse(text)
-    except MemoryError:
-        raise
-    except Exception:  # the grammar raises whatever its depths raise: it cannot be read
-        return None
-    if isinstance(tree, Basic) and "i" in text:
+    tree = parse(text)
+    if tree is not None and "i" in text:
         tree = tree.xreplace({symbol: I for symbol in tree.free_symbols if symbol.name == "i"})
-    return tree if isinstance(tree, Basic) else None
+    return tree
 
 
 def _fraction(text: str) -> str:

@@ -1,4 +1,4 @@
-r"""What is not computed, however short it is to write: ``9^{9^{9^9}}`` or ``(10!)!``.
+r"""Limits on what is computed, however short it is to write: ``9^{9^{9^9}}`` or ``(10!)!``.
 
 The time limit of the pool would end such a computation too, but at the price of a new process.
 """

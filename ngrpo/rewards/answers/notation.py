@@ -1,4 +1,4 @@
-r"""One notation for what is written in many: ``\dfrac12``, ``½`` and ``\tfrac{1}{2}`` become ``\frac{1}{2}``."""
+r"""The one notation for what is written in many: ``\dfrac12``, ``½`` and ``\tfrac{1}{2}`` become ``\frac{1}{2}``."""
 
 import re
 from collections.abc import Callable

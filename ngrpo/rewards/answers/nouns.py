@@ -1,4 +1,4 @@
-r"""What is counted, ``12 apples`` or ``20 different ways``, and words behind a number that are no such thing.
+r"""Nouns behind a number: what is counted, ``12 apples`` or ``20 different ways``, and words that are no such thing.
 
 A noun phrase is told by its structure: its head is a plural, unless the number is a fraction or one, and none of its
 words belongs to the small closed classes that would change the number or go on with another one: numerals, words of

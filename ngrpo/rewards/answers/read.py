@@ -1,4 +1,4 @@
-"""From the text of an answer to what it can be read as."""
+"""The reader of answers: from the text of an answer to its readings."""
 
 import re
 from collections.abc import Callable, Iterator

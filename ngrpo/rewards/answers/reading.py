@@ -1,4 +1,4 @@
-"""What an answer can be read as, and when two readings agree.
+"""Answers and their readings, and the equality of two answers.
 
 One text may have several readings: ``(0,1)`` is a pair and an interval, ``100,200`` a number and a list. Two answers
 are equal if a reading of one equals a reading of the other. Only readings of the same class are ever equal, so a pair

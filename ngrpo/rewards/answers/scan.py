@@ -1,4 +1,4 @@
-r"""Reading LaTeX with an eye on its brackets.
+r"""A scanner of LaTeX text that respects its brackets.
 
 Round and square brackets close each other, as in ``(0,1]``; braces, set braces, angles and environments count too.
 """

@@ -1,4 +1,4 @@
-r"""Whether two expressions have the same value.
+r"""The equality of two expressions by value.
 
 Rational numbers compare exactly. Other numbers are the same if they agree in 50 digits, and then in so many that
 numbers written with so few cannot be close by chance, up to 20,000: 1.41421356 is not the square root of two,

@@ -1,11 +1,11 @@
 r"""Reward terms: what is added to correctness, by weight.
 
 - ``base.py``: The reward of a response as a weighted sum: correctness, and whatever terms the run adds to it
-- ``calls.py``: Calling rewards that the user may have written
-- ``count_bonus.py``: A bonus for answers that were seldom given
+- ``calls.py``: Calls of rewards that the user may have written, and error messages that name the response
+- ``count_bonus.py``: A count-based exploration bonus for rare answers
 - ``one_box.py``: Rewards for the format: exactly one ``\boxed{...}``, or any
 - ``overlong.py``: DAPO's soft overlong punishment
-- ``repetition.py``: A punishment for responses that go round in circles
+- ``repetition.py``: A punishment for repeated n-grams
 """
 
 from ngrpo.compat.attributes import serve_old_names

@@ -1,4 +1,4 @@
-"""Calling rewards that the user may have written."""
+"""Calls of rewards that the user may have written, and error messages that name the response."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""A bonus for answers that were seldom given."""
+"""A count-based exploration bonus for rare answers."""
 
 from collections import Counter
 from typing import Any

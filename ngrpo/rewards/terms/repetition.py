@@ -1,4 +1,4 @@
-"""A punishment for responses that go round in circles."""
+"""A punishment for repeated n-grams."""
 
 from dataclasses import dataclass
 from typing import ClassVar

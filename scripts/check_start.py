@@ -30,7 +30,7 @@ from ngrpo.model_check.comparison import Finding, Numbers, OwnModel, compare, re
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.packing import PackedBatch, pack
 from ngrpo.modeling.policy import ScoringModel
-from ngrpo.modeling.precision import COMPUTED_IN, half_precision
+from ngrpo.modeling.precision import COMPUTED_IN, computing_in
 from ngrpo.rollout.engine import RolloutEngine
 from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.types.rollouts import Rollout
@@ -93,7 +93,7 @@ def checked(arguments: argparse.Namespace, source: ModelSource) -> dict[str, obj
     vocabulary = source.config().vocab_size
     bound = bind(strategy, engine.embedding().to(device), Vocabulary(vocabulary, frozenset(), {}))
     precision: Callable[[], AbstractContextManager[None]] = (
-        (lambda: half_precision(policy)) if arguments.mixed else nullcontext
+        (lambda: computing_in(policy, COMPUTED_IN)) if arguments.mixed else nullcontext
     )
     asked = requests(vocabulary, _PROMPT, strategy.mixes)
     start = time.perf_counter()

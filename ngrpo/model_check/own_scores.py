@@ -9,8 +9,7 @@ from contextlib import contextmanager
 from functools import partial
 
 import torch
-from torch import Tensor, nn
-from torch.distributed.fsdp import FSDPModule
+from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 
@@ -45,31 +44,6 @@ def own_scores(
         made = [model.run(partial(_scores, batch, temperature, exploration)) for batch in batches]
     give_back(model)
     return torch.cat(made).cpu()
-
-
-@contextmanager
-def computing_in(model: ScoringModel, dtype: torch.dtype) -> Iterator[None]:
-    """Puts copies of another dtype in place of the language model's parameters.
-
-    A sharded model, whose dtypes FSDP2 decides, is left as it is.
-    """
-    if isinstance(model, FSDPModule):
-        yield
-        return
-    held = [
-        (module, name, parameter)
-        for module in model.lm.modules()
-        for name, parameter in module._parameters.items()
-        if parameter is not None and parameter.dtype != dtype
-    ]
-    copies = {parameter: nn.Parameter(parameter.detach().to(dtype), False) for _, _, parameter in held}
-    try:
-        for module, name, parameter in held:
-            module._parameters[name] = copies[parameter]
-        yield
-    finally:
-        for module, name, parameter in held:
-            module._parameters[name] = parameter
 
 
 @contextmanager

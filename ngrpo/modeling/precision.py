@@ -1,4 +1,4 @@
-"""bfloat16 computation over parameters that stay in their own dtype."""
+"""Computation in another dtype over parameters that stay in their own."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,47 +10,52 @@ from torch.distributed.fsdp import FSDPModule
 from ngrpo.modeling.policy import ScoringModel
 
 COMPUTED_IN = torch.bfloat16
+"""The dtype of forward and backward passes in mixed precision."""
 
 
 @contextmanager
-def half_precision(model: ScoringModel) -> Iterator[None]:
-    """Puts bfloat16 copies in the place of the language model's parameters; gradients reach the parameters themselves.
+def computing_in(model: ScoringModel, dtype: torch.dtype) -> Iterator[None]:
+    """Puts copies in another dtype in the place of the language model's parameters, which get the gradients.
 
-    Forward and backward belong inside, since a recomputed layer reads its weights again. What is computed is what
-    FSDP2's mixed precision computes, weights rounded once and bfloat16 from the embedding to the head; autocast would
-    keep the residual stream in float32, and gather float32 parameters under sharding. A sharded model, and one that
-    is in bfloat16, is left as it is. Learned exploration stays in float32.
+    Forward and backward belong inside, since a recomputed layer reads its weights again. What is computed in bfloat16
+    is what FSDP2's mixed precision computes, weights rounded once and bfloat16 from the embedding to the head; autocast
+    would keep the residual stream in float32, and gather float32 parameters under sharding. A sharded model, whose
+    dtypes FSDP2 decides, and one that is in the dtype, is not changed. Learned exploration stays in float32.
 
-    A backward pass makes bfloat16 gradients of the copies, which are added to the parameters' own and dropped at once.
+    A backward pass makes gradients of the copies, which are added to the parameters' own and dropped at once.
+
+    Args:
+        model: its language model computes in ``dtype`` meanwhile.
+        dtype: of the copies.
     """
     if isinstance(model, FSDPModule):
         yield
         return
-    places = [
+    replaced = [
         (module, name, parameter)
         for module in model.lm.modules()
         for name, parameter in module._parameters.items()
-        if parameter is not None and parameter.dtype != COMPUTED_IN
+        if parameter is not None and parameter.dtype != dtype
     ]
-    copies = {parameter: _copy(parameter) for _, _, parameter in places}  # one of a tied weight
+    copies = {parameter: _copy(parameter, dtype) for _, _, parameter in replaced}  # one of a tied weight
     try:
-        for module, name, parameter in places:
+        for module, name, parameter in replaced:
             module._parameters[name] = copies[parameter]
         yield
     finally:
-        for module, name, parameter in places:
+        for module, name, parameter in replaced:
             module._parameters[name] = parameter
 
 
-def _copy(parameter: Tensor) -> Tensor:
+def _copy(parameter: Tensor, dtype: torch.dtype) -> Tensor:
     """Returns a copy to compute with, whose gradients end in the parameter's.
 
     A cast that autograd knows of would do the same, but write and read each gradient once more in float32: a tenth of
     the time of a microbatch of a few thousand tokens.
     """
-    copy = parameter.detach().to(COMPUTED_IN).requires_grad_(parameter.requires_grad)
+    copy = parameter.detach().to(dtype).requires_grad_(parameter.requires_grad)
 
-    def hand_over(leaf: Tensor) -> None:
+    def add_to_parameter(leaf: Tensor) -> None:
         assert leaf.grad is not None
         if parameter.grad is None:
             parameter.grad = leaf.grad.to(parameter.dtype)
@@ -59,7 +64,7 @@ def _copy(parameter: Tensor) -> Tensor:
         leaf.grad = None
 
     if copy.requires_grad:
-        copy.register_post_accumulate_grad_hook(hand_over)  # type: ignore[no-untyped-call]
+        copy.register_post_accumulate_grad_hook(add_to_parameter)  # type: ignore[no-untyped-call]
     return copy
 
 

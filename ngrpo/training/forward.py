@@ -14,7 +14,7 @@ from ngrpo.modeling.cost import PassCost
 from ngrpo.modeling.gathering import gathered_once, give_back
 from ngrpo.modeling.packing import PackedBatch, pack
 from ngrpo.modeling.policy import ScoringModel
-from ngrpo.modeling.precision import half_precision
+from ngrpo.modeling.precision import COMPUTED_IN, computing_in
 from ngrpo.training.batching import microbatches
 from ngrpo.training.memory_budget import MemoryBudget
 from ngrpo.types.rollouts import Rollout
@@ -45,7 +45,7 @@ class ForwardPasses:
 
     def precision(self, model: ScoringModel) -> AbstractContextManager[None]:
         """Returns the context that forward and backward of a model belong into."""
-        return half_precision(model) if self.mixed else nullcontext()
+        return computing_in(model, COMPUTED_IN) if self.mixed else nullcontext()
 
     @contextmanager
     def microbatches(self, model: ScoringModel, rollouts: Sequence[Rollout]) -> Iterator[Iterator[list[int]]]:

@@ -24,7 +24,7 @@ from ngrpo.modeling.head import LogitMap
 from ngrpo.modeling.lora import LoraSettings, add_adapter
 from ngrpo.modeling.packing import PackedBatch, pack
 from ngrpo.modeling.policy import ScoringModel
-from ngrpo.modeling.precision import half_precision
+from ngrpo.modeling.precision import computing_in
 from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.types.rollouts import Rollout
 
@@ -55,7 +55,7 @@ class Parts:
         return compare(own, rollouts, explored, self.trainer(rollouts), Numbers(self.engine.dtype))
 
     def precision(self):
-        return half_precision(self.policy) if self.mixed else nullcontext()
+        return computing_in(self.policy, torch.bfloat16) if self.mixed else nullcontext()
 
     def trainer(self, rollouts: Sequence[Rollout]) -> list[Tensor]:
         with self.precision(), torch.no_grad():

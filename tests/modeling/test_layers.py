@@ -15,7 +15,7 @@ from ngrpo.modeling.layers import CHECKPOINTING, prepare_layers
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.packing import PackedBatch, pack
 from ngrpo.modeling.policy import ScoringModel
-from ngrpo.modeling.precision import half_precision
+from ngrpo.modeling.precision import computing_in
 
 LENGTHS = [[(3, 4), (5, 6)], [(2, 3)], [(3, 9), (4, 5), (6, 7)], [(2, 10), (2, 3)], [(7, 8)] * 5]
 """Of prompt and response of each sequence, batch by batch."""
@@ -149,7 +149,7 @@ def test_on_a_gpu_bfloat16_is_near_float32_and_many_lengths_are_compiled_once(
         batch = packed(lengths)
         expected, gradient = scored(exact, batch)
         half.zero_grad()
-        with half_precision(half):
+        with computing_in(half, torch.bfloat16):
             scores = half(batch.to(torch.device("cuda")), 0.8, NeighborMixing())
             (scores.log_prob * torch.linspace(-1, 1, len(scores.log_prob), device="cuda")).sum().backward()
         torch.testing.assert_close(scores.log_prob.detach().cpu(), expected, atol=0.2, rtol=0.02)

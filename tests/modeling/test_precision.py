@@ -13,7 +13,7 @@ from ngrpo.modeling.layers import prepare_layers
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.policy import ScoringModel
-from ngrpo.modeling.precision import half_precision, round_parameters
+from ngrpo.modeling.precision import computing_in, round_parameters
 
 BATCHES = [
     pack([rollout(range(5, 9), [7] * 5, {4: {20: 0.75, 21: 0.25}}), rollout([12, 9], [13, 4, 8])]),
@@ -22,7 +22,7 @@ BATCHES = [
 
 
 def gradients(model: ScoringModel, batches: list, half: bool) -> dict[str, Tensor]:
-    with half_precision(model) if half else nullcontext():
+    with computing_in(model, torch.bfloat16) if half else nullcontext():
         for batch in batches:
             model(batch, 1.0, NeighborMixing()).log_prob.sum().backward()
     return {name: p.grad.clone() for name, p in model.named_parameters()}
@@ -31,7 +31,7 @@ def gradients(model: ScoringModel, batches: list, half: bool) -> dict[str, Tenso
 def test_parameters_are_back_afterwards_with_their_own_gradients(tiny_source: ModelSource):
     model = ScoringModel(tiny_source.load())
     before = dict(model.named_parameters())
-    with half_precision(model):
+    with computing_in(model, torch.bfloat16):
         assert {p.dtype for p in model.lm.state_dict().values()} == {torch.bfloat16}
     made = gradients(model, BATCHES[:1], half=True)
     assert dict(model.named_parameters()) == before
@@ -57,7 +57,7 @@ def test_a_bfloat16_model_is_not_copied(tiny_source: ModelSource):
     model = ScoringModel(tiny_source.load())
     round_parameters(model)
     before = [parameter.data_ptr() for parameter in model.lm.parameters()]
-    with half_precision(model):
+    with computing_in(model, torch.bfloat16):
         assert [weight.data_ptr() for weight in model.lm.state_dict(keep_vars=True).values()] == before
 
 
@@ -67,7 +67,7 @@ def test_tied_weights_stay_tied():
         num_key_value_heads=2, tie_word_embeddings=True, attn_implementation="ngrpo",
     )  # fmt: skip
     model = ScoringModel(Qwen2ForCausalLM(config))
-    with half_precision(model):
+    with computing_in(model, torch.bfloat16):
         assert model.lm.lm_head.weight is model.lm.get_input_embeddings().weight
     gradients(model, BATCHES, half=True)
     assert model.lm.lm_head.weight is model.lm.get_input_embeddings().weight

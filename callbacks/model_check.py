@@ -11,7 +11,7 @@ from lightning import Callback, Trainer
 
 from ngrpo.distributed.collectives import from_first, gathered_everywhere
 from ngrpo.errors import RunError, SettingError
-from ngrpo.exploration.runtime.own_code import StrategyError, from_strategy
+from ngrpo.exploration.runtime.strategy_errors import StrategyError, from_strategy
 from ngrpo.model_check.comparison import Finding, Numbers, OwnModel, compare, requests, sampling
 from ngrpo.model_check.known import has_passed, key, remember
 from ngrpo.modeling.loading import DTYPES, ModelSource

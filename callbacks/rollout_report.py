@@ -6,7 +6,7 @@ from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import TensorBoardLogger
 
 from ngrpo.errors import SettingError
-from ngrpo.report.pieces import pieces
+from ngrpo.report.token_texts import token_texts
 from ngrpo.types.experience import Experience
 from ngrpo.types.problems import PromptBatch
 from ngrpo.types.rollouts import Rollout
@@ -62,7 +62,7 @@ def marked(tokenizer: Any, rollout: Rollout) -> str:
     """Returns the response with each mixed position as ``**[anchor|neighbour|...]**`` (without ids: the token)."""
     start = len(rollout.prompt_ids)
     mixtures = dict(zip((rollout.mixture.positions - start).tolist(), rollout.mixture.record.ids.tolist(), strict=True))
-    texts = pieces(tokenizer, rollout.response_ids.tolist())
+    texts = token_texts(tokenizer, rollout.response_ids.tolist())
     shown = []
     for place, token in enumerate(rollout.response_ids.tolist()):
         if place in mixtures:

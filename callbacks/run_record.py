@@ -12,9 +12,9 @@ from ngrpo.checkpoint.folders import iteration_of
 from ngrpo.distributed.collectives import gathered
 from ngrpo.errors import SettingError
 from ngrpo.report.page import write_page
-from ngrpo.report.records import EvaluationRecord, IterationRecord
-from ngrpo.report.rollouts import Share, problem_rates, stored_rollouts
+from ngrpo.report.run_records import EvaluationRecord, IterationRecord
 from ngrpo.report.run_store import RunStore
+from ngrpo.report.stored_rollouts import Share, problem_rates, stored_rollouts
 from ngrpo.types.problems import PromptBatch
 
 

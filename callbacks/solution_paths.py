@@ -9,20 +9,20 @@ from ngrpo.types.problems import PromptBatch
 
 
 class SolutionPaths(Callback):
-    """Logs ``train/distinct_paths``, the mean number of distinct ways in a group.
+    """Logs ``train/distinct_paths``, the mean number of distinct solution paths in a group.
 
     Args:
-        path: calculations | text, what makes two ways the same; see `ngrpo.evaluation.solution_paths`.
+        path: calculations | text, what two equal paths have in common; see `ngrpo.evaluation.solution_paths`.
     """
 
     def __init__(self, path: str) -> None:
-        self.way = normaliser(path)
+        self.path_of = normaliser(path)
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: PromptBatch, batch_idx: int
     ) -> None:
         """Logs; runs after the rollout callback."""
         size = batch.experience.group_size
-        ways = [self.way(text) for text in batch.experience.texts]
-        distinct = [len(set(ways[start : start + size])) for start in range(0, len(ways), size)]
+        paths = [self.path_of(text) for text in batch.experience.texts]
+        distinct = [len(set(paths[start : start + size])) for start in range(0, len(paths), size)]
         log_means(trainer, pl_module, {"train/distinct_paths": torch.tensor(distinct)})

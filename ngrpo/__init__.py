@@ -8,7 +8,7 @@
 - ``rewards/``: Rewards: the verifier of answers, further terms, and processes that isolate custom ones
 - ``training/``: One optimiser step: from scored rollouts to updated weights
 - ``algo/``: Algorithms as compositions of pure functions
-- ``modeling/``: Models: loading, packing, attention, replay, sharding, export
+- ``modeling/``: Models: loading, packing, attention, replay, sharding
 - ``data/``: Prompts: sources, chat templates, the data module
 - ``evaluation/``: Evaluation: Mean@k, Pass@k, reports
 - ``checkpoint/``: Checkpoints: complete folders on disk, what they belong to, and the exported policy

@@ -7,7 +7,7 @@ medians over the rounds after a warm-up. ``plain`` is vLLM's own sampler without
 runs the strategies, ``logprobs=0`` the same with vLLM's log-probs; ``token`` and ``neighbor`` are this project's, with
 records and log-probs. Ratios are taken within each round, between runs next to each other, and their median is given:
 where the host is shared, its speed can change by a third within a minute. The transfer of the model's weights is timed
-too, sleep and wake left out. With ``--own-process`` the engine runs beside this process instead of in it. ``--random``
+too, sleep and wake excluded. With ``--own-process`` the engine runs beside this process instead of in it. ``--random``
 first makes a random-weight model of the Qwen2 1.5B shape in the folder. With ``--bare`` an unmodified vLLM engine runs
 ``plain`` only: what the mixing embedding itself costs.
 """

@@ -8,7 +8,7 @@ float32 weights and moments, the moments in host memory during generation. ``our
 on the card, as TRL does here; ``trl`` is TRL's trainer with vLLM in its process, ``trl liger`` the same with its Liger
 loss. Each runs in a process of its own, one after the other on the same card; the first iterations are warm-ups,
 medians of the rest are given. ``used_gib`` is the most memory that was in use on the card, whoever used it. A mode
-whose packages are missing is left out. ``--shape tiny --engine torch --modes ours`` tries our side on a CPU.
+whose packages are missing is skipped. ``--shape tiny --engine torch --modes ours`` tries our side on a CPU.
 """
 
 import argparse
@@ -68,9 +68,9 @@ class StepTimes(Callback):
     """Writes the seconds and phases of each iteration, and the peak of memory after the warm-ups.
 
     Args:
-        worker: made to go on past every stop token, so that all completions are equally long.
+        worker: made to continue past every stop token, so that all completions are equally long.
         path: file to write.
-        warm_up: iterations left out.
+        warm_up: iterations that are not counted.
     """
 
     def __init__(self, worker: RolloutWorker, path: str, warm_up: int) -> None:
@@ -316,7 +316,7 @@ def main() -> None:
     for mode in arguments.modes:
         missing = [package for package in MODES[mode][1] if find_spec(package) is None]
         if missing:
-            print(f"{mode} is left out: {', '.join(missing)} not installed")
+            print(f"{mode} is skipped: {', '.join(missing)} not installed")
             continue
         path = result_of(arguments, mode)
         path.unlink(missing_ok=True)

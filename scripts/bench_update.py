@@ -134,7 +134,7 @@ class Measure(Callback):
     """Keeps the seconds of each iteration, its phases and the peak of memory; skips the warm-ups.
 
     Args:
-        warm_up: iterations left out; of the first one loss and gradient norm are kept.
+        warm_up: iterations that are not counted; of the first one loss and gradient norm are kept.
     """
 
     def __init__(self, warm_up: int) -> None:

@@ -4,7 +4,7 @@
     python scripts/check_start.py --random qwen2_1_5b --engine vllm --dtype bfloat16
 
 ``--random`` makes a model of that shape with random weights in a temporary folder. ``faults`` are the figures with
-faults put in on purpose: the mixtures left out, and the responses' positions counted from one too high; a comparison
+faults injected on purpose: the mixtures dropped, and the responses' positions counted from one too high; a comparison
 that would let them pass says nothing. ``seconds`` has the comparison's time without loading and starting.
 """
 

@@ -15,7 +15,7 @@ from rich import get_console
 
 from ngrpo.entrypoints.arguments import SEEDS, whole
 from ngrpo.entrypoints.error_handling import run_main
-from ngrpo.evaluation.comparison import compare_runs
+from ngrpo.evaluation.paired_comparison import compare_runs
 from ngrpo.evaluation.tables import comparison_table
 
 

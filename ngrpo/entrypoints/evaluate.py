@@ -19,13 +19,13 @@ from ngrpo.data.chat_template import chat_format, fix_date
 from ngrpo.entrypoints.config_snapshot import has_config, load_config, save_config
 from ngrpo.entrypoints.input_validation import check_accelerator, check_inputs
 from ngrpo.entrypoints.validation import check_evaluation
+from ngrpo.evaluation.answer_sampling import collect, missing
 from ngrpo.evaluation.answer_store import AnswerStore
-from ngrpo.evaluation.answers import answers_of
-from ngrpo.evaluation.collect import collect, missing
+from ngrpo.evaluation.answer_table import answers_of
+from ngrpo.evaluation.benchmark_report import Report, average, report
 from ngrpo.evaluation.evaluator import Evaluator
 from ngrpo.evaluation.identity import prompts_digest
 from ngrpo.evaluation.ks import chosen_ks
-from ngrpo.evaluation.report import Report, average, report
 from ngrpo.evaluation.tables import report_table
 from ngrpo.modeling.digest import weights_digest
 from ngrpo.modeling.learned import load_learned

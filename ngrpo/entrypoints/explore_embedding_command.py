@@ -42,11 +42,11 @@ def main() -> None:
     vocabulary = EmbeddedVocabulary.of(ModelSource(arguments.model))
     words = arguments.words or [word for word in WORDS if vocabulary.find(word) is not None][:_TAKEN]
     anchors = vocabulary.tokens(words)
-    ways = pilot(vocabulary, anchors, settings)
-    found = numbers(vocabulary, anchors, ways, settings)
+    perturbations = pilot(vocabulary, anchors, settings)
+    found = numbers(vocabulary, anchors, perturbations, settings)
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "pilot.json").write_text(json.dumps({"model": arguments.model, **found}, indent=2) + "\n")
-    pilot_figure(vocabulary, anchors, ways).savefig(arguments.out / "pilot.png", dpi=100)
+    pilot_figure(vocabulary, anchors, perturbations).savefig(arguments.out / "pilot.png", dpi=100)
     get_console().print(table_of(found, arguments.model, settings))
     print(f"wrote {arguments.out / 'pilot.png'} and {arguments.out / 'pilot.json'}")
 

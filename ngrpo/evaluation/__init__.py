@@ -1,18 +1,18 @@
 """Evaluation: Mean@k, Pass@k, reports.
 
+- ``answer_sampling.py``: The sampling of a benchmark's missing answers, stored as problems finish
 - ``answer_store.py``: Answers on disk: parquet shards of finished problems, each there whole or not at all
-- ``answers.py``: The answers of one benchmark: as rows of a table, and as what the estimators take
-- ``benchmark.py``: A benchmark: which problems, read from which fields, asked how
+- ``answer_table.py``: The answers of one benchmark, as rows of a table and as tensors for the estimators
+- ``benchmark.py``: A benchmark: its source of problems, the fields they are read from, and the prompt
+- ``benchmark_report.py``: The report of a benchmark, computed from its stored answers alone
 - ``bootstrap.py``: Confidence intervals of means over problems
-- ``collect.py``: Samples what is missing of a benchmark's answers and stores it as problems finish
-- ``comparison.py``: Differences between evaluations of the same problems
 - ``estimators.py``: Estimators of success at k attempts
 - ``evaluator.py``: Mean@1 and Pass@k of the served policy on a set of prompts
-- ``identity.py``: What tells whether stored answers and a new evaluation belong together
-- ``ks.py``: Which k of Pass@k are reported
+- ``identity.py``: The identity of a benchmark's prompts, by which stored answers and a new evaluation are matched
+- ``ks.py``: The values of k for which Pass@k is reported
 - ``metrics.py``: Pass@k and mean@k as torchmetrics, right under several processes because their states are sums
-- ``multiple_choice.py``: Multiple-choice problems: options in a fixed order of chance, the answer is a letter
-- ``report.py``: The figures of an evaluation, computed from the stored answers and from nothing else
-- ``solution_paths.py``: When two responses took the same way to their answers
+- ``multiple_choice.py``: Multiple-choice problems: options in a fixed random order, answered by a letter
+- ``paired_comparison.py``: Paired differences between evaluations of the same problems
+- ``solution_paths.py``: The solution path of a response, by which responses that reason alike are recognised
 - ``tables.py``: Reports as tables for the terminal
 """

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 
 from ngrpo.config.earlier_settings import differences, flat
 from ngrpo.errors import RunError, SettingError
-from ngrpo.evaluation.answers import SCHEMA
+from ngrpo.evaluation.answer_table import SCHEMA
 from ngrpo.utils.input_files import check_file, read_json
 
 _SETTINGS = "settings.json"

@@ -1,4 +1,4 @@
-"""A benchmark: which problems, read from which fields, asked how."""
+"""A benchmark: its source of problems, the fields they are read from, and the prompt."""
 
 import logging
 from collections import Counter
@@ -68,7 +68,7 @@ class Benchmark:
         Args:
             name: the benchmark's, for messages.
             tokenizer: the model's.
-            max_prompt_tokens: longer prompts are left out.
+            max_prompt_tokens: longer prompts are excluded.
             chat: system message and the chat template's variables.
 
         Raises:

@@ -1,4 +1,4 @@
-"""What tells whether stored answers and a new evaluation belong together."""
+"""The identity of a benchmark's prompts, by which stored answers and a new evaluation are matched."""
 
 import hashlib
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Which k of Pass@k are reported."""
+"""The values of k for which Pass@k is reported."""
 
 from collections.abc import Sequence
 

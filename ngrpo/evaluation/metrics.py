@@ -56,7 +56,7 @@ class PassAtK(Metric):
 class MeanAtK(Metric):
     """Mean over a problem's samples, averaged over problems, of a reward or of correctness.
 
-    Unscored samples (NaN) are left out, and so is a problem of which no sample was scored.
+    Unscored samples (NaN) are excluded, and so is a problem of which no sample was scored.
 
     Args:
         **kwargs: for `torchmetrics.Metric`.

@@ -1,4 +1,4 @@
-"""Multiple-choice problems: options in a fixed order of chance, the answer is a letter."""
+"""Multiple-choice problems: options in a fixed random order, answered by a letter."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""When two responses took the same way to their answers."""
+"""The solution path of a response, by which responses that reason alike are recognised."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ _SPECIAL = re.compile(r"<\|[^|<>]*\|>")
 def calculations(text: str) -> str:
     """Returns the calculations written in a response in their order, e.g. ``8*3=24 24+2=26``; "" without any.
 
-    A response that answers at once took a way of its own, the one without calculations.
+    A response that answers at once has a path of its own, the one without calculations.
     """
     return " ".join(_CALCULATION.findall("".join(text.translate(_SIGNS).split())))
 
@@ -31,7 +31,7 @@ _KINDS: Mapping[str, Callable[[str], str]] = {"calculations": calculations, "tex
 
 
 def normaliser(kind: str) -> Callable[[str], str]:
-    """Returns the function from a response to its way: two responses with equal results took the same.
+    """Returns the function from a response to its solution path: equal results mean equal paths.
 
     Raises:
         SettingError: there is no such kind.

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from rich.table import Table
 
-from ngrpo.evaluation.comparison import Comparison
-from ngrpo.evaluation.report import Estimate, Report, average
+from ngrpo.evaluation.benchmark_report import Estimate, Report, average
+from ngrpo.evaluation.paired_comparison import Comparison
 
 
 def report_table(reports: Mapping[str, Report]) -> Table:

@@ -1,7 +1,7 @@
 """Exploration strategies: how the next input embedding of a rollout is made.
 
 - ``base.py``: The exploration contract: how one decode step turns logits into a token and the next input embedding
-- ``context.py``: What a strategy may depend on besides the logits
+- ``context.py``: The context of a decode step: all that a strategy may depend on besides the logits
 - ``density.py``: Log-densities of continuous actions, and the scale of their noise
 - ``gaussian.py``: Gaussian soft tokens: the mean embedding plus noise (STHT)
 - ``gaussian_top_k.py``: Gaussian soft tokens over the k most likely tokens, with a sparse record
@@ -11,8 +11,8 @@
 - ``neighbor.py``: Semantic neighbor mixing (N-GRPO)
 - ``neighbor_table.py``: The table of nearest rows of the input embedding: built in blocks, cached on disk
 - ``random.py``: Counter-based randomness: a hash of (request key, absolute position, stream), drawn on the device
-- ``runtime/``: What runs a strategy: binding, checks, the decode step, compilation
+- ``runtime/``: The machinery that runs a strategy: binding, checks, the decode step, compilation
 - ``soft.py``: Soft Thinking
 - ``token.py``: Ordinary sampling
-- ``vocabulary.py``: What a strategy may know about the tokenizer
+- ``vocabulary.py``: The part of a tokenizer that a strategy may know
 """

@@ -1,4 +1,4 @@
-"""What a strategy may depend on besides the logits."""
+"""The context of a decode step: all that a strategy may depend on besides the logits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -10,7 +10,7 @@ def table_rms(embedding: Tensor, rows: int) -> Tensor:
 
 
 def gaussian_log_density(vector: Tensor, mean: Tensor, sigma: Tensor, valid: Tensor) -> Tensor:
-    """Returns -|vector - mean|^2 / (2 sigma^2) of each row; constants are left out.
+    """Returns -|vector - mean|^2 / (2 sigma^2) of each row; constants are dropped.
 
     Args:
         vector: [R, d], any float dtype; a constant.

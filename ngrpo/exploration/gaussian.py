@@ -18,8 +18,8 @@ class GaussianSoftTokens(Exploration):
 
     The score is lp_t = -|x_t - h_t(theta)|^2 / (2 sigma^2), h_t(theta) with the logits and the table of the model that
     scores and with gradient through both; its constant cancels (STHT, arXiv 2509.19170, eqs. 5, 6 and 14; no code was
-    released). sigma = scale x RMS of the entries of E, over the rows that the tokenizer can produce (padding rows left
-    out); it is measured once, or at every refresh.
+    released). sigma = scale x RMS of the entries of E, over the rows that the tokenizer can produce (padding rows
+    excluded); it is measured once, or at every refresh.
 
     x_t itself is recorded, in the engine's dtype and as it was fed: a mean over the vocabulary cannot be rebuilt. To
     the trainer it is a constant. The visible token is the argmax, a shadow that ends the reasoning; a step whose argmax

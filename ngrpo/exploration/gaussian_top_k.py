@@ -29,7 +29,7 @@ class GaussianTopK(Exploration):
     Attributes:
         k: ids in the mean.
         tau: temperature of the weights, on top of ``rollout.temperature``.
-        scale: sigma over the RMS of the entries of E (padding rows left out).
+        scale: sigma over the RMS of the entries of E (padding rows excluded).
         end_token: text of the token that ends the soft tokens; None never ends them.
         refresh_every: measure the RMS again after every so many weight updates; 0 keeps the first.
     """

@@ -12,7 +12,7 @@ from ngrpo.exploration.token import mass_before
 
 _RESIDUAL_BOUNDS = (-1.5, 3.0)
 _RARE = -3.0
-"""The released density leaves out ids whose log-prob is below."""
+"""The released density excludes ids whose log-prob is below."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class GumbelSoftThinking(Exploration):
 
     The end token ends the soft tokens: where it is drawn, y is one-hot so that E[o_t] is fed, and g is still the scored
     action. After it tokens are drawn from the whole softmax and scored by it. The paper's code draws them from the
-    truncated one and scores the whole; that bias is left out.
+    truncated one and scores the whole; that bias is not reproduced.
 
     The released code differs: it clamps eps to [-1.5, 3] when it draws, which is not done here, and its density is
     ``masked_mean``: residuals clamped to [-1.5, 3], log(p + 1e-6), the mean over ids of log p > -3. There K is all k

@@ -22,8 +22,8 @@ class SoftThinking(Exploration):
     entropy starts the count anew. Without it loops of repetition are common; it needs a tokenizer with the end token.
 
     At rate 1 everything up to the end token is deterministic, so the rollouts of a group are identical but for what is
-    drawn after it. A lower rate is this project's way to keep groups apart: each step is soft with probability rate,
-    else drawn as usual.
+    drawn after it. A lower rate, which is an extension of this project, keeps the rollouts of a group different: each
+    step is soft with probability rate, else drawn as usual.
 
     Attributes:
         top_n: ids in the mixture.

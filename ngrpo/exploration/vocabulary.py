@@ -1,4 +1,4 @@
-"""What a strategy may know about the tokenizer."""
+"""The part of a tokenizer that a strategy may know."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -10,8 +10,8 @@ from torch.distributed.fsdp import FSDPModule
 
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.random import request_key
-from ngrpo.model_check.limits import LEAST, OF_DENSITIES, Deviation, deviation, nearer_without, rounding
 from ngrpo.model_check.own_scores import own_scores
+from ngrpo.model_check.tolerances import LEAST, OF_DENSITIES, Deviation, deviation, nearer_without, rounding
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.modeling.precision import computing_in
 from ngrpo.types.rollouts import Request, Rollout, Sampling

@@ -15,7 +15,7 @@ from transformers import PreTrainedModel
 
 from ngrpo.exploration.base import Exploration, RowContext
 from ngrpo.modeling.attention import IMPLEMENTATION
-from ngrpo.modeling.gathering import give_back
+from ngrpo.modeling.gathering import reshard
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.types.records import Record, Step
 from ngrpo.types.rollouts import Rollout
@@ -42,7 +42,7 @@ def own_scores(
     batches = [rollouts] if together else [[rollout] for rollout in rollouts]
     with _as_made(model.lm):
         made = [model.run(partial(_scores, batch, temperature, exploration)) for batch in batches]
-    give_back(model)
+    reshard(model)
     return torch.cat(made).cpu()
 
 

@@ -1,30 +1,46 @@
-"""Models: loading, packing, attention, replay, sharding, export.
+"""Models: loading, packing, attention, replay, sharding.
 
-- ``attention.py``: One attention function for all passes, registered with transformers as ``ngrpo``
-- ``config_values.py``: Values in a model's config.json that no model can be built from, or only a senseless one
-- ``cost.py``: What a sequence costs in one forward pass
-- ``critic.py``: The critic: the policy's architecture with a value in place of the vocabulary
-- ``digest.py``: A digest of a model's weights, by which checkpoints, stored answers and comparisons know it
+Loading, and what is checked before:
+
+- ``loading.py``: Loading a policy and its tokenizer from a Hugging Face folder or hub name
+- ``folder.py``: The checks of a model's folder for damage, before and after its weights are read
+- ``config_values.py``: The checks of values in a model's config.json from which no sensible model can be built
+- ``supported_models.py``: The supported model types: those whose log-probs were compared with their own forward, one by
+  one
+- ``rope.py``: The supported rotary positions: those whose frequencies depend on the position alone
 - ``embedding_scale.py``: Embeddings that scale their rows, as Gemma 3's does, and strategies that take the rows as they
   lie in the table
-- ``folder.py``: A model's folder: what is damaged, said in one sentence, before and after its weights are read
+- ``digest.py``: A digest of a model's weights, by which checkpoints, stored answers and comparisons know it
+
+The model that scores:
+
+- ``policy.py``: The policy: a causal language model that scores recorded rollouts
+- ``critic.py``: The critic: the policy's architecture with a value in place of the vocabulary
+- ``head.py``: The map from the product of a causal LM's head to its logits: a scale and, in some models, a soft cap
 - ``fused_scores.py``: Log-probs and entropies from hidden states and the head, a chunk of rows at a time: never [rows,
   vocabulary]
-- ``gathering.py``: FSDP2 that gathers weights and sums gradients once for several passes, in place of once for each
-- ``head.py``: What a causal LM does with the product of its head: logits are scaled, and some models bound them
-- ``kinds.py``: Which model types are supported: those whose log-probs were compared with their own forward, one by one
-- ``layers.py``: Decoder layers made cheaper: compiled, and with activations made again in the backward pass
-- ``learned.py``: An exploration strategy's learned parameters as a file beside the model
-- ``loading.py``: Loading a policy and its tokenizer from a Hugging Face folder or hub name
-- ``lora.py``: Low-rank adapters by peft: trained beside frozen weights, and transferred merged
-- ``packing.py``: Rollouts packed into one row without padding, with what is needed to replay and score them
-- ``policy.py``: The policy: a causal language model that scores recorded rollouts
-- ``precision.py``: bfloat16 computation over parameters that stay in their own dtype
 - ``replay.py``: The input embeddings that a rollout saw, rebuilt from tokens and record
-- ``rope.py``: Which rotary positions are supported: those whose frequencies depend on the position alone
-- ``sharding.py``: FSDP2 for the scoring models, and whole tensors out of sharded parameters
-- ``tensor_parallel.py``: Decoder layers whose matrix products are shared out over the ranks of a tensor-parallel group
-- ``transfer.py``: Tensors on their way to the device, without waiting for it
+- ``learned.py``: An exploration strategy's learned parameters as a file beside the model
+
+Packing and attention:
+
+- ``packing.py``: Rollouts packed into one row without padding, with all that replaying and scoring them needs
+- ``attention.py``: One attention function for all passes, registered with transformers as ``ngrpo``
 - ``varlen.py``: Causal attention inside each of several packed sequences: one kernel on a GPU, one call a sequence
   elsewhere
+- ``cost.py``: The cost of a sequence in one forward pass
+- ``transfer.py``: The copy of tensors to the device, without waiting for it
+
+Sharding, precision and memory:
+
+- ``sharding.py``: FSDP2 for the scoring models, and whole tensors out of sharded parameters
+- ``gathering.py``: FSDP2 with one gathering of weights and one sum of gradients for several passes, in place of one for
+  each
+- ``tensor_parallel.py``: Decoder layers whose matrix products are split over the ranks of a tensor-parallel group
+- ``layers.py``: Decoder layers made cheaper: compiled, and with activations recomputed in the backward pass
+- ``precision.py``: Computation in another dtype over parameters that stay in their own
+
+Adapters:
+
+- ``lora.py``: Low-rank adapters by peft: trained beside frozen weights, and transferred merged
 """

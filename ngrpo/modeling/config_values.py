@@ -1,4 +1,4 @@
-"""Values in a model's config.json that no model can be built from, or only a senseless one."""
+"""The checks of values in a model's config.json from which no sensible model can be built."""
 
 import math
 from typing import Any

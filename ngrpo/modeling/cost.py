@@ -1,4 +1,4 @@
-"""What a sequence costs in one forward pass."""
+"""The cost of a sequence in one forward pass."""
 
 from dataclasses import dataclass
 

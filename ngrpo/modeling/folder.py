@@ -1,4 +1,4 @@
-"""A model's folder: what is damaged, said in one sentence, before and after its weights are read."""
+"""The checks of a model's folder for damage, before and after its weights are read."""
 
 import json
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""FSDP2 that gathers weights and sums gradients once for several passes, in place of once for each."""
+"""FSDP2 with one gathering of weights and one sum of gradients for several passes, in place of one for each."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ def gathered_once(model: ScoringModel) -> Iterator[InTurn]:
 
     Weights are the same in all passes of an optimiser step, so that nothing but memory is against keeping them: each
     rank holds whole weights in the dtype of the computation and, in a backward pass, whole gradients in float32. A
-    model that is not sharded is left as it is. What a forward pass alone gathers stays until `give_back`.
+    model that is not sharded is left as it is. What a forward pass alone gathers stays until `reshard`.
 
     Yields:
         ``in_turn(parts)``, which yields each pass's part, and prepares the model for the last one's backward pass.
@@ -46,7 +46,7 @@ def gathered_once(model: ScoringModel) -> Iterator[InTurn]:
             layer.set_reshard_after_forward(True, recurse=False)
 
 
-def give_back(model: ScoringModel) -> None:
+def reshard(model: ScoringModel) -> None:
     """Frees what is gathered of a sharded model: the root, at least, has embedding and head after a forward pass."""
     for group in _groups(model):
         group.reshard()

@@ -1,4 +1,4 @@
-"""What a causal LM does with the product of its head: logits are scaled, and some models bound them.
+"""The map from the product of a causal LM's head to its logits: a scale and, in some models, a soft cap.
 
     logits = c tanh(s z / c) with a soft cap c,   logits = s z without one,   z = hidden weight^T + bias.
 

@@ -1,4 +1,4 @@
-"""Decoder layers made cheaper: compiled, and with activations made again in the backward pass."""
+"""Decoder layers made cheaper: compiled, and with activations recomputed in the backward pass."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

@@ -17,9 +17,9 @@ from transformers import (
 from ngrpo.errors import SettingError
 from ngrpo.modeling.attention import IMPLEMENTATION
 from ngrpo.modeling.folder import check_loaded, check_place, check_weight_files, only_errors, reading, reason
-from ngrpo.modeling.kinds import check_supported
 from ngrpo.modeling.layers import CHECKPOINTING
 from ngrpo.modeling.lora import LoraSettings
+from ngrpo.modeling.supported_models import check_supported
 from ngrpo.utils.hub import offline_if_unreachable
 
 MODEL_PATH = Path(__file__).parent / "demo"

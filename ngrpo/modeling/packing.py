@@ -1,4 +1,4 @@
-"""Rollouts packed into one row without padding, with what is needed to replay and score them."""
+"""Rollouts packed into one row without padding, with all that replaying and scoring them needs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -36,7 +36,7 @@ class TokenScores(NamedTuple):
 class LearnedParameters(nn.Module):
     """What an exploration strategy learns; float32 whatever the model computes in.
 
-    A module that returns its parameters, so that FSDP2 gathers them apart from the model's.
+    A module that returns its parameters, so that FSDP2 gathers them separately from the model's.
     """
 
     def __init__(self, values: Mapping[str, Tensor]) -> None:

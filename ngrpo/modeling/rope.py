@@ -1,4 +1,4 @@
-"""Which rotary positions are supported: those whose frequencies depend on the position alone.
+"""The supported rotary positions: those whose frequencies depend on the position alone.
 
 Where they depend on the longest sequence of a pass, a token's log-prob would depend on what it is batched with, and
 keys already cached would have been turned by other frequencies than those that follow.

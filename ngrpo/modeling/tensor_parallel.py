@@ -1,4 +1,4 @@
-"""Decoder layers whose matrix products are shared out over the ranks of a tensor-parallel group.
+"""Decoder layers whose matrix products are split over the ranks of a tensor-parallel group.
 
 Megatron's scheme (arXiv 1909.08053): heads and the middle of the feed-forward network are split, so that attention and
 feed-forward need one sum over the group each, forward and backward. Embedding, layer norms and head stay whole, and so
@@ -66,7 +66,7 @@ def split_layer(layer: nn.Module, mesh: DeviceMesh, config: PretrainedConfig) ->
 
 
 def check_split(config: PretrainedConfig, size: int) -> None:
-    """Refuses models that cannot be split so many ways.
+    """Refuses models that cannot be split over so many ranks.
 
     Raises:
         SettingError: heads or the feed-forward network do not divide, or transformers has no plan for the model that is

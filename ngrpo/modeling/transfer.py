@@ -1,4 +1,4 @@
-"""Tensors on their way to the device, without waiting for it."""
+"""The copy of tensors to the device, without waiting for it."""
 
 import torch
 from torch import Tensor

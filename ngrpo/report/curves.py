@@ -1,8 +1,8 @@
-"""Pass@k read back from logged metrics."""
+"""Pass@k curves, read back from logged metrics."""
 
 from collections.abc import Mapping, Sequence
 
-from ngrpo.report.records import EvaluationRecord
+from ngrpo.report.run_records import EvaluationRecord
 
 
 def pass_curve(metrics: Mapping[str, float], prefix: str = "") -> dict[int, float]:

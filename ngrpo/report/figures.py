@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import plotly.graph_objects as go
 
 from ngrpo.report.curves import benchmarks, pass_curve
-from ngrpo.report.records import EvaluationRecord, IterationRecord
+from ngrpo.report.run_records import EvaluationRecord, IterationRecord
 
 _SHOWN_PROBLEMS = 200
 """Most rows of a heat map."""

@@ -16,7 +16,7 @@ from plotly.offline import get_plotlyjs
 from ngrpo.errors import SettingError
 from ngrpo.report.curves import benchmarks, pass_curve
 from ngrpo.report.figures import Chart, charts
-from ngrpo.report.records import EvaluationRecord, IterationRecord, StoredRollout
+from ngrpo.report.run_records import EvaluationRecord, IterationRecord, StoredRollout
 from ngrpo.report.run_store import RunStore
 from ngrpo.utils.atomic_write import write_text
 from ngrpo.utils.input_files import read_json

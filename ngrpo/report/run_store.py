@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from ngrpo.errors import SettingError
-from ngrpo.report.records import EvaluationRecord, IterationRecord, MixedToken, ProblemRate, StoredRollout
+from ngrpo.report.run_records import EvaluationRecord, IterationRecord, MixedToken, ProblemRate, StoredRollout
 from ngrpo.utils.atomic_write import remove
 from ngrpo.utils.input_files import check_file, read_text
 

@@ -1,4 +1,4 @@
-"""One line of a terminal that says what is being done and how far it is."""
+"""The status line of a terminal: the current activity and its progress."""
 
 import time
 from collections.abc import Callable, Iterator

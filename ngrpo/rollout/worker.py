@@ -14,7 +14,7 @@ from ngrpo.errors import RunError, SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.random import request_key
 from ngrpo.exploration.runtime.bound import BoundExploration, bind
-from ngrpo.exploration.runtime.own_code import StrategyError, from_strategy
+from ngrpo.exploration.runtime.strategy_errors import StrategyError, from_strategy
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.rewards.terms.base import Responses, RewardTerms, WeightedTerm
 from ngrpo.rewards.terms.calls import scored

@@ -1,5 +1,6 @@
 """A study: many small runs with different methods, compared with intervals over seeds; see ``scripts/study.py``.
 
+- ``arm_summary.py``: The summary of each arm: means over its seeds, and differences to the reference paired by seed
 - ``definition.py``: The definition of a study, from ``conf/study.yaml``: its arms, seeds, learning rates and problems
 - ``difficulty.py``: The accuracy of the untrained model by difficulty, from which a study's level is chosen
 - ``effect.py``: The effect of mixing: the fraction of mixed steps that change what follows
@@ -20,6 +21,5 @@
 - ``statistics.py``: Means over seeds with intervals
 - ``study_jobs.py``: The jobs of a study and the folders that they write; what is finished stays, so that a second call
   continues
-- ``summary.py``: The summary of each arm: means over its seeds, and differences to the reference paired by seed
 - ``untrained.py``: The untrained model with every strategy of a study, to be measured
 """

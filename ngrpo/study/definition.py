@@ -52,7 +52,8 @@ class TuneConfig:
         seed: of the runs, none of the study's own.
         iterations: of each run.
         validation: what is evaluated.
-        metric: the rate with the highest value is chosen, of equal ones the lowest; see `ngrpo.evaluation.report`.
+        metric: the rate with the highest value is chosen, of equal ones the lowest; see
+            `ngrpo.evaluation.benchmark_report`.
     """
 
     rates: list[float] = MISSING

@@ -4,9 +4,9 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import median
 
+from ngrpo.study.arm_summary import ArmSummary, figures, pairs, summaries
 from ngrpo.study.results import Effect, Results
 from ngrpo.study.statistics import Mean
-from ngrpo.study.summary import ArmSummary, figures, pairs, summaries
 
 _CHANGES = ("next_token", "text", "answer")
 """What a mixed step may change, by its name in an effect."""

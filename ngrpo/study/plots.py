@@ -8,9 +8,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ngrpo.evaluation.ks import powers_of_two
+from ngrpo.study.arm_summary import figures
 from ngrpo.study.results import Results, RunResult
 from ngrpo.study.statistics import Mean, mean_of
-from ngrpo.study.summary import figures
 
 _SMOOTH = 5
 """Iterations in a running mean of the curves over time."""

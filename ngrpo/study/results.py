@@ -98,7 +98,7 @@ class RateTrial:
 
     Attributes:
         rate: the rate.
-        metrics: of the evaluation; see `ngrpo.evaluation.report.per_problem`.
+        metrics: of the evaluation; see `ngrpo.evaluation.benchmark_report.per_problem`.
     """
 
     rate: float

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ngrpo.evaluation.answers import NO_VOTE, answers_of
+from ngrpo.evaluation.answer_table import NO_VOTE, answers_of
 from ngrpo.evaluation.estimators import majority_at_k
 from ngrpo.evaluation.ks import powers_of_two
 from ngrpo.evaluation.solution_paths import normaliser
@@ -36,7 +36,7 @@ def answer_statistics(table: pa.Table, diversity: DiversityConfig) -> AnswerStat
     """Returns the statistics of a model's stored answers.
 
     Args:
-        table: of `ngrpo.evaluation.answers.SCHEMA`, whole problems; those without a usable reference are excluded.
+        table: of `ngrpo.evaluation.answer_table.SCHEMA`, whole problems; those without a usable reference are excluded.
         diversity: how it is counted.
     """
     table = table.sort_by([("problem", "ascending"), ("sample", "ascending")])

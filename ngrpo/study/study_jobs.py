@@ -9,9 +9,9 @@ import torch
 
 from ngrpo.errors import RunError
 from ngrpo.evaluation.answer_store import AnswerStore
-from ngrpo.evaluation.answers import answers_of
+from ngrpo.evaluation.answer_table import answers_of
+from ngrpo.evaluation.benchmark_report import report
 from ngrpo.evaluation.ks import powers_of_two
-from ngrpo.evaluation.report import report
 from ngrpo.study.definition import ProblemSetConfig, StudyConfig
 from ngrpo.study.results import RESULT, AnswerStatistics, RateChoice, RateTrial, RunResult, read, write
 from ngrpo.study.run_metrics import answer_statistics, curves

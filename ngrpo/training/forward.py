@@ -11,7 +11,7 @@ from torch import Tensor
 from ngrpo.algo.moments import Reduce
 from ngrpo.distributed.collectives import world_size
 from ngrpo.modeling.cost import PassCost
-from ngrpo.modeling.gathering import gathered_once, give_back
+from ngrpo.modeling.gathering import gathered_once, reshard
 from ngrpo.modeling.packing import PackedBatch, pack
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.modeling.precision import COMPUTED_IN, computing_in
@@ -57,7 +57,7 @@ class ForwardPasses:
         gathering = gathered_once(model) if self.gather_once else nullcontext(iter)
         with self.precision(model), gathering as in_turn:
             yield in_turn(self._partition(rollouts))
-        give_back(model)
+        reshard(model)
 
     def _partition(self, rollouts: Sequence[Rollout]) -> list[list[int]]:
         lengths = [r.tokens for r in rollouts]

@@ -10,8 +10,8 @@ import pytest
 from places import ROOT
 from prose import PAGES, execute
 
+from ngrpo.study.arm_summary import late
 from ngrpo.study.results import load
-from ngrpo.study.summary import late
 
 
 def benchmark(name: str) -> dict[str, Any]:

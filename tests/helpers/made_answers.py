@@ -5,7 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ngrpo.evaluation.answers import SCHEMA
+from ngrpo.evaluation.answer_table import SCHEMA
 
 
 def row(problem: int, sample: int, answer: str | None = "1", correct: bool = False, **more: Any) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from ngrpo.report.records import EvaluationRecord, IterationRecord, MixedToken, ProblemRate, StoredRollout
+from ngrpo.report.run_records import EvaluationRecord, IterationRecord, MixedToken, ProblemRate, StoredRollout
 from ngrpo.report.run_store import RunStore
 
 HOSTILE = [

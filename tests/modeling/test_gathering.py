@@ -15,7 +15,7 @@ from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.attention import IMPLEMENTATION
-from ngrpo.modeling.gathering import gathered_once, give_back
+from ngrpo.modeling.gathering import gathered_once, reshard
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.modeling.sharding import full, shard
@@ -56,7 +56,7 @@ def counted(model: ScoringModel, once: bool, learn: bool) -> tuple[int, int]:
             scores = model(pack([rollout(tokens[:3], tokens[3:])]), 1.0, TokenSampling())
             if learn:
                 scores.log_prob.sum().backward()
-    give_back(model)
+    reshard(model)
     return heard.counts["c10d::_allgather_base_"], heard.counts["c10d::_reduce_scatter_base_"]
 
 

@@ -6,7 +6,7 @@ import pytest
 from made_run import write_run
 
 from ngrpo.report.figures import charts, learning, pass_at_k, problems
-from ngrpo.report.records import EvaluationRecord, IterationRecord, ProblemRate
+from ngrpo.report.run_records import EvaluationRecord, IterationRecord, ProblemRate
 from ngrpo.report.run_store import RunStore
 
 

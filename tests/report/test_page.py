@@ -9,7 +9,7 @@ from made_run import HOSTILE, METHODS, write_run
 
 from ngrpo.errors import SettingError
 from ngrpo.report.page import page, write_page
-from ngrpo.report.records import IterationRecord
+from ngrpo.report.run_records import IterationRecord
 from ngrpo.report.run_store import RunStore
 
 

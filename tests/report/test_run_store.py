@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from made_run import rollouts
 
-from ngrpo.report.records import EvaluationRecord, IterationRecord, ProblemRate
+from ngrpo.report.run_records import EvaluationRecord, IterationRecord, ProblemRate
 from ngrpo.report.run_store import RunStore, surplus
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from made_answers import random_rows, row, table
 
-from ngrpo.report.records import IterationRecord
+from ngrpo.report.run_records import IterationRecord
 from ngrpo.report.run_store import RunStore
 from ngrpo.study.definition import DiversityConfig
 from ngrpo.study.run_metrics import answer_statistics, curves

@@ -11,7 +11,7 @@ from places import ROOT
 
 from ngrpo.errors import RunError, SettingError
 from ngrpo.evaluation.answer_store import AnswerStore
-from ngrpo.report.records import IterationRecord
+from ngrpo.report.run_records import IterationRecord
 from ngrpo.report.run_store import RunStore
 from ngrpo.study.definition import StudyConfig, as_json, load_study
 from ngrpo.study.difficulty import nearest

@@ -20,9 +20,9 @@ from ngrpo.algo.advantage import raw
 from ngrpo.algo.correction import Mask, Truncate
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.exploration.neighbor import NeighborMixing
-from ngrpo.modeling.kinds import SUPPORTED
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.lora import LoraSettings
+from ngrpo.modeling.supported_models import SUPPORTED
 from ngrpo.training.module import PolicyOptimization
 from ngrpo.training.samples import Sample, Update
 from ngrpo.training.update_settings import UpdateSettings

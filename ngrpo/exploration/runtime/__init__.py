@@ -1,12 +1,13 @@
-"""What runs a strategy: binding, checks, the decode step, compilation.
+"""The machinery that runs a strategy: binding, checks, the decode step, compilation.
 
-- ``blank_record.py``: Room for the records of a strategy
-- ``bound.py``: A strategy together with what it was prepared with
-- ``compiled.py``: Functions of a strategy through torch.compile
-- ``decide.py``: The step that every engine makes, the same tensor function in all of them
-- ``dry_run.py``: A few steps of two rows when a strategy is bound: what its class declares must be what it does
-- ``host_reads.py``: Finds code that reads the values of tensors back to the host
-- ``own_code.py``: Tells an exception of a strategy's own code from a fault of the engine that runs it
-- ``step_check.py``: What a strategy returned, held against what its class declares and what engines and trainer can
+- ``bound.py``: A strategy bound to a model: with its tables, end tokens and learned parameters
+- ``compiled.py``: The functions of a strategy, compiled by torch.compile
+- ``decide.py``: The decode step of a strategy, the same tensor function in every engine
+- ``dry_run.py``: The dry run of a strategy when it is bound: a few steps of two rows, in which it must do what its
+  class declares
+- ``empty_record.py``: An empty record of a strategy, to be filled
+- ``host_reads.py``: The guard against code that reads values of tensors back to the host
+- ``step_check.py``: The checks of a strategy's step against what its class declares, and what engines and trainer can
   use
+- ``strategy_errors.py``: Errors of a strategy's own code, as opposed to faults of the engine that runs it
 """

@@ -1,4 +1,4 @@
-"""A strategy together with what it was prepared with."""
+"""A strategy bound to a model: with its tables, end tokens and learned parameters."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

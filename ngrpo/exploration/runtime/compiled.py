@@ -1,4 +1,4 @@
-"""Functions of a strategy through torch.compile."""
+"""The functions of a strategy, compiled by torch.compile."""
 
 import warnings
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from torch._dynamo.exc import BackendCompilerFailed, TorchDynamoException
 from ngrpo.exploration.base import Exploration
 
 _MOST = 300
-"""Characters of a compiler's message that are told."""
+"""Characters of a compiler's message that are shown."""
 
 _OPTIONS: dict[str, str | int | bool | Callable[..., Any]] = {"split_reductions": False}
 """A row is reduced by one program. Split into several, the sums of Soft Thinking's entropy end in a kernel that Triton
@@ -23,7 +23,7 @@ _COMPILED: dict[str, "_Compiled"] = {}
 def compiled(function: Callable[..., Any], strategy: Exploration) -> Callable[..., Any]:
     """Returns ``function``, whose first argument is the strategy, compiled; strategies of equal settings share it.
 
-    Where the compiler fails, which is told once, it runs as it is.
+    Where the compiler fails, which is reported once, it runs as it is.
     """
     key = f"{function.__name__} {type(strategy).__module__}.{strategy!r}"
     if key not in _COMPILED:

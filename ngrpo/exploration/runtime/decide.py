@@ -1,4 +1,4 @@
-"""The step that every engine makes, the same tensor function in all of them."""
+"""The decode step of a strategy, the same tensor function in every engine."""
 
 from torch import Tensor
 

@@ -1,4 +1,4 @@
-"""A few steps of two rows when a strategy is bound: what its class declares must be what it does.
+"""The dry run of a strategy when it is bound: a few steps of two rows, in which it must do what its class declares.
 
 An exception of the strategy's own passes as it is, with its own traceback.
 """
@@ -76,7 +76,7 @@ def check_steps(
     """Runs the strategy on two rows: at the start and later, gates as drawn, open and closed, before and after the end.
 
     Args:
-        strategy: what is tried.
+        strategy: what is run.
         tables: what its `prepare` returned.
         end_ids: ids that end the reasoning.
         parameters: values of what it learns.
@@ -86,7 +86,7 @@ def check_steps(
         SettingError: what it returns is not what its class declares, cannot be used, differs from call to call, or
             depends on the other row.
     """
-    tried = _Tried(strategy, parameters, embedding, _logits(embedding))
+    run = _DryRun(strategy, parameters, embedding, _logits(embedding))
     state = torch.zeros(_ROWS if strategy.stateful else 0, dtype=torch.int32, device=embedding.device)
     start = _Gated(
         keys=torch.tensor([6_601_533_460_111_998_529, 1_000_003], device=embedding.device),
@@ -97,14 +97,14 @@ def check_steps(
         tables=tables,
         state=state,
     )
-    first = tried.step(start)
+    first = run.step(start)
     later = replace(start, positions=start.positions + torch.tensor([900, 1], device=embedding.device), gate=_OPEN)
-    second = tried.step(_with_state_of(later, first))
+    second = run.step(_with_state_of(later, first))
     ended = replace(later, ended=~start.ended, gate=_CLOSED)
-    tried.step(_with_state_of(ended, second))
-    tried.check_repeated(start, first)
-    tried.check_alone(start, first)
-    tried.check_alone(later, tried.step(later))
+    run.step(_with_state_of(ended, second))
+    run.check_repeated(start, first)
+    run.check_alone(start, first)
+    run.check_alone(later, run.step(later))
 
 
 def _with_state_of(context: _Gated, step: Step) -> _Gated:
@@ -120,7 +120,7 @@ def _logits(embedding: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class _Tried:
+class _DryRun:
     """A strategy and what its steps are made from."""
 
     strategy: Exploration

@@ -1,4 +1,4 @@
-"""Finds code that reads the values of tensors back to the host."""
+"""The guard against code that reads values of tensors back to the host."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -20,7 +20,7 @@ class NoHostReads(TorchFunctionMode):
     Indexing with a mask is one of them. What cannot be seen here are reads inside of compiled extensions.
 
     Args:
-        who: of whom the message speaks.
+        who: the subject of the message.
     """
 
     def __init__(self, who: str) -> None:

@@ -1,4 +1,4 @@
-"""What a strategy returned, held against what its class declares and what engines and trainer can use."""
+"""The checks of a strategy's step against what its class declares, and what engines and trainer can use."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The pilot study of N-GRPO (arXiv 2606.10768, figure 1): where do perturbed embeddings lead?
+"""The pilot study of N-GRPO (arXiv 2606.10768, figure 1): where perturbed embeddings lead.
 
 Isotropic noise moves an embedding anywhere, a mixture with its neighbours stays among them. Each perturbed vector is
 decoded back to the nearest token; it has left the semantic neighbourhood of its anchor if that token is neither the
@@ -49,7 +49,7 @@ class PilotSettings:
 
 @dataclass(frozen=True)
 class Perturbed:
-    """T anchors perturbed n times in one way.
+    """T anchors perturbed n times.
 
     Attributes:
         name: how.
@@ -88,14 +88,14 @@ def pilot(vocabulary: EmbeddedVocabulary, anchors: Tensor, settings: PilotSettin
     near = nearest_rows(embedding, anchors, width, settings.metric, vocabulary.excluded).long()
     generator = torch.Generator().manual_seed(settings.seed)
     rms = float(table_rms(embedding, vocabulary.size))
-    ways = {
+    perturbations = {
         f"noise {scale:g}": noisy(embedding[anchors], scale * rms, settings.samples, generator)
         for scale in settings.scales
     }
-    ways[f"mixing, k={settings.k}"] = mixed(embedding[near[:, : settings.k]], settings.samples, generator)
+    perturbations[f"mixing, k={settings.k}"] = mixed(embedding[near[:, : settings.k]], settings.samples, generator)
     return [
         _judged(name, points, near[:, : settings.neighborhood + 1], vocabulary, settings.metric)
-        for name, points in ways.items()
+        for name, points in perturbations.items()
     ]
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ngrpo.exploration.base import Exploration
-from ngrpo.exploration.runtime.blank_record import blank_record
+from ngrpo.exploration.runtime.empty_record import empty_record
 from ngrpo.rollout.records.host_memory import DeviceView, HostTensor
 from ngrpo.types.records import Record
 
@@ -96,7 +96,7 @@ class SessionRecords(NamedTuple):
             tokens=torch.zeros(shape, dtype=torch.int32, device=device),
             log_probs=torch.zeros(shape, device=device),
             mixed=torch.zeros(shape, dtype=torch.bool, device=device),
-            record=blank_record(strategy, shape, device, vectors),
+            record=empty_record(strategy, shape, device, vectors),
             state=torch.zeros(shape, dtype=torch.int32, device=device) if strategy.stateful else None,
             end_at=torch.full((slots,), budget, dtype=torch.int64, device=device),
         )

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from ngrpo.exploration.base import Exploration, Step
-from ngrpo.exploration.runtime.blank_record import blank_record
+from ngrpo.exploration.runtime.empty_record import empty_record
 from ngrpo.types.rollouts import Mixture, Request, Rollout, Sampling, StopReason
 
 
@@ -48,7 +48,7 @@ class BatchState:
         self.log_probs = torch.zeros(capacity, budget, device=device)
         self.mixed = torch.zeros(capacity, budget, dtype=torch.bool, device=device)
         vectors = like.new_zeros(capacity, budget, like.shape[-1]) if strategy.dense else None
-        self.records = blank_record(strategy, (capacity, budget), device, vectors)
+        self.records = empty_record(strategy, (capacity, budget), device, vectors)
 
     def admit(self, numbers: list[int], requests: list[Request]) -> slice:
         """Opens a row for each request (``numbers`` are their indices in the result); returns the rows."""

@@ -16,7 +16,7 @@ from ngrpo.distributed.parent_watch import ending_children
 from ngrpo.errors import RunError, SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.runtime.bound import BoundExploration
-from ngrpo.exploration.runtime.own_code import StrategyError
+from ngrpo.exploration.runtime.strategy_errors import StrategyError
 from ngrpo.modeling.loading import DTYPES, ModelSource
 from ngrpo.rollout.engine import Report
 from ngrpo.rollout.records.session import CollectedRecords, SessionSpec

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from ngrpo.exploration.runtime.own_code import from_strategy, told
+from ngrpo.exploration.runtime.strategy_errors import from_strategy, traceback_text
 from ngrpo.rollout.records.buffers import MixingBuffers
 from ngrpo.rollout.records.session import CollectedRecords, Session, SessionSpec
 from ngrpo.rollout.records.stepper import choose, fill_buffers
@@ -90,5 +90,5 @@ class MixingState:
             except Exception as error:
                 if not from_strategy(error, self.session.spec.strategy):
                     raise
-                self.failure = told(error)
+                self.failure = traceback_text(error)
         return None

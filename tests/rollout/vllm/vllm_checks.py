@@ -14,7 +14,7 @@ from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.random import request_key
 from ngrpo.exploration.runtime.bound import BoundExploration
-from ngrpo.exploration.runtime.own_code import StrategyError
+from ngrpo.exploration.runtime.strategy_errors import StrategyError
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.policy import ScoringModel

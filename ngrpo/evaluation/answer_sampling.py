@@ -1,9 +1,9 @@
-"""Samples what is missing of a benchmark's answers and stores it as problems finish."""
+"""The sampling of a benchmark's missing answers, stored as problems finish."""
 
 from collections.abc import Iterator, Sequence
 
 from ngrpo.evaluation.answer_store import AnswerStore
-from ngrpo.evaluation.answers import rows_of
+from ngrpo.evaluation.answer_table import rows_of
 from ngrpo.evaluation.evaluator import Evaluator
 from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.types.problems import Prompt

@@ -1,4 +1,4 @@
-"""The figures of an evaluation, computed from the stored answers and from nothing else."""
+"""The report of a benchmark, computed from its stored answers alone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from ngrpo.errors import SettingError
-from ngrpo.evaluation.answers import Answers
+from ngrpo.evaluation.answer_table import Answers
 from ngrpo.evaluation.bootstrap import interval
 from ngrpo.evaluation.estimators import area_under, majority_at_k, pass_at_k
 
@@ -34,7 +34,7 @@ class Report:
     Attributes:
         problems: P, those that count.
         samples: n.
-        unusable_references: problems left out because no answer can be compared with their reference.
+        unusable_references: problems excluded because no answer can be compared with their reference.
         metrics: the estimates by name, see `per_problem`.
     """
 

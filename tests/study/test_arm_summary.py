@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 from made_results import STUDY, answer_statistics, results, run
 
+from ngrpo.study.arm_summary import figures, late, on_common_problems, pairs, summaries
 from ngrpo.study.markdown_tables import tables
 from ngrpo.study.plots import looks_of, write_figure
 from ngrpo.study.results import load, save
 from ngrpo.study.statistics import mean_of
-from ngrpo.study.summary import figures, late, on_common_problems, pairs, summaries
 
 
 def test_figures_are_means_over_problems() -> None:

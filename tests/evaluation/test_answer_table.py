@@ -3,7 +3,7 @@ import torch
 from made_answers import row, table
 from made_rollouts import experience, rollout, score
 
-from ngrpo.evaluation.answers import NO_VOTE, answers_of, rows_of
+from ngrpo.evaluation.answer_table import NO_VOTE, answers_of, rows_of
 from ngrpo.types.problems import Problem, Prompt
 from ngrpo.types.rollouts import StopReason
 from ngrpo.types.scores import Verdict

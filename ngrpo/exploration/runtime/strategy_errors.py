@@ -1,4 +1,4 @@
-"""Tells an exception of a strategy's own code from a fault of the engine that runs it."""
+"""Errors of a strategy's own code, as opposed to faults of the engine that runs it."""
 
 import inspect
 import traceback
@@ -9,7 +9,7 @@ from ngrpo.exploration.base import Exploration
 from ngrpo.utils.out_of_memory import out_of_memory
 
 _DEVICE_FAULTS = (torch.AcceleratorError,)
-"""What a device reports when it likes, in whichever function is waiting for it."""
+"""What a device reports at any time, in whichever function is waiting for it."""
 
 
 class StrategyError(RuntimeError):
@@ -28,6 +28,6 @@ def from_strategy(error: BaseException, strategy: Exploration) -> bool:
     return any(frame.f_code.co_filename in files for frame, _ in traceback.walk_tb(error.__traceback__))
 
 
-def told(error: BaseException) -> str:
+def traceback_text(error: BaseException) -> str:
     """Returns an exception's traceback as text, to be shown by another process."""
     return "the strategy's own code failed in the engine:\n\n" + "".join(traceback.format_exception(error))

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from ngrpo.model_check.limits import deviation, nearer_without, rounding
+from ngrpo.model_check.tolerances import deviation, nearer_without, rounding
 
 
 def scores(seed: int, tokens: int, effect: float, noise: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

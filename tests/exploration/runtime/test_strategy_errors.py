@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from ngrpo.exploration.base import Exploration, Step
-from ngrpo.exploration.runtime.own_code import from_strategy
+from ngrpo.exploration.runtime.strategy_errors import from_strategy
 from ngrpo.exploration.token import TokenSampling
 
 

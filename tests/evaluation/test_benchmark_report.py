@@ -5,8 +5,8 @@ import pytest
 from made_answers import random_rows, row, table
 
 from ngrpo.errors import SettingError
-from ngrpo.evaluation.answers import answers_of
-from ngrpo.evaluation.report import Report, average, report
+from ngrpo.evaluation.answer_table import answers_of
+from ngrpo.evaluation.benchmark_report import Report, average, report
 
 
 @pytest.mark.parametrize(("n", "ks"), [(8, (1, 2, 4, 8)), (6, (1, 2, 4, 6)), (1, (1,)), (5, (1, 5))])

@@ -1,11 +1,11 @@
-"""What is kept of a run for its pictures."""
+"""The records of a run, from which its report is made: iterations, evaluations, rollouts."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class ProblemRate:
-    """How often one problem was solved.
+    """The success rate of one problem.
 
     Attributes:
         key: of the problem, see `ngrpo.types.problems.Problem`.
@@ -51,7 +51,7 @@ class EvaluationRecord:
 
 @dataclass(frozen=True)
 class MixedToken:
-    """What stood at a mixed position.
+    """The mixture at a mixed position.
 
     Attributes:
         place: index in the response, from 0.
@@ -77,7 +77,7 @@ class StoredRollout:
         answer: what the verifier took for the response's; None without one.
         verdict: see `ngrpo.types.scores.Verdict`.
         reward: None where the reference could not be used.
-        advantage: mean over its tokens; None where the response was left out of the loss.
+        advantage: mean over its tokens; None where the response was excluded from the loss.
         stop: why it ended.
         length: response tokens in all, T.
         tokens: the texts of the first of them.

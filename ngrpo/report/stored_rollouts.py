@@ -1,12 +1,12 @@
-"""From an iteration's experience to what is stored of it."""
+"""The rollouts of an iteration in the form in which they are stored."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ngrpo.report.pieces import pieces
-from ngrpo.report.records import MixedToken, ProblemRate, StoredRollout
+from ngrpo.report.run_records import MixedToken, ProblemRate, StoredRollout
+from ngrpo.report.token_texts import token_texts
 from ngrpo.types.experience import Experience
 from ngrpo.types.rollouts import Rollout
 
@@ -54,7 +54,7 @@ def stored_rollouts(
     Args:
         tokenizer: a transformers tokenizer.
         experience: P prompts with G rollouts each.
-        advantages: of each response; P * G, NaN where it was left out.
+        advantages: of each response; P * G, NaN where it was excluded from the loss.
         entropies: of the first tokens of these responses, by the rollout's key.
         share: what is taken of it.
     """
@@ -75,7 +75,7 @@ def stored_rollouts(
                 advantage=_finite(advantages[index]),
                 stop=str(rollout.stop_reason),
                 length=rollout.length,
-                tokens=pieces(tokenizer, rollout.response_ids[: share.tokens].tolist()),
+                tokens=token_texts(tokenizer, rollout.response_ids[: share.tokens].tolist()),
                 log_probs=rollout.log_probs[: share.tokens].tolist(),
                 entropies=entropies.get(rollout.key, []),
                 mixed=mixed_tokens(tokenizer, rollout, share.tokens),

@@ -19,10 +19,10 @@ from ngrpo.modeling import head
 from ngrpo.modeling.attention import IMPLEMENTATION
 from ngrpo.modeling.cost import PassCost
 from ngrpo.modeling.head import output_logits
-from ngrpo.modeling.kinds import SUPPORTED, check_supported
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.policy import ScoringModel
+from ngrpo.modeling.supported_models import SUPPORTED, check_supported
 from ngrpo.rollout.torch_engine.kv_cache import DecodeAttention, PrefillAttention, SlotCache
 
 PROMPTS, LENGTHS = (3, 4), (17, 9)

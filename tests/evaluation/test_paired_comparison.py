@@ -13,7 +13,7 @@ from places import ROOT
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.answer_store import AnswerStore
 from ngrpo.evaluation.bootstrap import interval
-from ngrpo.evaluation.comparison import compare, compare_runs
+from ngrpo.evaluation.paired_comparison import compare, compare_runs
 
 
 def store(run: Path, rows: list[dict], name: str = "amc23") -> Path:

@@ -1,4 +1,4 @@
-"""The answers of one benchmark: as rows of a table, and as what the estimators take."""
+"""The answers of one benchmark, as rows of a table and as tensors for the estimators."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

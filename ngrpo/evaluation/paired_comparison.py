@@ -1,4 +1,4 @@
-"""Differences between evaluations of the same problems."""
+"""Paired differences between evaluations of the same problems."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from torch import Tensor
 
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.answer_store import stored_benchmarks
-from ngrpo.evaluation.answers import Answers, answers_of
+from ngrpo.evaluation.answer_table import Answers, answers_of
+from ngrpo.evaluation.benchmark_report import Estimate, estimates, per_problem
 from ngrpo.evaluation.ks import powers_of_two
-from ngrpo.evaluation.report import Estimate, estimates, per_problem
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Token ids as pieces of text."""
+"""The text of each token."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ _LONGEST_CHARACTER = 4
 """Bytes of the longest UTF-8 character, so tokens that one character may be spread over."""
 
 
-def pieces(tokenizer: Any, ids: Sequence[int]) -> list[str]:
+def token_texts(tokenizer: Any, ids: Sequence[int]) -> list[str]:
     """Returns the text of each token.
 
     Where a character is spread over several tokens, it stands at the last of them and the others are empty.

@@ -1,4 +1,4 @@
-"""Which model types are supported: those whose log-probs were compared with their own forward, one by one.
+"""The supported model types: those whose log-probs were compared with their own forward, one by one.
 
 Trainer and torch engine run a model's decoder layers with an attention of their own (`ngrpo.modeling.attention`) and
 apply the head themselves, so that a type which is merely loaded may be computed wrongly. A type that is not listed is

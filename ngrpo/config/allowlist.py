@@ -84,7 +84,7 @@ def _targets(node: Any, path: str) -> Iterator[tuple[str, str]]:
 def _check_own(key: str, target: str) -> None:
     """One of `ALLOWED`: a class, or in ngrpo also a function, that is defined in the very package."""
     package = target.partition(".")[0]
-    if (other := _elsewhere(package)) is not None:
+    if (other := _shadowing(package)) is not None:
         raise SettingError(
             f"{key}={target} names the package {package}, and Python finds another one of that name, {other}; rename "
             "that, or take its folder off PYTHONPATH."
@@ -152,7 +152,7 @@ def _home(found: Any) -> str | None:
     return home if isinstance(home, str) else None
 
 
-def _elsewhere(package: str) -> str | None:
+def _shadowing(package: str) -> str | None:
     """Returns where Python finds a package of that name that is not the one that is meant; None if it is that."""
     try:
         spec = importlib.util.find_spec(package)  # of a top-level name: imports nothing

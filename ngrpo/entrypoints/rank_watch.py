@@ -23,7 +23,7 @@ _PAUSE_S = 0.2
 _GRACE_S = 5.0
 """In which the first process may end in order: it has often failed of the same, or finds its connection broken."""
 
-_BEGUN, _ENDED = Event(), Event()
+_STARTED, _ENDED = Event(), Event()
 _said: list[str] = []
 """Why another process ended; once `_ENDED` is set."""
 
@@ -45,7 +45,7 @@ def watching_ranks(run_dir: Path) -> Iterator[None]:
 
 def cause(wait_s: float = 2.0) -> str | None:
     """Returns why another process ended, in a sentence, if one has; waits a moment for it to be noticed."""
-    return _said[0] if _BEGUN.is_set() and _ENDED.wait(wait_s) else None
+    return _said[0] if _STARTED.is_set() and _ENDED.wait(wait_s) else None
 
 
 def sentence(rank: int, status: int, run_dir: Path) -> str:
@@ -73,7 +73,7 @@ def _last_words(log: Path) -> str | None:
 
 
 def _start(processes: Sequence["subprocess.Popen[bytes]"], run_dir: Path) -> None:
-    _BEGUN.set()
+    _STARTED.set()
     Thread(target=_watch, args=(processes, run_dir), name="ngrpo-rank-watch", daemon=True).start()
 
 

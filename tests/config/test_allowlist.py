@@ -95,6 +95,9 @@ def test_targets_typed_on_the_command_line_are_found() -> None:
         "ngrpo.utils.atomic_write.write_text",
         "ngrpo.checkpoint.folders.remove",
         "ngrpo.config.instantiate.build",
+        # The same by names that they had.
+        "ngrpo.files.write_text",
+        "ngrpo.config.build",
         "ngrpo.rewards.isolation.isolated.IsolatedObject",
         "ngrpo.rewards.isolation.custom.build_reward",
         # Neither a class nor a function of a module's own level.

@@ -95,7 +95,7 @@ _ANY_INTEGER = re.compile(
 )
 _END = re.compile(r"(?<!\\)[\s.,;:]+$|\\$")
 _GENERIC = re.compile(r"(?<=[^\s{]) ?\\text ?\{ ?units? ?\}$|(?<=[\d})\]]) units?$")
-_OUTWARD = re.compile(r"([(\[\]])([^()\[\]]*[,;][^()\[\]]*)([)\[\]])")
+_INTERVAL = re.compile(r"([(\[\]])([^()\[\]]*[,;][^()\[\]]*)([)\[\]])")
 _COMMA = re.compile("[,;]")
 _BRACED = re.compile(r"(?P<before>^|[=,;(<>]|\\(?:in|cup|cap|setminus)(?![A-Za-z]))\s*\{(?P<items>[^{}]*[,;][^{}]*)\}")
 _DOLLAR = re.compile(r"(?<!\\)\$")
@@ -118,7 +118,7 @@ def tidy(text: str) -> str:
         text = _each(command, text, lambda rest: _braced(rest, 2))
     text = _each(r"\sqrt", text, _root)
     text = _each("^", text, _exponent)
-    return _OUTWARD.sub(_inward, _unwrapped(text))
+    return _INTERVAL.sub(_inward, _unwrapped(text))
 
 
 def squeeze(text: str) -> str:

@@ -37,9 +37,9 @@ def _is_region(item: Answer) -> bool:
 
 
 def _pieces(listed: Unordered, regions: list[Set], either: bool) -> Answer:
-    apart = either or all(first.is_disjoint(second) for first, second in combinations(regions, 2))
+    disjoint = either or all(first.is_disjoint(second) for first, second in combinations(regions, 2))
     union = Union(*regions)
-    return Answer("", (listed, Region(union)) if apart and union not in regions else (listed,))
+    return Answer("", (listed, Region(union)) if disjoint and union not in regions else (listed,))
 
 
 def _conditions(listed: Unordered, regions: list[Set], names: list[str | None], either: bool) -> Answer:

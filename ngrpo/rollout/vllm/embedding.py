@@ -46,7 +46,7 @@ class MixingEmbedding(VocabParallelEmbedding):
         if self.tp_size == 1:
             return embedding(ids.long(), self.weight)
         shard = self.shard_indices
-        local, elsewhere = get_masked_input_and_mask(
+        local, masked = get_masked_input_and_mask(
             ids,
             shard.org_vocab_start_index,
             shard.org_vocab_end_index,
@@ -54,7 +54,7 @@ class MixingEmbedding(VocabParallelEmbedding):
             shard.added_vocab_start_index,
             shard.added_vocab_end_index,
         )
-        return embedding(local.long(), self.weight).masked_fill(elsewhere[..., None], 0)
+        return embedding(local.long(), self.weight).masked_fill(masked[..., None], 0)
 
 
 def input_embedding(model: Any) -> Any:

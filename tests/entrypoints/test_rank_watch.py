@@ -37,7 +37,7 @@ WATCHING = """
 import subprocess, sys, time
 from pathlib import Path
 from lightning.pytorch.strategies.launchers import subprocess_script
-from ngrpo import rank_watch
+from ngrpo.entrypoints import rank_watch
 from ngrpo.entrypoints.error_handling import sentence
 rank_watch._GRACE_S = 0.5
 before = subprocess_script._launch_process_observer

@@ -74,3 +74,8 @@ def test_every_part_is_explained_in_the_docstring_and_on_the_page() -> None:
     assert explained == NAMES
     page = (ROOT / "docs/your_own_strategy.md").read_text()
     assert re.findall(r"^\| `(\w+)` \| ", page, flags=re.MULTILINE) == NAMES
+
+
+def test_the_callback_shown_is_the_file() -> None:
+    page = (ROOT / "docs/your_own_strategy.md").read_text()
+    assert f"```python\n{(ROOT / 'examples/longest_response.py').read_text()}```" in page

@@ -14,7 +14,7 @@ from ngrpo.errors import SettingError
 from ngrpo.report.page import write_page
 from ngrpo.report.run_records import EvaluationRecord, IterationRecord
 from ngrpo.report.run_store import RunStore
-from ngrpo.report.stored_rollouts import Share, problem_rates, stored_rollouts
+from ngrpo.report.stored_rollouts import Subset, problem_rates, stored_rollouts
 from ngrpo.types.problems import PromptBatch
 
 
@@ -62,7 +62,7 @@ class RunRecord(Callback):
         self.run_dir = run_dir
         self.tokenizer = tokenizer
         self.every = every
-        self.share = Share(groups, rollouts, tokens)
+        self.subset = Subset(groups, rollouts, tokens)
         self.keep = keep
         self.page_every = page_every
         self.store = RunStore(run_dir)
@@ -103,7 +103,7 @@ class RunRecord(Callback):
         self._add_evaluations(trainer)
         if shown:
             advantages = [float(a.sum(0).mean()) for a in batch.update.advantages]
-            rollouts = stored_rollouts(self.tokenizer, batch.experience, advantages, entropies, self.share)
+            rollouts = stored_rollouts(self.tokenizer, batch.experience, advantages, entropies, self.subset)
             self.store.add_rollouts(batch.iteration, rollouts, self.keep)
         if self.page_every and done % self.page_every == 0:
             write_page(self.run_dir)
@@ -119,12 +119,12 @@ class RunRecord(Callback):
 
         Other ranks may have trained on it, and only rank 0's word counts on whether anything is stored.
         """
-        own = [batch.experience.rollouts[i].key for i in self.share.of(batch.experience)] if shown else []
+        own = [batch.experience.rollouts[i].key for i in self.subset.of(batch.experience)] if shown else []
         wanted = gathered(own)[0]
         if not wanted:
             return {}
         known = batch.update.entropies
-        parts = gathered({key: known[key][: self.share.tokens].tolist() for key in wanted if key in known})
+        parts = gathered({key: known[key][: self.subset.tokens].tolist() for key in wanted if key in known})
         return {key: values for part in parts for key, values in part.items()}
 
     def _add_evaluations(self, trainer: Trainer) -> None:

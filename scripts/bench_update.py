@@ -7,10 +7,11 @@ in all, a tenth of whose response positions are mixed; the real training module 
 torchrun, sharded over several. Every combination of ``--checkpointing`` and ``--compile`` is run, medians over
 ``--iterations`` after as many warm-ups as compilation needs. Tokens/s and MFU are those of
 the update alone, without the reference's passes (``score s``); MFU counts the operations of `ngrpo.modeling.cost` for
-one forward and one backward pass, recomputation not counted, against ``--peak`` TFLOP/s. ``beyond`` is the peak beyond
-weights, gradients and optimiser. ``loss`` and ``norm`` (of the gradient) are the first step's; the work is the same
-whatever the number of processes, so they show what sharding changes. ``--memory`` makes a table of the peak for one
-microbatch of 4k, 16k and 64k tokens instead. ``--padded`` is stock transformers for comparison: right-padded batches,
+one forward and one backward pass, recomputation not counted, against ``--peak`` TFLOP/s. ``activation`` is the
+peak beyond weights, gradients and optimiser state. ``loss`` and ``norm`` (of the gradient) are the first step's; the
+work is the same whatever the number of processes, so they show what sharding changes. ``--memory`` makes a table of the
+peak for one microbatch of 4k, 16k and 64k tokens instead. ``--padded`` is stock transformers for comparison:
+right-padded batches,
 SDPA, whole logits.
 """
 
@@ -195,7 +196,7 @@ class Result:
     score_s: float
     update_s: float
     peak_gib: float
-    beyond_gib: float
+    activation_gib: float
     loss: float
     grad_norm: float
 
@@ -435,7 +436,7 @@ def report(arguments: argparse.Namespace, runs: list[Run], results: list[Result]
     """Prints the table so far and writes the JSON."""
     card = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     ranks = int(os.environ.get("WORLD_SIZE", 1))
-    columns = ("tokens", "s", "tokens/s", "MFU %", "score s", "update s", "peak GiB", "beyond GiB", "loss", "norm")
+    columns = ("tokens", "s", "tokens/s", "MFU %", "score s", "update s", "peak GiB", "activation GiB", "loss", "norm")
     table = Table("run", *columns, title=f"{ranks} x {card}, {arguments.shape}, {arguments.precision}")
     for result in results:
         name, tokens, *numbers = asdict(result).values()

@@ -1,4 +1,4 @@
-"""Do the trainer and an engine agree? Scores rollouts again and compares log-probs at mixed and plain positions.
+"""Compares trainer and engine: scores rollouts again, and compares log-probs at mixed and plain positions.
 
     python scripts/check_replay.py --model FOLDER --engine vllm --json replay.json
     python scripts/check_replay.py --model FOLDER --exploration gumbel exploration.tau_g=0.5

@@ -12,8 +12,8 @@ from ngrpo.types.rollouts import Rollout
 
 
 @dataclass(frozen=True)
-class Share:
-    """How much of an iteration is stored.
+class Subset:
+    """The subset of an iteration that is stored.
 
     Attributes:
         groups: prompts.
@@ -29,9 +29,9 @@ class Share:
         """Returns the indices of the responses that are stored."""
         size = experience.group_size
         return [
-            group * size + place
+            group * size + index
             for group in range(min(self.groups, len(experience.prompts)))
-            for place in range(min(self.rollouts, size))
+            for index in range(min(self.rollouts, size))
         ]
 
 
@@ -47,7 +47,7 @@ def stored_rollouts(
     experience: Experience,
     advantages: Sequence[float],
     entropies: Mapping[int, list[float]],
-    share: Share,
+    subset: Subset,
 ) -> list[StoredRollout]:
     """Returns the first responses of the first groups, as text.
 
@@ -56,12 +56,12 @@ def stored_rollouts(
         experience: P prompts with G rollouts each.
         advantages: of each response; P * G, NaN where it was excluded from the loss.
         entropies: of the first tokens of these responses, by the rollout's key.
-        share: what is taken of it.
+        subset: what is stored of it.
     """
     size = experience.group_size
     rewards = experience.rewards.flatten().tolist()
     made = []
-    for index in share.of(experience):
+    for index in subset.of(experience):
         rollout, score = experience.rollouts[index], experience.scores[index]
         problem = experience.prompts[index // size].problem
         made.append(
@@ -75,10 +75,10 @@ def stored_rollouts(
                 advantage=_finite(advantages[index]),
                 stop=str(rollout.stop_reason),
                 length=rollout.length,
-                tokens=token_texts(tokenizer, rollout.response_ids[: share.tokens].tolist()),
-                log_probs=rollout.log_probs[: share.tokens].tolist(),
+                tokens=token_texts(tokenizer, rollout.response_ids[: subset.tokens].tolist()),
+                log_probs=rollout.log_probs[: subset.tokens].tolist(),
                 entropies=entropies.get(rollout.key, []),
-                mixed=mixed_tokens(tokenizer, rollout, share.tokens),
+                mixed=mixed_tokens(tokenizer, rollout, subset.tokens),
             )
         )
     return made
@@ -87,13 +87,13 @@ def stored_rollouts(
 def mixed_tokens(tokenizer: Any, rollout: Rollout, tokens: int) -> list[MixedToken]:
     """Returns the mixed positions among the first ``tokens`` of a response."""
     record = rollout.mixture.record
-    places = (rollout.mixture.positions - len(rollout.prompt_ids)).tolist()
-    noises = [None] * len(places) if record.noise is None else record.noise.tolist()
+    indices = (rollout.mixture.positions - len(rollout.prompt_ids)).tolist()
+    noises = [None] * len(indices) if record.noise is None else record.noise.tolist()
     ids, weights = record.ids.tolist(), record.weights.tolist()
     return [
-        MixedToken(place, [tokenizer.decode([number]) for number in ids[m]], weights[m], noises[m])
-        for m, place in enumerate(places)
-        if place < tokens
+        MixedToken(index, [tokenizer.decode([number]) for number in ids[m]], weights[m], noises[m])
+        for m, index in enumerate(indices)
+        if index < tokens
     ]
 
 

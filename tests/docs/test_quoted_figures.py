@@ -41,7 +41,7 @@ def test_the_updates_quoted_were_measured(file: str, first: str) -> None:
     sequences, *cells = quoted(first)
     assert sequences.split()[-1] == str(run["lengths"][0])
     expected = [f"{run['microbatch_tokens']:,}", f"{result['tokens_per_s']:,.0f}", f"{result['mfu_percent']:.1f} %"]
-    expected += [f"{result['beyond_gib']:.1f} GiB"]
+    expected += [f"{result['activation_gib']:.1f} GiB"]
     expected += [f"{result['loss']:.5f}", f"{result['grad_norm']:.4f}"] if "loss" in result else ["", ""]
     assert cells == expected
 
@@ -62,7 +62,7 @@ def test_the_memory_quoted_was_measured() -> None:
     made = benchmark("memory_h200")
     for run, result in zip(made["runs"], made["results"], strict=True):
         assert run["checkpointing"] == "full"
-        assert quoted(f"{run['microbatch_tokens']:,}") == [f"{result['beyond_gib']:.1f} GiB"]
+        assert quoted(f"{run['microbatch_tokens']:,}") == [f"{result['activation_gib']:.1f} GiB"]
 
 
 def test_the_iterations_quoted_were_measured() -> None:

@@ -17,7 +17,7 @@ from reference_pages.presets import CHOICE, CONF, read
 from reference_pages.settings import Setting
 from reference_pages.yaml_comments import heading, of_keys
 
-from ngrpo.config.instantiate import checked
+from ngrpo.config.check import checked
 from ngrpo.config.schema import Config, EvaluateConfig, register
 
 SCHEMAS = {"train": Config, "evaluate": EvaluateConfig}

@@ -1,6 +1,6 @@
 """N-GRPO: reinforcement-learning post-training with exploration at the embedding level.
 
-- ``entrypoints/``: What the scripts call
+- ``entrypoints/``: The code behind the scripts and the command line
 - ``config/``: From conf/ to checked objects
 - ``callbacks/``: Lightning callbacks, one class a file; imported as ``ngrpo.callbacks``
 - ``rollout/``: Rollouts: engines that generate, and the worker that makes scored rollouts of prompts
@@ -23,7 +23,7 @@
 - ``study/``: A study: many small runs with different methods, compared with intervals over seeds; see
   ``scripts/study.py``
 - ``compat/``: Old names of what has moved since version 0.1, kept for one version
-- ``errors.py``: What ends a run in a way that a user can act on; the scripts print the message, not a traceback
+- ``errors.py``: The errors that a user can act on; the scripts print the message, not a traceback
 
 This module stays free of heavy imports: the answer-checking worker processes import it.
 """

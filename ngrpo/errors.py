@@ -1,4 +1,4 @@
-"""What ends a run in a way that a user can act on; the scripts print the message, not a traceback."""
+"""The errors that a user can act on; the scripts print the message, not a traceback."""
 
 
 class SettingError(ValueError):

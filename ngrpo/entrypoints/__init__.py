@@ -1,4 +1,4 @@
-"""What the scripts call.
+"""The code behind the scripts and the command line.
 
 - ``arguments.py``: Types for argparse: numbers in a range, refused by the usage before any work
 - ``compare_command.py``: The command line that compares evaluations problem by problem

@@ -66,3 +66,10 @@ def test_a_map_is_compared_with_what_is_there(tmp_path: Path) -> None:
     assert differences(tmp_path) == ["three.py is not there", "two.py: The second"]
     (tmp_path / "four.py").write_text("")
     assert "four.py is missing" in differences(tmp_path)
+
+
+def test_module_docstrings_say_what_a_module_is() -> None:
+    modules = [file for package in PACKAGES for _, file in contents(package)]
+    assert len(modules) > 200
+    opening = {str(file.relative_to(ROOT)): docstring(file).partition(" ")[0] for file in modules}
+    assert {file: word for file, word in opening.items() if word in ("", *QUESTIONS)} == {}

@@ -170,7 +170,7 @@ class PolicyOptimization(LightningModule):
         )
 
     def on_train_start(self) -> None:
-        """Lets this run's learning rates win over those of the checkpoint that it goes on from; warns of small ones."""
+        """Lets this run's learning rates win over those of the checkpoint that it resumes from; warns of small ones."""
         made = self.optimizers(use_pl_optimizer=False)
         optimizers = made if isinstance(made, list) else [made]
         self._rates.put_back(optimizers, [self.lr_schedulers()])

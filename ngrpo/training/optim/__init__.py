@@ -1,4 +1,4 @@
-"""Optimisers, learning rates, gradient norms and offloading.
+"""Optimisers and their parameter groups, learning rates, gradient norms and offloading.
 
 - ``grad_norm.py``: The norm of a gradient whose parts lie on different meshes
 - ``lr_schedule.py``: The learning rate over the optimiser steps of a run, as a factor on its setting

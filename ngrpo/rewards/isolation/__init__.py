@@ -7,7 +7,7 @@ One protocol (``channel.py``, ``child_process.py``) has two users: the pool of a
 - ``child_process.py``: Child processes that answer requests: how they are started, asked, timed, killed and replaced,
   and their own side
 - ``custom.py``: Custom rewards and terms, isolated so that they can neither hang a run nor take it down
-- ``isolated.py``: Objects of the user's own in a process of their own, which is replaced when it hangs or dies
+- ``isolated.py``: Custom objects in a process of their own, which is replaced when it hangs or dies
 - ``isolated_worker.py``: The process of an isolated object, ``python -m ngrpo.rewards.isolation.isolated_worker``
 - ``judge.py``: The answer-checking process, ``python -m ngrpo.rewards.isolation.judge``
 - ``pool.py``: The pool of processes that judge answers, each killed and replaced when an answer takes too long

@@ -1,4 +1,4 @@
-"""Objects of the user's own in a process of their own, which is replaced when it hangs or dies."""
+"""Custom objects in a process of their own, which is replaced when it hangs or dies."""
 
 import pickle
 import sys

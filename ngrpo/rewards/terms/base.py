@@ -24,9 +24,9 @@ CORRECTNESS = "correctness"
 """Name of the first term, the verifier's; see `ngrpo.rewards.math.MathReward` for its values."""
 
 LEFT_OUT = "left_out"
-"""Name of the share of responses without a usable reward, for whatever reason."""
+"""Name of the fraction of responses without a usable reward, for whatever reason."""
 
-_TAKEN = {CORRECTNESS, LEFT_OUT, *Verdict}
+_RESERVED = {CORRECTNESS, LEFT_OUT, *Verdict}
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Responses:
 
 
 Term = Callable[[Responses], Tensor]
-"""Returns float32 [N]; NaN leaves a response out of the loss, an infinite value spoils its optimiser step.
+"""Returns float32 [N]; NaN excludes a response from the loss; with an infinite value its optimiser step is skipped.
 
 An attribute ``bounds``, its smallest and largest value, lets ``algo.advantage.best`` be derived."""
 
@@ -87,7 +87,7 @@ class WeightedTerm:
     function: Term
 
     def __post_init__(self) -> None:
-        if self.name in _TAKEN:
+        if self.name in _RESERVED:
             raise SettingError(
                 f"reward_terms.{self.name} has the name of a figure that is logged already (reward/{self.name}); "
                 "choose another."
@@ -95,7 +95,7 @@ class WeightedTerm:
         if not math.isfinite(self.weight):
             raise SettingError(f"reward_terms.{self.name}.weight={self.weight} weighs nothing; set a finite number.")
 
-    def share(self, responses: Responses) -> Tensor:
+    def weighted(self, responses: Responses) -> Tensor:
         """Returns ``weight`` times the term's values; float32 [N].
 
         Raises:
@@ -130,7 +130,7 @@ class WeightedTerm:
         return NONE_ALONE
 
 
-def _given(scores: Sequence[Score]) -> Tensor:
+def _rewards_of(scores: Sequence[Score]) -> Tensor:
     """Returns the verifier's rewards; 0 where it has said by its verdict why there is none; float32 [N]."""
     excused = Verdict.UNPARSABLE_REFERENCE
     return torch.tensor([0.0 if score.status is excused else score.reward for score in scores])
@@ -144,16 +144,16 @@ def bounds_of(reward: object, terms: Sequence[WeightedTerm]) -> Bounds | None:
     """Returns the smallest and the largest reward that a run can give; None if the reward or a term does not say."""
     own = getattr(reward, "bounds", None)
     functions = [term.function.func if isinstance(term.function, partial) else term.function for term in terms]
-    told = [bounds for function in functions if (bounds := getattr(function, "bounds", None)) is not None]
-    if own is None or len(told) < len(terms):
+    declared = [bounds for function in functions if (bounds := getattr(function, "bounds", None)) is not None]
+    if own is None or len(declared) < len(terms):
         return None
-    return sum_of_bounds(own, [(term.weight, bounds) for term, bounds in zip(terms, told, strict=True)])
+    return sum_of_bounds(own, [(term.weight, bounds) for term, bounds in zip(terms, declared, strict=True)])
 
 
 class RewardTerms:
     """The terms beside correctness, in the order of the configuration.
 
-    The first NaN of each, and of a reward of the user's own, is told: it leaves its response out of what is learned.
+    The first NaN of each, and of a custom reward, is warned of: it excludes its response from what is learned.
 
     Args:
         terms: the summands.
@@ -161,20 +161,20 @@ class RewardTerms:
 
     def __init__(self, terms: Sequence[WeightedTerm]) -> None:
         self.terms = tuple(terms)
-        self._told: set[str] = set()
+        self._warned: set[str] = set()
 
     def __call__(self, responses: Responses) -> dict[str, Tensor]:
         """Returns each term's weighted values by name; float32 [N]."""
-        shares = {term.name: term.share(responses) for term in self.terms}
-        self._tell("reward", _given(responses.scores), responses)
-        for name, values in shares.items():
-            self._tell(f"reward_terms.{name}", values, responses)
-        return shares
+        values_by_name = {term.name: term.weighted(responses) for term in self.terms}
+        self._warn("reward", _rewards_of(responses.scores), responses)
+        for name, values in values_by_name.items():
+            self._warn(f"reward_terms.{name}", values, responses)
+        return values_by_name
 
-    def _tell(self, name: str, values: Tensor, responses: Responses) -> None:
-        if name in self._told or not values.isnan().any():
+    def _warn(self, name: str, values: Tensor, responses: Responses) -> None:
+        if name in self._warned or not values.isnan().any():
             return
-        self._told.add(name)
+        self._warned.add(name)
         log.warning(
             "%s returned nan%s; such responses are excluded from the loss and from their group's statistics, reward/%s "
             "tells how many: let it return a number for each if that is not meant",

@@ -81,17 +81,17 @@ def test_a_term_that_raises_names_the_sample():
 
 def test_a_term_that_raises_on_no_sample_alone_says_so():
     with pytest.raises(RunError, match="on all responses together, on none alone"):
-        WeightedTerm("mine", 1.0, lambda seen: lengths(seen) if len(seen) == 1 else lengths(seen)[5]).share(THREE)
+        WeightedTerm("mine", 1.0, lambda seen: lengths(seen) if len(seen) == 1 else lengths(seen)[5]).weighted(THREE)
 
 
 @pytest.mark.parametrize("values", [torch.ones(3, 1), torch.ones(2), torch.tensor(1.0)])
 def test_a_wrong_shape_is_named(values: Tensor):
     with pytest.raises(RunError, match=r"reward_terms\.mine returned shape \(.*\), not one value for each of 3"):
-        WeightedTerm("mine", 1.0, lambda seen: values).share(THREE)
+        WeightedTerm("mine", 1.0, lambda seen: values).weighted(THREE)
 
 
 def test_an_infinite_value_names_the_sample(caplog: pytest.LogCaptureFixture):
-    values = WeightedTerm("mine", 1.0, lambda seen: torch.tensor([0.0, -math.inf, 1.0])).share(THREE)
+    values = WeightedTerm("mine", 1.0, lambda seen: torch.tensor([0.0, -math.inf, 1.0])).weighted(THREE)
     assert values.tolist() == [0.0, -math.inf, 1.0]
     assert "reward_terms.mine returned -inf on response 1, to problem 4" in caplog.text
 

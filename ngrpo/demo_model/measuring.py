@@ -7,8 +7,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ngrpo.data.word_problems.generator import problem
 from ngrpo.data.word_problems.levels import Level
-from ngrpo.data.word_problems.problems import problem
 from ngrpo.demo_model.pretraining_text import encode_prompt
 from ngrpo.demo_model.responses import is_stepped
 from ngrpo.demo_model.tokenizer import END_THINK

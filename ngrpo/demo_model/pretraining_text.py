@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from transformers import PreTrainedTokenizerFast
 
+from ngrpo.data.word_problems.generator import draw
 from ngrpo.data.word_problems.levels import SHIPPED, Level
-from ngrpo.data.word_problems.problems import draw
 from ngrpo.demo_model.recipe import Recipe
 from ngrpo.demo_model.responses import direct, gains_first, stepped
 from ngrpo.demo_model.tokenizer import END

@@ -3,7 +3,7 @@
 import random
 
 from ngrpo.data.word_problems import story_words as words
-from ngrpo.data.word_problems.problems import Equation, Story, number, verb
+from ngrpo.data.word_problems.generator import Equation, Story, number, verb
 
 
 def stepped(story: Story, rng: random.Random) -> str:

@@ -20,7 +20,7 @@ from ngrpo.modeling.folder import check_loaded, check_place, check_weight_files,
 from ngrpo.modeling.layers import CHECKPOINTING
 from ngrpo.modeling.lora import LoraSettings
 from ngrpo.modeling.supported_models import check_supported
-from ngrpo.utils.hub import offline_if_unreachable
+from ngrpo.utils.hub_access import offline_if_unreachable
 
 MODEL_PATH = Path(__file__).parent / "demo"
 """The shipped demo model, an ordinary Hugging Face folder; `ngrpo.demo_model` is how it was made."""

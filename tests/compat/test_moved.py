@@ -41,7 +41,7 @@ def test_names_that_have_not_moved_are_as_they_are() -> None:
         ("ngrpo.loggers.Csv", "ngrpo.loggers.csv.Csv"),
         ("ngrpo.config.build", "ngrpo.config.instantiate.build"),
         ("callbacks.rollout.RolloutCallback", "ngrpo.callbacks.rollout.RolloutCallback"),
-        ("ngrpo.demo.problems.Problem.text", "ngrpo.data.word_problems.problems.Problem.text"),
+        ("ngrpo.demo.problems.Problem.text", "ngrpo.data.word_problems.generator.Problem.text"),
     ],
 )
 def test_names_in_what_has_moved_follow_it(old: str, new: str) -> None:

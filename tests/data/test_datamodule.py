@@ -119,7 +119,7 @@ def test_rows_left_out_of_a_file_are_counted_before_training_whatever_the_epochs
 
 @pytest.mark.filterwarnings("ignore:data.eval_path=demo")
 def test_rows_left_out_of_a_stream_are_those_met_so_far(tmp_path: Path) -> None:
-    from ngrpo.data.word_problems.problems import problem
+    from ngrpo.data.word_problems.generator import problem
 
     lengths = [len(problem(key, "train").question.split()) for key in range(50)]
     limit = sorted(lengths)[25]
@@ -151,7 +151,7 @@ def test_a_data_rank_takes_its_share(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_evaluation_prompts_of_the_demo_are_held_out() -> None:
-    from ngrpo.data.word_problems.problems import problem
+    from ngrpo.data.word_problems.generator import problem
 
     prompts = data("demo", eval_problems=3).eval_prompts()
     assert [prompt.problem for prompt in prompts] == [problem(key, "held_out") for key in range(3)]

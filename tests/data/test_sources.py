@@ -171,7 +171,7 @@ def test_shuffle_buffered_reads_no_more_than_its_buffer() -> None:
 
 
 def test_demo_counts_through_its_problems() -> None:
-    from ngrpo.data.word_problems.problems import problem
+    from ngrpo.data.word_problems.generator import problem
 
     source = open_source("demo", "held_out")
     assert isinstance(source, DemoSource)

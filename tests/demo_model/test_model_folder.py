@@ -12,7 +12,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from ngrpo.data.word_problems.problems import draw
+from ngrpo.data.word_problems.generator import draw
 from ngrpo.demo_model.responses import direct, stepped
 from ngrpo.modeling.loading import MODEL_PATH
 

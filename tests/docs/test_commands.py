@@ -12,7 +12,7 @@ import pytest
 from places import ROOT
 from prose import commands, execute
 
-from ngrpo.data.word_problems.problems import problem
+from ngrpo.data.word_problems.generator import problem
 
 SHORT = ["debug=fast", "trainer.iterations=1"]
 

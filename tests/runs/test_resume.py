@@ -13,7 +13,7 @@ import pytest
 import torch
 from places import ROOT
 
-from ngrpo.data.word_problems.problems import problem
+from ngrpo.data.word_problems.generator import problem
 
 
 def command(run: Path, prompts: Path, *overrides: str) -> list[str]:

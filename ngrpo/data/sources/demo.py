@@ -8,7 +8,7 @@ from ngrpo.data.word_problems.levels import SHIPPED, Level, Split
 
 
 class DemoSource:
-    """Problems of `ngrpo.data.word_problems.problems`, numbered from 0; never ends, so there is one epoch only."""
+    """Problems of `ngrpo.data.word_problems.generator`, numbered from 0; never ends, so there is one epoch only."""
 
     instruction: str | None = None
     in_memory = False
@@ -21,7 +21,7 @@ class DemoSource:
 
     def rows(self, start: int = 0) -> Iterator[Row]:
         """Yield problem `start`, `start` + 1, ..."""
-        from ngrpo.data.word_problems.problems import problem
+        from ngrpo.data.word_problems.generator import problem
 
         return (problem(key, self.split, self.level) for key in count(start))
 

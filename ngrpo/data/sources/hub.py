@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from ngrpo.data.sources.base import BOXED_INSTRUCTION, Row
 from ngrpo.data.sources.fields import Fields
 from ngrpo.errors import SettingError, first_line
-from ngrpo.utils.hub import offline_if_unreachable
+from ngrpo.utils.hub_access import offline_if_unreachable
 
 # Rows that are in memory at a time for shuffling: a quarter of the DeepScaleR training set, some megabytes.
 SHUFFLE_BUFFER = 10_000

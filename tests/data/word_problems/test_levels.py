@@ -5,8 +5,8 @@ from collections import Counter
 import pytest
 
 from ngrpo.data.sources import DemoSource, open_source
+from ngrpo.data.word_problems.generator import Equation, Story, draw, problem
 from ngrpo.data.word_problems.levels import SHIPPED, harder, read_path
-from ngrpo.data.word_problems.problems import Equation, Story, draw, problem
 from ngrpo.demo_model.responses import gains_first
 from ngrpo.errors import SettingError
 

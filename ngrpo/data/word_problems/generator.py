@@ -1,4 +1,4 @@
-"""Arithmetic word problems of a few steps, drawn from a key.
+"""The generator of arithmetic word problems of a few steps, drawn from a key.
 
 Problems of different splits never share a chain of calculations (numbers and operations, in order): the split is a hash
 of the chain (`ngrpo.data.word_problems.levels`).

@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from ngrpo.data.word_problems import story_words as words
-from ngrpo.data.word_problems.problems import Equation, draw, problem
+from ngrpo.data.word_problems.generator import Equation, draw, problem
 from ngrpo.demo_model.responses import direct, is_stepped, stepped
 from ngrpo.types.problems import Problem
 

@@ -1,6 +1,5 @@
 """What version 0.1 could import gives the very objects at the new places, with a warning at the caller's line."""
 
-import multiprocessing
 import pickle
 import subprocess
 import sys
@@ -11,6 +10,7 @@ from pathlib import Path
 from pkgutil import resolve_name
 
 import pytest
+from forked import call
 from places import ROOT
 
 from ngrpo.compat.moved import CALLBACKS, MODULES, NAMES
@@ -22,8 +22,7 @@ Warned = list[tuple[str, str, int]]
 
 def said(statement: str, path: Sequence[str] = ()) -> Warned:
     """Runs a statement in a process that has imported nothing by an old name, and returns what it warns of."""
-    with multiprocessing.get_context("fork").Pool(1) as pool:
-        return pool.apply(_said, (statement, path))
+    return [(message, file, line) for message, file, line in call(_said, statement, path)]
 
 
 def _said(statement: str, path: Sequence[str]) -> Warned:
@@ -83,8 +82,7 @@ def _every_old_name() -> list[str]:
 
 
 def test_every_old_name_leads_to_the_object_at_the_new_one() -> None:
-    with multiprocessing.get_context("fork").Pool(1) as pool:
-        assert pool.apply(_every_old_name) == []
+    assert call(_every_old_name) == []
 
 
 def test_what_was_never_there_is_not_found() -> None:

@@ -1,9 +1,14 @@
-"""Calls a function of a test's file with the rank and an argument; run by `forked.call_in_ranks`."""
+"""Calls a function of a test's file, with the rank first if there is one, and prints what it returns as JSON.
+
+Run by `forked`.
+"""
 
 import importlib
+import json
 import os
 import sys
 
 if __name__ == "__main__":
-    module, function, argument = sys.argv[1:]
-    getattr(importlib.import_module(module), function)(int(os.environ["RANK"]), argument)
+    module, function, arguments = sys.argv[1:]
+    rank = [int(os.environ["RANK"])] if "RANK" in os.environ else []
+    print(json.dumps(getattr(importlib.import_module(module), function)(*rank, *json.loads(arguments))))

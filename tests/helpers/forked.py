@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from places import ROOT
 
@@ -128,8 +129,17 @@ def _as_text(argument: str | bytes) -> str:
     return argument if isinstance(argument, str) else "hex:" + argument.hex()
 
 
+def call(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Returns what a function of a test's file returns in a fork, apart from this process; all of it is JSON."""
+    return json.loads(_called(function, arguments).splitlines()[-1])
+
+
 def call_in_ranks(function: Callable[[int, str], None], argument: Path, ranks: int) -> None:
     """Calls a function of a test's file in each of ``ranks`` processes, with the rank and the argument."""
+    _called(function, [str(argument)], ranks)
+
+
+def _called(function: Callable[..., Any], arguments: Sequence[Any], ranks: int = 0) -> str:
     file = Path(function.__code__.co_filename)
-    command = (f"{HELPERS}/call_function.py", file.stem, function.__name__, str(argument))
-    succeed(*command, path=[HELPERS, str(file.parent)], ranks=ranks)
+    command = (f"{HELPERS}/call_function.py", file.stem, function.__name__, json.dumps(arguments))
+    return succeed(*command, path=[HELPERS, str(file.parent)], ranks=ranks)

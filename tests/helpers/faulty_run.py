@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from forked import HELPERS, server
 from places import ROOT
 
 from ngrpo.checkpoint.folders import complete_checkpoints, open_checkpoint
@@ -35,8 +36,7 @@ class Undisturbed:
 
 
 def environment() -> dict[str, str]:
-    path = f"{ROOT}:{ROOT / 'tests/helpers'}"
-    return os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
+    return os.environ | {"PYTHONPATH": f"{ROOT}:{HELPERS}", "OMP_NUM_THREADS": "1"}
 
 
 def start(run: Path, *overrides: str, settings: tuple[str, ...] = QUICK, **more: Any) -> subprocess.Popen[str]:
@@ -47,10 +47,19 @@ def start(run: Path, *overrides: str, settings: tuple[str, ...] = QUICK, **more:
         return subprocess.Popen(command, cwd=ROOT, **({"env": environment()} | streams | more))
 
 
-def finish(run: Path, *overrides: str, **more: Any) -> tuple[int, str]:
-    """Runs to the end; returns the exit status and the output, which never holds a traceback."""
-    process = start(run, *overrides, **more)
-    return ended(process, run)
+def finish(run: Path, *overrides: str, settings: tuple[str, ...] = QUICK, **more: Any) -> tuple[int, str]:
+    """Runs to the end; returns the exit status and the output, which never holds a traceback.
+
+    A fork of a process that has imported everything, unless there is more to say of how a process is started.
+    """
+    if more:
+        return ended(start(run, *overrides, settings=settings, **more), run)
+    command = ("train.py", *settings, f"hydra.run.dir={run}", *overrides)
+    path = {"PYTHONPATH": f"{ROOT}:{HELPERS}"}
+    done = server().run(command, ROOT, path, limit_s=LIMIT_S, path=[HELPERS])
+    assert done.status is not None, done.said[-4000:]
+    assert "Traceback" not in done.said, done.said[-4000:]
+    return done.status, done.said
 
 
 def ended(process: subprocess.Popen[str], run: Path) -> tuple[int, str]:

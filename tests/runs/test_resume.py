@@ -11,15 +11,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from forked import HELPERS, server, succeed
 from places import ROOT
 
 from ngrpo.data.word_problems.generator import problem
 
 
-def command(run: Path, prompts: Path, *overrides: str) -> list[str]:
+def overrides_of(run: Path, prompts: Path, *more: str) -> list[str]:
     return [
-        sys.executable,
-        "scripts/train.py",
         "exploration=neighbor",
         "debug=fast",
         "trainer.iterations=6",
@@ -32,14 +31,13 @@ def command(run: Path, prompts: Path, *overrides: str) -> list[str]:
         f"hydra.run.dir={run}",
         "+callbacks.recorder._target_=prompt_recorder.PromptRecorder",
         f"+callbacks.recorder.path={prompts}",
-        *overrides,
+        *more,
     ]
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    path = f"{ROOT}:{ROOT / 'tests/helpers'}"
-    return os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "NGRPO_CACHE": str(tmp_path / "cache")}
+def cache(tmp_path: Path) -> dict[str, str]:
+    return {"NGRPO_CACHE": str(tmp_path / "cache")}
 
 
 def final_state(run: Path) -> dict:
@@ -78,13 +76,15 @@ def write_problems(file: Path) -> str:
 
 @pytest.mark.faults
 @pytest.mark.parametrize("case", CASES)
-def test_resume_after_kill_is_exact(tmp_path: Path, environment: dict[str, str], case: str):
+def test_resume_after_kill_is_exact(tmp_path: Path, cache: dict[str, str], case: str):
     problems = write_problems(tmp_path / "problems.jsonl")
     chosen = [override.replace("PROBLEMS", problems) for override in CASES[case]]
     straight, broken, resumed = tmp_path / "straight", tmp_path / "broken", tmp_path / "resumed"
-    subprocess.run(command(straight, tmp_path / "a.txt", *chosen), cwd=ROOT, env=environment, check=True, timeout=240)
+    succeed("train.py", *overrides_of(straight, tmp_path / "a.txt", *chosen), path=[HELPERS], environment=cache)
 
-    process = subprocess.Popen(command(broken, tmp_path / "b.txt", *chosen), cwd=ROOT, env=environment)
+    command = [sys.executable, "scripts/train.py", *overrides_of(broken, tmp_path / "b.txt", *chosen)]
+    environment = os.environ | cache | {"PYTHONPATH": f"{ROOT}:{HELPERS}", "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(command, cwd=ROOT, env=environment)
     deadline = time.monotonic() + 240
     while not (broken / "checkpoints" / "latest").exists():
         assert time.monotonic() < deadline
@@ -93,8 +93,8 @@ def test_resume_after_kill_is_exact(tmp_path: Path, environment: dict[str, str],
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (broken / "checkpoints" / "iteration-6").exists()
-    resume = command(resumed, tmp_path / "c.txt", *chosen, f"ckpt={broken}")
-    subprocess.run(resume, cwd=ROOT, env=environment, check=True, timeout=240)
+    resume = overrides_of(resumed, tmp_path / "c.txt", *chosen, f"ckpt={broken}")
+    succeed("train.py", *resume, path=[HELPERS], environment=cache)
 
     before = (tmp_path / "b.txt").read_text().splitlines()[:3]
     after = (tmp_path / "c.txt").read_text().splitlines()
@@ -120,7 +120,7 @@ def test_resume_after_kill_is_exact(tmp_path: Path, environment: dict[str, str],
     assert (drawn > 6 * 4, bool(terms[0])) == (case == "dapo", case == "dapo")
 
 
-def test_resuming_a_finished_run_says_what_to_raise(tmp_path: Path, environment: dict[str, str]):
+def test_resuming_a_finished_run_says_what_to_raise(tmp_path: Path, cache: dict[str, str]):
     run = tmp_path / "run"
     quick = (
         "trainer.iterations=1",
@@ -128,9 +128,9 @@ def test_resuming_a_finished_run_says_what_to_raise(tmp_path: Path, environment:
         "callbacks.evaluation=null",
         "callbacks.summary=null",
     )
-    subprocess.run(command(run, tmp_path / "a.txt", *quick), cwd=ROOT, env=environment, check=True, timeout=240)
-    again = command(tmp_path / "again", tmp_path / "b.txt", *quick, f"ckpt={run}")
-    done = subprocess.run(again, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 1
-    assert "trainer.iterations=1 is already reached by ckpt=" in done.stderr
-    assert "Traceback" not in done.stderr
+    succeed("train.py", *overrides_of(run, tmp_path / "a.txt", *quick), path=[HELPERS], environment=cache)
+    again = overrides_of(tmp_path / "again", tmp_path / "b.txt", *quick, f"ckpt={run}")
+    done = server().run(["train.py", *again], ROOT, cache, path=[HELPERS], errors_apart=True)
+    assert done.status == 1
+    assert "trainer.iterations=1 is already reached by ckpt=" in done.errors
+    assert "Traceback" not in done.errors

@@ -11,6 +11,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import forked
 import pytest
 import torch
+from places import ROOT
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
@@ -29,6 +30,21 @@ CHAT_TEMPLATE = (
     "{% for m in messages %}<|im_start|> {{ m['content'] }} <|im_end|> {% endfor %}"
     "{% if add_generation_prompt %}<think> {% endif %}"
 )
+
+
+LONG = ("runs", "docs", "study", "report/test_page_in_browser.py", "scripts")
+"""Folders and files of tests/ whose tests take seconds each."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Lets pytest-xdist hand out files in the order below; by itself it begins with those of most tests."""
+    config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Puts what takes long first, so that no process works alone at the end."""
+    long = [ROOT / "tests" / name for name in LONG]
+    items.sort(key=lambda item: not any(item.path.is_relative_to(place) for place in long))
 
 
 @pytest.fixture(scope="session")

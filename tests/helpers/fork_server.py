@@ -28,8 +28,6 @@ import ngrpo.entrypoints.replay_step
 import ngrpo.entrypoints.train  # noqa: F401
 
 torch.set_num_threads(1)
-for name in [name for name in sys.modules if name.partition(".")[0] == "callbacks"]:
-    del sys.modules[name]  # a script imports what is named so where it finds it first
 
 
 def child(request: dict[str, Any], rank: dict[str, str]) -> None:

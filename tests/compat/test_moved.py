@@ -1,11 +1,15 @@
 """The tables of moved names lead from what is no more to what is there."""
 
+from pathlib import Path
 from pkgutil import resolve_name
 
 import pytest
 from places import ROOT
 
 from ngrpo.compat.moved import CALLBACKS, MODULES, NAMES, current, moved_out_of
+
+NAMED = Path(__file__).with_name("names_0_1.txt").read_text().split()
+"""What version 0.1 named in conf/, README and examples."""
 
 EVERY = MODULES | CALLBACKS | NAMES
 
@@ -16,6 +20,11 @@ def test_every_new_name_leads_to_something(new: str) -> None:
         assert (ROOT / f"{new.replace('.', '/')}.py").is_file()
     else:
         resolve_name(new)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMED if ".vllm." not in name])
+def test_what_was_documented_is_there(name: str) -> None:
+    resolve_name(current(name))
 
 
 def test_nothing_lies_where_something_has_left() -> None:

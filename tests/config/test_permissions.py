@@ -306,7 +306,7 @@ def test_overrides_that_cannot_be_parsed_type_nothing() -> None:
 def test_a_study_permits_itself_nothing(text: str, tmp_path: Path) -> None:
     conf = Path(shutil.copytree(ROOT / "conf", tmp_path / "conf"))
     (conf / "study" / "strange.yaml").write_text(f"# @package _global_\ndefaults: [quick, _self_]\n{text}\n")
-    with pytest.raises(SettingError, match="a permission that a file gives itself|the one script that makes models"):
+    with pytest.raises(SettingError, match="a permission that a file gives itself|the one module that makes models"):
         load_study(conf, "strange", [])
 
 

@@ -6,13 +6,12 @@ another library says. Overrides after ``evaluate:`` are for scripts/evaluate.py.
 
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import bad_files
 import pytest
+from forked import Done, server
 from hydra import compose, initialize_config_dir
 from places import ROOT
 
@@ -83,14 +82,8 @@ def test_refused(overrides: str, expected: str, here: Path, nothing_loads: None)
     assert re.fullmatch(re.escape(expected).replace(r"\(\.\.\.\)", r"\(.+\)"), said), said
 
 
-def run_script(script: str, *overrides: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, str(ROOT / "scripts" / script), *overrides],
-        env=os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"} | environment,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+def run_script(script: str, *overrides: str, **environment: str) -> Done:
+    return server().run([script, *overrides], ROOT, environment, limit_s=60, errors_apart=True)
 
 
 @pytest.mark.parametrize(
@@ -107,11 +100,11 @@ def run_script(script: str, *overrides: str, **environment: str) -> subprocess.C
 )
 def test_the_scripts_say_so_and_no_more(script: str, overrides: str, expected: str, tmp_path: Path) -> None:
     done = run_script(script, overrides, f"hydra.run.dir={tmp_path}")
-    assert (done.returncode, done.stderr) == (1, expected)
+    assert (done.status, done.errors) == (1, expected)
 
 
 def test_hydras_switch_shows_where_an_error_comes_from(tmp_path: Path) -> None:
     done = run_script("train.py", "rollout.group_size=0", f"hydra.run.dir={tmp_path}", HYDRA_FULL_ERROR="1")
-    assert done.returncode == 1
-    assert "Traceback" in done.stderr
-    assert "rollout.group_size=0 makes no rollout" in done.stderr
+    assert done.status == 1
+    assert "Traceback" in done.errors
+    assert "rollout.group_size=0 makes no rollout" in done.errors

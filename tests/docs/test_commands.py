@@ -144,7 +144,7 @@ def test_command(command: str, run_folder: Path, tmp_path: Path) -> None:
         "bash scripts/setup_vllm_cpu.sh": "continuous integration runs it",
         '.venv-vllm/bin/python -m pytest -m "vllm and not slow"': "continuous integration runs it",
         "python scripts/study.py all --study demo --jobs 4": "needs a GPU",
-        "python scripts/study.py all --quick --jobs 2": "tests/study/test_script.py runs it",
+        "python scripts/study.py all --quick --jobs 2": "tests/study/test_study_command.py runs it",
         "python scripts/make_demo_model.py --size large --workers 12 --output outputs/study/demo-model": "needs a GPU",
     }
     if "bench" in command:

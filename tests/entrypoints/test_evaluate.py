@@ -149,7 +149,7 @@ def shards(out: Path) -> list[Path]:
     return sorted(out.glob("demo/answers/*.parquet"))
 
 
-def test_a_reward_of_ones_own_may_not_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_custom_reward_may_not_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is not judged is neither right nor wrong; what was judged before is kept."""
     monkeypatch.syspath_prepend(str(ROOT / "tests/helpers"))
     out = tmp_path / "out"
@@ -158,7 +158,7 @@ def test_a_reward_of_ones_own_may_not_hang(tmp_path: Path, monkeypatch: pytest.M
         f"+reward.marker={tmp_path / 'calls'}",
         "allow_targets=[isolated_objects]", "custom_reward_timeout_s=3",
     ]  # fmt: skip
-    with pytest.raises(RunError, match=r"reward took longer than custom_reward_timeout_s=3; .* the same command goes"):
+    with pytest.raises(RunError, match=r"reward took longer than custom_reward_timeout_s=3; .* command continues"):
         run(out, *mine)
     assert {row["problem"] for row in rows(out)} == {0, 1}
     run(out, *mine)

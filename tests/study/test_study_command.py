@@ -1,12 +1,9 @@
 """The whole of ``scripts/study.py --quick``: interrupted, continued, and reported of again."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from places import ROOT
+from forked import succeed
 
 from ngrpo.entrypoints import study_command
 from ngrpo.study.results import load
@@ -16,16 +13,7 @@ FEWER = ["arms.token_grpo.seeds=1", "arms.neighbor_grpo.seeds=1", "tune.rates=[1
 
 
 def study(*words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "scripts/study.py", *words],
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-    return done.stdout
+    return succeed("study.py", *words)
 
 
 @pytest.mark.slow

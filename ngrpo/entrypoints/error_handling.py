@@ -4,6 +4,7 @@ import errno
 import io
 import logging
 import os
+import select
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -54,6 +55,9 @@ def handling_errors() -> Iterator[None]:
     except KeyboardInterrupt:
         _exit("stopped by Ctrl-C before training began", 130, agreed=False)
     except Exception as error:
+        if isinstance(error, BrokenPipeError) and _lost_reader(sys.stdout):
+            _flush_or_drop(sys.stdout)
+            raise SystemExit(1) from None  # after "| head", which wants to hear no more
         message = sentence(error)
         if message is None or _WANTED:
             raise
@@ -76,14 +80,14 @@ def sentence(error: BaseException) -> str | None:
 def _sentence(error: BaseException) -> str | None:
     if isinstance(error, SettingError | RunError):
         return str(error)
+    if isinstance(error, BrokenPipeError):
+        return "not all could be printed, since nobody reads it any more."
     if isinstance(error, HydraException | OmegaConfBaseException) or from_composing(error):
         return composition_sentence(error)
     if isinstance(error, OSError) and error.errno in _FULL:
         return full_sentence(error)
     if isinstance(error, RecursionError) and not from_author(error):
         return "a file or a setting is nested too deeply; write it flatter."
-    if isinstance(error, BrokenPipeError):
-        return "not all could be printed, since nobody reads it any more."
     if isinstance(error, OSError) and error.filename is not None and not from_author(error):
         return f"{error.filename} cannot be used ({error.strerror}); give another file or folder, or repair it."
     from ngrpo.rollout.recovery import EngineFailure
@@ -123,6 +127,13 @@ def _exit(message: str, status: int, agreed: bool, logged: bool = True) -> None:
     if first or not agreed:
         print(message, file=sys.stderr, flush=True)
     raise SystemExit(status if first or not agreed else 0)
+
+
+def _lost_reader(stream: TextIO) -> bool:
+    """Says whether a stream is a pipe whose other end is closed."""
+    poll = select.poll()
+    poll.register(stream, 0)  # faults are told unasked
+    return bool(poll.poll(0))
 
 
 def _flush_or_drop(stream: TextIO) -> None:

@@ -77,9 +77,9 @@ def faults_of(case: Case, done: Done) -> list[str]:
         found.append(f"signal {-done.status}")
     elif done.status == 0 and not (case.used or case.unread):
         found.append("nothing was refused")
-    elif case.unread and done.status == 1 and not done.said:
-        pass  # the library that prints tables ends without a word
-    elif done.status == 1 and not (done.said.splitlines() or [""])[-1].startswith("error: "):
+    elif case.unread and done.said:
+        found.append("words that nobody wants")
+    elif done.status == 1 and not case.unread and not (done.said.splitlines() or [""])[-1].startswith("error: "):
         found.append("no sentence")
     elif done.status not in (0, 1, 2):
         found.append(f"status {done.status}")

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from mpmath import betainc
 
@@ -57,6 +58,7 @@ def paired(values: Mapping[int, float], reference: Mapping[int, float]) -> Mean 
     return mean_of([values[seed] - reference[seed] for seed in common]) if common else None
 
 
+@cache
 def t_quantile(p: float, freedom: int) -> float:
     """Quantile of Student's t-distribution for p >= 0.5, by bisection of its distribution function."""
     low, high = 0.0, 1.0

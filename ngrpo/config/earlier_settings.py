@@ -8,8 +8,9 @@ Whoever adds a setting, under ``conf/`` or in `ngrpo.config.schema`, does one of
   the setting existed goes on with false only, and is refused with a sentence that says so under a default of true.
 
 A setting that is taken away keeps its line, or gets one with the value by which the program acts from then on. A test
-(``tests/test_earlier_settings.py``) finds what is neither in the table nor in ``tests/known_settings.txt``, the
-settings of the time when the table was begun; nothing is ever added to that file.
+(``tests/config/test_earlier_settings.py``) finds what is neither in the table nor in
+``tests/config/known_settings.txt``, the settings of the time when the table was begun; nothing is ever added to that
+file.
 """
 
 from collections.abc import Iterator, Mapping

@@ -14,7 +14,8 @@ from ngrpo.loggers.resumable import Resumable
 class TensorBoard(Resumable, TensorBoardLogger):
     """Writes events; a resumed run's first one tells readers to drop those from the checkpoint's step on.
 
-    Evaluations of the checkpoint's iteration have that very step, and are logged once more (`callbacks.evaluation`).
+    Evaluations of the checkpoint's iteration have that very step, and are logged once more
+    (`ngrpo.callbacks.evaluation`).
     """
 
     @staticmethod

@@ -1,6 +1,6 @@
 """Makes three optimiser steps on recorded rollouts and keeps what came of it; also run under torchrun.
 
-torchrun --nproc-per-node 2 tests/tensor_probe.py TENSOR_PARALLEL_SIZE CASES.pt OUTCOMES.pt
+torchrun --nproc-per-node 2 tests/helpers/tensor_probe.py TENSOR_PARALLEL_SIZE CASES.pt OUTCOMES.pt
 """
 
 import os

@@ -1,6 +1,6 @@
 """Makes one optimiser step on recorded rollouts and writes its whole gradient; also run under torchrun.
 
-torchrun --nproc-per-node 2 tests/update_probe.py CASE.pt GRADIENT.pt
+torchrun --nproc-per-node 2 tests/helpers/update_probe.py CASE.pt GRADIENT.pt
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Which models can be split how many ways; that the parts make the whole is in tests/test_tensor_parallel.py."""
+"""Which models can be split how many ways; that the parts make the whole is in tests/runs/test_tensor_parallel.py."""
 
 from typing import Any
 

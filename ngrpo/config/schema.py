@@ -90,9 +90,9 @@ class Config:
         reward: builds a `ngrpo.rollout.worker.Reward`.
         reward_terms: what is added to it in training, by name.
         selection: builds a `ngrpo.rollout.dynamic_sampling.DynamicSampling`.
-        algo: builds a `ngrpo.algo.policy_loss.Algorithm`.
+        algo: builds an `ngrpo.algo.policy_loss.Algorithm`.
         critic: builds a `ngrpo.training.critic_update.CriticSettings`; null trains none.
-        exploration: builds a `ngrpo.exploration.base.Exploration`.
+        exploration: builds an `ngrpo.exploration.base.Exploration`.
         rollout: rollouts and their engine.
         trainer: hardware, optimiser, number of iterations.
         logger: builds a Lightning logger.
@@ -153,7 +153,7 @@ class EvaluateConfig:
         data: how prompts are made.
         reward: builds a `ngrpo.rollout.worker.Reward`.
         rollout: the engine and ``max_new_tokens``; the rest is for training.
-        evaluator: builds a `ngrpo.evaluation.evaluator.Evaluator`.
+        evaluator: builds an `ngrpo.evaluation.evaluator.Evaluator`.
         n: samples a problem.
         k: of Pass@k and maj@k; null for the powers of two up to n.
         problems_at_once: problems sampled together, and stored together.

@@ -25,7 +25,9 @@ def goes_on(run: Path, undisturbed: Undisturbed) -> int:
         assert status == 0, said
     assert_equal_states(undisturbed.state, final_state(run, ITERATIONS))
     left = {path.name for path in (run / "checkpoints").iterdir()}
-    assert left == {f"iteration-{ITERATIONS - 1}", f"iteration-{ITERATIONS}", "latest"}
+    kept = {f"iteration-{ITERATIONS - 1}", f"iteration-{ITERATIONS}", "latest"}
+    # Killed after the last checkpoint and before the removal of older ones: no resume is left that would remove them.
+    assert left == kept or (last == ITERATIONS and left > kept)
     return last
 
 

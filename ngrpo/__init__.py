@@ -23,6 +23,7 @@
 - ``study/``: A study: many small runs with different methods, compared with intervals over seeds; see
   ``scripts/study.py``
 - ``compat/``: Old names of what has moved since version 0.1, kept for one version
+- ``__main__.py``: The console command, as ``python -m ngrpo``
 - ``errors.py``: The errors that a user can act on; the scripts print the message, not a traceback
 
 This module stays free of heavy imports: the answer-checking worker processes import it.

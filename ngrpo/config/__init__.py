@@ -3,6 +3,7 @@
 - ``allowlist.py``: The allowlist of code that a configuration may name: naming it means running it
 - ``check.py``: The checked configuration: resolved, typed, and without a key that nothing reads
 - ``earlier_settings.py``: Values of settings that checkpoints and stored answers of earlier versions do not know
+- ``config_dir.py``: The folder of ``--config-dir`` as ``${config_dir:}``: how a yaml names the files that lie beside it
 - ``environment.py``: Values from the environment, such as keys: used, and never stored or shown
 - ``hydra_errors.py``: The one sentence for a mistake on the command line that Hydra or OmegaConf complains of
 - ``instantiate.py``: Objects built from `_target_` nodes

@@ -6,7 +6,7 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, OmegaConf
 
-from ngrpo.config import environment
+from ngrpo.config import config_dir, environment
 
 
 @dataclass
@@ -186,8 +186,9 @@ class EvaluateConfig:
 
 
 def register() -> None:
-    """Makes the schemas known to Hydra, and the resolvers: a default by the model, and the environment's."""
+    """Makes the schemas known to Hydra, and the resolvers: a default by the model, environment, --config-dir."""
     environment.register()
+    config_dir.register()
     store = ConfigStore.instance()
     store.store(group="schema", name="train", node=Config, package="_global_")
     store.store(group="schema", name="evaluate", node=EvaluateConfig, package="_global_")

@@ -1,6 +1,7 @@
 """The code behind the scripts and the command line.
 
 - ``arguments.py``: Types for argparse: numbers in a range, refused by the usage before any work
+- ``command.py``: The console command ``ngrpo``: one subcommand for each script, and ``init``
 - ``compare_command.py``: The command line that compares evaluations problem by problem
 - ``components.py``: The parts of a run that the settings name, before a file of model or data has been read
 - ``config_snapshot.py``: The snapshot of a run's settings in its folder
@@ -9,11 +10,11 @@
   generated word problems
 - ``error_handling.py``: The error handling of the scripts: one line and an exit status for whatever a user can fix
 - ``evaluate.py``: The evaluation of a model without training it
-- ``evaluate_command.py``: The command line of an evaluation: ``python -m ngrpo.entrypoints.evaluate_command
-  model.path=FOLDER``
+- ``evaluate_command.py``: The command line of an evaluation: ``ngrpo evaluate model.path=FOLDER``
 - ``explore_embedding_command.py``: The command line of the pilot study of N-GRPO, for any model
 - ``export_command.py``: The command line that writes a checkpoint's policy as a Hugging Face folder
 - ``hydra_main.py``: Hydra's main, without what a file could make Hydra itself run
+- ``init_command.py``: The command line that writes a small project: settings, a strategy, a reward, data and a test
 - ``input_validation.py``: Checks of settings against the model's files, its tokenizer and the machine, before any
   model is loaded
 - ``inspect_data_command.py``: The command line that shows what a data set holds, and what training excludes and why
@@ -21,6 +22,7 @@
 - ``method_tables.py``: The tables of strategies and algorithms, read from the yamls and the classes that they build
 - ``neighbors_command.py``: The command line that prints the nearest embedding rows of words
 - ``rank_watch.py``: The watch over the other training processes of this machine, and the reason why one of them ended
+- ``refused_run.py``: The removal of the run folder of a refused command, in which nothing but its log has been written
 - ``replay_step.py``: The replay of a skipped optimiser step: sample by sample, which numbers are not finite
 - ``replay_step_command.py``: The command line that replays a skipped optimiser step
 - ``report_command.py``: The command line that writes a run's report page anew
@@ -28,8 +30,7 @@
 - ``study_command.py``: The command line of a study: the same training with many methods and seeds, compared with
   intervals
 - ``train.py``: Training from a configuration: build the parts, check them, fit
-- ``train_command.py``: The command line of a training run: ``python -m ngrpo.entrypoints.train_command
-  exploration=neighbor algo=gspo``
+- ``train_command.py``: The command line of a training run: ``ngrpo train exploration=neighbor algo=gspo``
 - ``trainer.py``: The Lightning trainer of a run, and the processes that it stands for
 - ``validation.py``: Checks of settings against each other, before any model is loaded
 - ``verify_command.py``: The command line that says of pairs whether the answer is right

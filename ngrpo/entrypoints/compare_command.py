@@ -1,6 +1,6 @@
 """The command line that compares evaluations problem by problem.
 
-    python scripts/compare.py RUN RUN [RUN ...]
+    ngrpo compare RUN RUN [RUN ...]
 
 RUN is the folder of an evaluation (its ``out``). The first is what the others are compared with, on the benchmarks and
 problems that all of them have. With ``--json`` the figures are printed as JSON.
@@ -15,8 +15,6 @@ from rich import get_console
 
 from ngrpo.entrypoints.arguments import SEEDS, whole
 from ngrpo.entrypoints.error_handling import run_main
-from ngrpo.evaluation.paired_comparison import compare_runs
-from ngrpo.evaluation.tables import comparison_table
 
 
 def main() -> None:
@@ -27,6 +25,9 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="as JSON")
     parser.add_argument("--seed", type=whole(0, SEEDS), default=0, help="of the bootstrap")
     arguments = parser.parse_args()
+    from ngrpo.evaluation.paired_comparison import compare_runs
+    from ngrpo.evaluation.tables import comparison_table
+
     runs = [arguments.first, *arguments.others]
     compared = compare_runs(runs, arguments.seed)
     names = list(map(str, runs))

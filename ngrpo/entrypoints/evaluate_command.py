@@ -1,4 +1,4 @@
-"""The command line of an evaluation: ``python -m ngrpo.entrypoints.evaluate_command model.path=FOLDER``.
+"""The command line of an evaluation: ``ngrpo evaluate model.path=FOLDER``.
 
 Heavy libraries are imported inside the function, so that ``--help`` does not wait for them.
 """

@@ -1,6 +1,6 @@
 """The command line that writes a checkpoint's policy as a Hugging Face folder.
 
-    python scripts/export.py RUN_OR_CHECKPOINT TARGET
+    ngrpo export RUN_OR_CHECKPOINT TARGET
 
 The run's settings say what was trained; what they may run is said here, whatever they permit themselves.
 """

@@ -23,6 +23,7 @@ from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
+from ngrpo.config import config_dir
 from ngrpo.config.permissions import grant
 from ngrpo.config.yaml_limits import check_file
 from ngrpo.entrypoints.error_handling import run_main
@@ -57,6 +58,7 @@ def _run(main: Callable[[], Any]) -> None:
             f"--experimental-rerun {arguments.experimental_rerun} would run whatever code that file names; give the"
             " settings again instead."
         )
+    config_dir.register(_folder(arguments))
     with _typed_only(arguments.overrides):
         main()
 
@@ -64,8 +66,11 @@ def _run(main: Callable[[], Any]) -> None:
 def grant_typed(config: DictConfig) -> None:
     """Gives a configuration the permissions of this process's command line; see `ngrpo.config.permissions.grant`."""
     arguments = _arguments()
-    folder = None if arguments.config_dir is None else Path(arguments.config_dir)
-    grant(config, arguments.overrides, folder)
+    grant(config, arguments.overrides, _folder(arguments))
+
+
+def _folder(arguments: Namespace) -> Path | None:
+    return None if arguments.config_dir is None else Path(arguments.config_dir)
 
 
 def _arguments() -> Namespace:

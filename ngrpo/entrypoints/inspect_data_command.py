@@ -1,8 +1,8 @@
 """The command line that shows what a data set holds, and what training excludes and why.
 
-    python scripts/inspect_data.py data.path=TRAIN.json data.eval_path=TEST.json model.path=MODEL
+    ngrpo inspect-data data.path=TRAIN.json data.eval_path=TEST.json model.path=MODEL
 
-Takes the settings that scripts/train.py takes, so that it tells of that very training; the model's tokenizer counts.
+Takes the settings that ngrpo train takes, so that it tells of that very training; the model's tokenizer counts.
 """
 
 import argparse
@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hydra import compose, initialize_config_dir
@@ -17,6 +18,7 @@ from rich import get_console
 from rich.markup import escape
 from rich.table import Table
 
+from ngrpo.config import config_dir
 from ngrpo.config.check import checked
 from ngrpo.config.instantiate import build
 from ngrpo.config.permissions import grant
@@ -35,7 +37,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    parser.add_argument("settings", nargs="*", help="as of scripts/train.py, e.g. data=math model.path=MODEL")
+    parser.add_argument("settings", nargs="*", help="as of ngrpo train, e.g. data=math model.path=MODEL")
+    parser.add_argument("--config-dir", type=Path, help="a folder of yaml files and modules of yours")
     parser.add_argument("--json", action="store_true", help="as JSON, doubles in full")
     parser.add_argument("--rows", type=whole(0), help="look at the first N rows of each source")
     parser.add_argument("--list", type=whole(0), default=5, help="how many doubles to list")
@@ -44,7 +47,7 @@ def main() -> None:
 
     silence_libraries()
     start = time.monotonic()
-    found = inspect_configured(arguments.settings, arguments.rows)
+    found = inspect_configured(arguments.settings, arguments.rows, arguments.config_dir)
     seconds = time.monotonic() - start
     if arguments.json:
         sources = {where: asdict(inspection) for where, inspection in found.items()}
@@ -55,17 +58,23 @@ def main() -> None:
     get_console().print(f"{seconds:.1f} s")
 
 
-def inspect_configured(settings: list[str], rows: int | None) -> "dict[str, Inspection]":
+def inspect_configured(settings: list[str], rows: int | None, folder: Path | None = None) -> "dict[str, Inspection]":
     """Inspects the data of the training that these settings configure."""
     from ngrpo.data.inspection import inspect
 
     register()
+    config_dir.register(folder)
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        config = compose("train", overrides=settings)
-    grant(config, settings)
+        config = compose("train", overrides=[*_searched(folder), *settings])
+    grant(config, settings, folder)
     config = checked(config)
     tokenizer = build(config.model).tokenizer()
     return inspect(build(config.data, tokenizer=tokenizer, prompts_per_batch=1, seed=config.seed), rows)
+
+
+def _searched(folder: Path | None) -> list[str]:
+    """Returns what lets Hydra find the yaml files in a folder."""
+    return [] if folder is None else [f"hydra.searchpath=['file://{folder.resolve()}']"]
 
 
 def show(where: str, found: "Inspection", listed: int) -> None:

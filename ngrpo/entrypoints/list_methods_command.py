@@ -1,6 +1,6 @@
 """The command line that lists the exploration strategies and the algorithms.
 
-    python scripts/list_methods.py
+    ngrpo methods
 
 With ``--markdown`` the tables are those of docs/methods.md, which a test compares.
 """

@@ -1,6 +1,6 @@
 """The command line that replays a skipped optimiser step.
 
-    python scripts/replay_step.py RUN/bad_steps/FILE.pt --checkpoint RUN
+    ngrpo replay-step RUN/bad_steps/FILE.pt --checkpoint RUN
 
 The file holds the run's settings; what they may run is said here, whatever they permit themselves.
 """

@@ -1,6 +1,6 @@
 """The command line that writes a run's report page anew.
 
-    python scripts/report.py RUN
+    ngrpo report RUN
 
 The page is one file that opens without a network. It is made from ``record/`` and ``summary.json`` in the run's folder,
 which training writes; the run may be going on.

@@ -1,7 +1,7 @@
 """The command line of a study: the same training with many methods and seeds, compared with intervals.
 
-    python scripts/study.py all --study demo --jobs 4
-    python scripts/study.py report --results docs/study/demo/results.json --to docs/study
+    ngrpo study all --study demo --jobs 4
+    ngrpo study report --results docs/study/demo/results.json --to docs/study
 
 Each stage continues where an earlier call stopped: ``model`` (pretrains what is trained, if the study says how),
 ``levels`` (accuracy by difficulty), ``base`` (evaluates the untrained model), ``tune`` (learning rates, on validation

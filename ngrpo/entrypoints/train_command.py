@@ -1,4 +1,4 @@
-"""The command line of a training run: ``python -m ngrpo.entrypoints.train_command exploration=neighbor algo=gspo``.
+"""The command line of a training run: ``ngrpo train exploration=neighbor algo=gspo``.
 
 Heavy libraries are imported inside the function, so that ``--help`` does not wait for them.
 """
@@ -18,6 +18,7 @@ from ngrpo.entrypoints.hydra_main import CONF, grant_typed, run
 def _train(config: DictConfig) -> None:
     """Runs one training."""
     from ngrpo.entrypoints.console import silence_libraries
+    from ngrpo.entrypoints.refused_run import removing_unused
     from ngrpo.entrypoints.train import train
     from ngrpo.utils.standard_streams import survive_closed_streams
 
@@ -25,9 +26,10 @@ def _train(config: DictConfig) -> None:
     silence_libraries()
     runtime = HydraConfig.get().runtime
     methods = {group: runtime.choices[group] for group in ("algo", "exploration", "rollout")}
-    with handling_errors():
+    run_dir = Path(runtime.output_dir)
+    with handling_errors(), removing_unused(run_dir):
         grant_typed(config)
-        train(config, Path(runtime.output_dir), methods)
+        train(config, run_dir, methods)
 
 
 def main() -> None:

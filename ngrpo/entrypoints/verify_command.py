@@ -1,6 +1,6 @@
 """The command line that says of pairs whether the answer is right.
 
-    python scripts/verify.py PAIRS.jsonl
+    ngrpo verify PAIRS.jsonl
 
 Each line is a JSON object with ``gold``, the reference, and ``text``, the response with its box; a third field
 ``expected``, true or false, says what the verdict should be. Prints a verdict a line, then the lines whose verdict is

@@ -10,13 +10,16 @@ from places import ROOT
 ENGINE_CHOICE = "ngrpo.rollout.auto"
 """The one module that imports from packages below its own which import from there: it chooses an engine."""
 
+COMMAND = "ngrpo.__main__"
+"""``python -m ngrpo``: it imports an entry point, nothing imports it, and Python wants it beside the packages."""
+
 Rule = Callable[[ImportGraph], list[str]]
 
 
 def at_the_top(graph: ImportGraph) -> list[str]:
-    """Nothing lies beside the packages but the package's own file and the errors."""
+    """Nothing lies beside the packages but the package's own file, the errors and the command."""
     tops = {name for name, module in graph.modules.items() if name.count(".") == 1 and not module.is_package}
-    return sorted(tops - {"ngrpo.errors"})
+    return sorted(tops - {"ngrpo.errors", COMMAND})
 
 
 def circles_of_rooms(graph: ImportGraph) -> list[str]:
@@ -25,12 +28,13 @@ def circles_of_rooms(graph: ImportGraph) -> list[str]:
     def room(name: str) -> str:
         return ".".join(graph.package(name).split(".")[:2])
 
-    return _circles({(room(one), room(other)) for one, other in graph.arrows})
+    return _circles({(room(one), room(other)) for one, other in graph.arrows if one != COMMAND})
 
 
 def circles_of_packages(graph: ImportGraph) -> list[str]:
     """Packages form layers at every level, a package and those inside it too."""
-    return _circles({(graph.package(one), graph.package(other)) for one, other in graph.arrows if one != ENGINE_CHOICE})
+    arrows = [(one, other) for one, other in graph.arrows if one not in (ENGINE_CHOICE, COMMAND)]
+    return _circles({(graph.package(one), graph.package(other)) for one, other in arrows})
 
 
 def _circles(arrows: set[tuple[str, str]]) -> list[str]:

@@ -1,0 +1,22 @@
+"""The folder of ``--config-dir`` as ``${config_dir:}``: how a yaml names the files that lie beside it."""
+
+from pathlib import Path
+
+from omegaconf import OmegaConf
+
+from ngrpo.errors import SettingError
+
+
+def register(folder: Path | None = None) -> None:
+    """Makes the resolver known.
+
+    Args:
+        folder: as typed; with None, what names it is refused.
+    """
+
+    def absolute() -> str:
+        if folder is None:
+            raise SettingError("it names the folder of --config-dir, and none is typed; add --config-dir FOLDER")
+        return str(folder.resolve())
+
+    OmegaConf.register_new_resolver("config_dir", absolute, replace=True)

@@ -1,0 +1,43 @@
+"""The removal of the run folder of a refused command, in which nothing but its log has been written."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from lightning.pytorch.utilities import rank_zero_only
+
+from ngrpo.errors import SettingError
+from ngrpo.utils.lock import FolderInUse
+
+_FILES = {"train.log", ".lock"}
+
+
+@contextmanager
+def removing_unused(run_dir: Path) -> Iterator[None]:
+    """Removes the folder when a setting is refused before anything has begun, and the parents that are empty then.
+
+    A folder that was named by ``hydra.run.dir`` stays, and so do those of a sweep.
+    """
+    try:
+        yield
+    except FolderInUse:
+        raise
+    except SettingError:
+        if rank_zero_only.rank == 0 and not _named() and {path.name for path in run_dir.iterdir()} <= _FILES:
+            _remove(run_dir)
+        raise
+
+
+def _named() -> bool:
+    hydra = HydraConfig.get()
+    return hydra.mode != RunMode.RUN or any("hydra.run.dir" in text for text in hydra.overrides.hydra)
+
+
+def _remove(run_dir: Path) -> None:
+    for name in _FILES:
+        (run_dir / name).unlink(missing_ok=True)
+    with suppress(OSError):  # the first that is not empty stays
+        for folder in (run_dir, run_dir.parent, run_dir.parent.parent):
+            folder.rmdir()

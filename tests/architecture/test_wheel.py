@@ -1,5 +1,6 @@
 """The wheel, built from the source distribution: one top-level package, whole, and nothing twice."""
 
+import json
 import os
 import subprocess
 import sys
@@ -80,3 +81,23 @@ def test_callbacks_are_imported_from_the_package_alone(installed: Path, tmp_path
 def test_callbacks_of_the_user_are_found(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "callbacks.py").write_text("mine = True")
     run(["import ngrpo, callbacks", "assert callbacks.mine"], installed, tmp_path)
+
+
+def test_it_has_the_console_command(wheel: Path) -> None:
+    (entry_points,) = (name for name in names(wheel) if name.endswith(".dist-info/entry_points.txt"))
+    with zipfile.ZipFile(wheel) as archive:
+        assert "ngrpo = ngrpo.entrypoints.command:main" in archive.read(entry_points).decode()
+
+
+def test_a_project_of_the_user_is_written_and_trained_in_an_empty_folder(installed: Path, tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "callbacks.py").write_text("raise RuntimeError('nobody asked for this file')\n")
+    command = "import sys; from ngrpo.entrypoints.command import main; sys.argv[0] = 'ngrpo'; main()"
+    environment = os.environ | {"PYTHONPATH": f"{installed}:{Path(torch.__file__).parents[1]}", "OMP_NUM_THREADS": "1"}
+    for words in (["init", "mine"], ["train", "--config-dir", "mine", "experiment=mine", "trainer.iterations=5"]):
+        subprocess.run([sys.executable, "-S", "-c", command, *words], cwd=here, env=environment, check=True)
+    (run,) = here.glob("outputs/*/*")
+    assert json.loads((run / "summary.json").read_text())["methods"]["exploration"] == "blend_top_two"
+    assert "blend_top_two" in (run / "report.html").read_text()
+    assert list((run / "tensorboard").iterdir())

@@ -141,6 +141,8 @@ def test_command(command: str, run_folder: Path, tmp_path: Path) -> None:
         "bash scripts/test.sh": "continuous integration runs it, and these tests with it",
         "python -m pytest -m faults -n 2 --dist worksteal": "continuous integration runs it",
         "tensorboard --logdir outputs": "a server; tests/runs/test_training.py reads the event files",
+        "ngrpo init mine": "tests/architecture/test_wheel.py runs it, and the next",
+        "ngrpo train --config-dir mine experiment=mine trainer.iterations=5": "test_wheel.py runs it",
         "bash scripts/setup_vllm_cpu.sh": "continuous integration runs it",
         '.venv-vllm/bin/python -m pytest -m "vllm and not slow"': "continuous integration runs it",
         "python scripts/study.py all --study demo --jobs 4": "needs a GPU",

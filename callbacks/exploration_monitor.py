@@ -19,7 +19,10 @@ from ngrpo.types.rollouts import Rollout
 
 
 class ExplorationMonitor(Callback):
-    """Logs ``exploration/*`` for strategies that mix embeddings.
+    """Logs ``exploration/*``: what was mixed, a strategy's schedule (``exploration/rate``), and what it has learned.
+
+    The schedule's values are those that the rollouts were made with. A learned number is logged by its name as
+    ``exploration/learned/NAME``, a larger tensor by the root mean square of its entries.
 
     Mixtures are measured with the policy's own table: it equals the served one, and the engine may be asleep.
     """
@@ -28,9 +31,12 @@ class ExplorationMonitor(Callback):
         self, trainer: Trainer, pl_module: PolicyOptimization, batch: PromptBatch, batch_idx: int
     ) -> None:
         """Logs; runs after the rollout callback."""
+        learned = pl_module.weights.learned_exploration()
+        changing = scheduled(pl_module.exploration, batch.experience) | learned_sizes(learned)
+        pl_module.log_dict(changing, batch_size=1)
         if not pl_module.exploration.mixes:
             return
-        served = Served(pl_module.weights.embedding(), pl_module.exploration, pl_module.weights.learned_exploration())
+        served = Served(pl_module.weights.embedding(), pl_module.exploration, learned)
         values = exploration_values(batch.experience, served)
         log_means(trainer, pl_module, values)
         log_extreme(trainer, pl_module, "exploration/cosine_min", values["exploration/cosine_mean"], "min")
@@ -54,6 +60,8 @@ class Served:
 def exploration_values(experience: Experience, served: Served) -> dict[str, Tensor]:
     """Returns the values whose means are gated fraction, mixture statistics, and reward with and without mixing.
 
+    ``mixture_size`` counts the ids of a mixture that have weight.
+
     The anchor is the first id of a mixture, the emitted token where there are no ids.
     """
     rollouts = experience.rollouts
@@ -65,9 +73,28 @@ def exploration_values(experience: Experience, served: Served) -> dict[str, Tens
         "exploration/gated_fraction": torch.cat(gated),
         "exploration/cosine_mean": torch.cat([anchor_cosine(r, served) for r in rollouts]),
         "exploration/anchor_weight": torch.cat([r.mixture.record.weights[:, :1].flatten() for r in rollouts]),
+        "exploration/mixture_size": torch.cat([mixture_sizes(r) for r in rollouts]),
         "exploration/reward_mixed": rewards[touched],
         "exploration/reward_plain": rewards[~touched],
     }
+
+
+def scheduled(strategy: Exploration, experience: Experience) -> dict[str, Tensor]:
+    """Returns the values of the strategy's schedule that the rollouts were made with, by tag."""
+    values = strategy.schedule(torch.tensor(experience.finished))
+    return {f"exploration/{name}": value.float().reshape(()) for name, value in values.items()}
+
+
+def learned_sizes(learned: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Returns a learned number as it is, and the root mean square of a larger tensor, by tag."""
+    sizes = {name: value if value.numel() == 1 else value.square().mean().sqrt() for name, value in learned.items()}
+    return {f"exploration/learned/{name}": size.reshape(()) for name, size in sizes.items()}
+
+
+def mixture_sizes(rollout: Rollout) -> Tensor:
+    """Returns the number of ids with weight in each mixture of a rollout; int64 [M], [0] where mixtures have no ids."""
+    weights = rollout.mixture.record.weights
+    return (weights > 0).sum(-1) if weights.shape[1] else weights.new_zeros(0, dtype=torch.int64)
 
 
 @torch.no_grad()

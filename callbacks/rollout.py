@@ -161,7 +161,8 @@ class RolloutCallback(Callback):
             trainer.should_stop = True
 
     def _sync(self, module: PolicyOptimization, refresh: bool, loaded: bool = False) -> None:
-        self.worker.sync_weights(module.weights.named_weights(), refresh, module.weights.learned_exploration(), loaded)
+        learned = module.weights.learned_exploration()
+        self.worker.sync_weights(module.weights.named_weights(), refresh, learned, loaded, self.iterations_done)
 
     def _resume_hint(self) -> str:
         """Returns a clause that says how to resume the run."""

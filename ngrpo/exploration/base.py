@@ -87,6 +87,14 @@ class Exploration(ABC):
         """Returns the learning rate of each learned parameter."""
         return {}
 
+    def schedule(self, progress: Tensor) -> dict[str, Tensor]:
+        """Returns what changes with training time, by name: logged as ``exploration/NAME``, one number each.
+
+        Args:
+            progress: see `StepContext`; int64 [].
+        """
+        return {}
+
     @abstractmethod
     def step(self, logits: Tensor, ctx: StepContext) -> Step:
         """Chooses the token and the next input embedding.

@@ -59,12 +59,15 @@ class StepContext(RowContext):
         tables: what the strategy's `prepare` returned.
         state: what the row's last step left in `Step.state`, 0 at first; int32 [R], [0] for a strategy that is not
             `stateful`.
+        progress: finished training iterations, those before a resume included, when the weights were handed to the
+            engine; int64 [], 0 outside of training. Only a step knows it: what replay needs of it goes into the record.
     """
 
     ended: Tensor
     end_ids: Tensor
     tables: Mapping[str, Tensor]
     state: Tensor
+    progress: Tensor
 
     def sample(self, logits: Tensor) -> Tensor:
         """Draws one token a row from softmax(logits); logits [R, V] -> int64 [R].

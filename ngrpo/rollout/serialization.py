@@ -54,6 +54,7 @@ def serialize_experience(experience: Experience) -> dict[str, Any]:
         "scores": [asdict(score) | {"status": str(score.status)} for score in experience.scores],
         "terms": {name: cpu_copy(values) for name, values in experience.terms.items()},
         "left_out_tokens": experience.discarded_tokens,  # the key of version 0.1
+        "finished": experience.finished,
         **{name: getattr(experience, name) for name in _UNCHANGED},
     }
 
@@ -66,5 +67,6 @@ def deserialize_experience(state: dict[str, Any]) -> Experience:
         scores=[Score(**(one | {"status": Verdict(one["status"])})) for one in state["scores"]],
         terms=state["terms"],
         discarded_tokens=state["left_out_tokens"],
+        finished=state.get("finished", 0),  # absent in version 0.1
         **{name: state[name] for name in _UNCHANGED},
     )

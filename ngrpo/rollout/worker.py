@@ -133,6 +133,7 @@ class RolloutWorker:
         self.observer: Observer | None = None
         self._bound: BoundExploration | None = None
         self._learned = learned
+        self._finished = 0
 
     def start(self, device: torch.device) -> None:
         """Starts the engine on this rank's device; one serves a tensor group.
@@ -161,6 +162,7 @@ class RolloutWorker:
         refresh: bool,
         learned: Mapping[str, Tensor] | None = None,
         loaded: bool = False,
+        finished: int | None = None,
     ) -> None:
         """Transfers new weights to the engine; ``refresh`` rebuilds the strategy's tables from them.
 
@@ -169,25 +171,29 @@ class RolloutWorker:
             refresh: rebuild the tables.
             learned: the strategy's own parameters; None leaves the initial ones.
             loaded: they are exactly the weights that the engine has loaded, see `RolloutEngine.sync_loaded`.
+            finished: training iterations behind these weights, which a strategy may read; None leaves the number.
         """
         self._transfer(tensors, self.engine.sync_loaded if loaded else self.engine.sync_weights)
         self._learned = learned
+        self._finished = self._finished if finished is None else finished
         if refresh:
             self._bound = None
         elif self._bound is not None:
-            self._bound = replace(self._bound, parameters=learned or {})
+            self._bound = replace(self._bound, parameters=learned or {}).after(self._finished)
 
     @property
     def bound(self) -> BoundExploration:
-        """The training strategy with its tables and parameters."""
+        """The training strategy with its tables, its parameters and the finished iterations of the engine's weights."""
         if self._bound is None:
-            self._bound = bind(self.exploration, self.engine.embedding(), self.vocabulary, self._learned)
+            bound = bind(self.exploration, self.engine.embedding(), self.vocabulary, self._learned)
+            self._bound = bound.after(self._finished)
         return self._bound
 
     def restore_tables(self, tables: Mapping[str, Tensor]) -> None:
         """Takes the tables that an interrupted run was using, instead of building them from newer weights."""
         if ranks().first:
-            self._bound = bind(self.exploration, self.engine.embedding(), self.vocabulary, self._learned, tables)
+            bound = bind(self.exploration, self.engine.embedding(), self.vocabulary, self._learned, tables)
+            self._bound = bound.after(self._finished)
 
     def roll_out(self, prompts: list[Prompt], iteration: int) -> Experience:
         """Makes ``group_size`` training rollouts a prompt, scored for correctness; talks to no other rank."""
@@ -207,7 +213,7 @@ class RolloutWorker:
 
     def _evaluate(self, prompts: list[Prompt], samples: int, strategy: Exploration, temperature: float) -> Experience:
         learned = self._learned if strategy == self.exploration else None
-        bound = bind(strategy, self.engine.embedding(), self.vocabulary, learned)
+        bound = bind(strategy, self.engine.embedding(), self.vocabulary, learned).after(self._finished)
         sampling = replace(self.sampling, temperature=temperature)
         return self._make_experience(prompts, samples, _EVALUATION, sampling, bound)
 
@@ -234,7 +240,8 @@ class RolloutWorker:
         keys = [prompt.problem.key for prompt in prompts for _ in range(samples)]
         questions = [prompt.problem.question for prompt in prompts for _ in range(samples)]
         scores = scored(self.reward, self._texts_to_score(prompts, samples, texts), references, keys, questions)
-        return Experience(prompts, rollouts, keys, texts, scores, generated - start, time.perf_counter() - generated)
+        seconds = generated - start, time.perf_counter() - generated
+        return Experience(prompts, rollouts, keys, texts, scores, *seconds, finished=int(bound.progress))
 
     def _transfer(
         self, tensors: Iterable[tuple[str, Tensor]], take: Callable[[Iterable[tuple[str, Tensor]]], None]

@@ -13,7 +13,7 @@ was drawn, and so are estimates for all mixed steps.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -95,6 +95,7 @@ def regenerate(worker: RolloutWorker, chosen: Sequence[MixedStep], before: int, 
     )
     strategy = MixUntil(worker.bound.strategy, limits)
     bound = bind(strategy, worker.engine.embedding(), worker.vocabulary, worker.bound.parameters)
+    bound = replace(bound, progress=worker.bound.progress)
     requests = [Request(tuple(one.rollout.prompt_ids.tolist()), one.rollout.key) for one in chosen]
     return worker.engine.generate(requests, worker.sampling, bound)
 

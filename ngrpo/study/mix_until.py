@@ -59,6 +59,10 @@ class MixUntil(Exploration):
         """Those of the inner strategy."""
         return self.inner.initial_parameters(dim)
 
+    def schedule(self, progress: Tensor) -> dict[str, Tensor]:
+        """That of the inner strategy."""
+        return self.inner.schedule(progress)
+
     def step(self, logits: Tensor, ctx: StepContext) -> Step:
         """The step of the inner strategy up to the limit, a plain one after it."""
         step = self.inner.step(logits, ctx)

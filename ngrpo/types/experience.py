@@ -25,6 +25,8 @@ class Experience:
         reward_s: wall-clock seconds spent scoring.
         terms: the weighted values of the reward terms beside correctness, by name; float32 [P * G] each.
         discarded_tokens: response tokens of groups that were generated for the batch and then dropped.
+        finished: training iterations that were finished when the rollouts were made (`StepContext.progress`); of a
+            batch with replaced groups, those of its first rollouts.
     """
 
     prompts: list[Prompt]
@@ -36,6 +38,7 @@ class Experience:
     reward_s: float
     terms: Mapping[str, Tensor] = field(default_factory=dict)
     discarded_tokens: int = 0
+    finished: int = 0
 
     @property
     def group_size(self) -> int:
@@ -122,5 +125,6 @@ def join_groups(groups: Sequence[Experience], made: Sequence[Experience]) -> Exp
         scores=[score for group in groups for score in group.scores],
         generate_s=sum(part.generate_s for part in made),
         reward_s=sum(part.reward_s for part in made),
+        finished=made[0].finished,
     )
     return replace(batch, discarded_tokens=sum(part.tokens for part in made) - batch.tokens)

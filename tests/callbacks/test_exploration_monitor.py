@@ -9,7 +9,7 @@ import torch
 from fake_run import Module, batch, on_ranks, trainer
 from made_rollouts import experience, rollout, score
 
-from ngrpo.callbacks.exploration_monitor import ExplorationMonitor, Served, anchor_cosine
+from ngrpo.callbacks.exploration_monitor import ExplorationMonitor, Served, anchor_cosine, learned_sizes, mixture_sizes
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.neighbor import NeighborMixing
@@ -47,6 +47,7 @@ def test_figures_of_an_iteration():
             "exploration/cosine_mean": (math.sqrt(0.5) + 1) / 2,
             "exploration/cosine_min": math.sqrt(0.5),
             "exploration/anchor_weight": 0.7,
+            "exploration/mixture_size": 2.0,
             "exploration/reward_mixed": 0.5,
             "exploration/reward_plain": 0.5,
         }
@@ -68,6 +69,34 @@ def test_nothing_mixed_leaves_the_mixture_statistics_out():
 
 def test_strategies_without_mixtures_log_nothing():
     assert logged(experience([PLAIN, PLAIN], [RIGHT, WRONG], 2), strategy=TokenSampling()) == {}
+
+
+@dataclass(frozen=True)
+class Fading(TokenSampling):
+    """Has a schedule, and mixes nothing."""
+
+    def schedule(self, progress):
+        return {"rate": 1.0 / (1 + progress)}
+
+
+def test_a_schedule_is_logged_as_the_rollouts_were_made_with_it():
+    made = replace(experience([PLAIN, PLAIN], [RIGHT, WRONG], 2), finished=3)
+    assert logged(made, Fading()) == {"exploration/rate": 0.25}
+
+
+def test_learned_parameters_are_logged():
+    """The root mean square of (3, 4, 0, 0) is 2.5; a single number is shown with its sign."""
+    assert {
+        name: float(size)
+        for name, size in learned_sizes(
+            {"gate": torch.tensor([3.0, 4.0, 0.0, 0.0]), "bias": torch.tensor([-0.5])}
+        ).items()
+    } == {"exploration/learned/gate": 2.5, "exploration/learned/bias": -0.5}
+
+
+def test_ids_without_weight_are_not_counted():
+    surplus = rollout([5, 6], [0, 1, 2], {2: {0: 0.5, 1: 0.5}, 4: {2: 1.0, 0: 0.0}})
+    assert mixture_sizes(surplus).tolist() == [2, 1]
 
 
 def test_two_ranks_log_what_one_would():

@@ -48,7 +48,7 @@ class Engine:
     """Serves an embedding of one number."""
 
     def __init__(self) -> None:
-        self.table, self.calls = torch.zeros(1, 1), []
+        self.table, self.calls, self.progress = torch.zeros(1, 1), [], []
 
     def start(self, device: torch.device) -> None:
         self.calls.append("start")
@@ -61,6 +61,7 @@ class Engine:
 
     def generate(self, requests, sampling, exploration, report=None) -> list:
         self.calls.append(f"generate with {float(exploration.tables['seen'])}")
+        self.progress.append(int(exploration.progress))
         return MADE.rollouts
 
     def sync_weights(self, tensors) -> None:
@@ -247,6 +248,36 @@ def test_prefetched_rollouts_are_not_made_again_after_a_resume(make):
     run = start(resumed, policy)
     train(resumed, policy, range(2, 4), run)
     assert [c for c in resumed.worker.engine.calls if c.startswith("generate")] == ["generate with 2.0"]
+
+
+@pytest.mark.parametrize(("ahead", "expected"), [(0, [0, 1, 2, 3]), (1, [0, 0, 1, 2])])
+def test_strategies_get_the_finished_iterations_of_the_weights(make, ahead: int, expected: list[int]):
+    """Also where tables and parameters stay, and after a resume, which makes nothing again that was prefetched."""
+    straight, policy = make(ahead=ahead), Policy()
+    run = start(straight, policy)
+    train(straight, policy, range(4), run)
+    assert straight.worker.engine.progress == expected
+
+    first, resumed, policy = make(ahead=ahead), make(ahead=ahead), Policy()
+    train(first, policy, range(2), start(first, policy))
+    resumed.load_state_dict(first.state_dict())
+    train(resumed, policy, range(2, 4), start(resumed, policy))
+    assert first.worker.engine.progress + resumed.worker.engine.progress == expected
+
+
+def test_the_experience_says_with_how_many_it_was_made(make):
+    callback, policy = make(refresh_every=1, ahead=1), Policy()
+    run, finished = start(callback, policy), []
+    for iteration in range(3):
+        one = batch(iteration)
+        one.prompts = MADE.prompts
+        one.peek_next = lambda following=iteration + 1: PromptBatch(MADE.prompts, 0, following)
+        callback.on_train_batch_start(run, policy, one, 0)
+        finished.append(one.experience.finished)
+        callback.on_train_batch_end(run, policy, None, one, 0)
+        saved = callback.state_dict()
+        callback.prefetch.load_state_dict(saved["made_ahead"], 0)
+    assert finished == [0, 0, 1]
 
 
 def test_the_optimiser_leaves_before_the_engine_wakes(make):

@@ -52,6 +52,7 @@ def context(
         end_ids=end_ids,
         tables={"neighbors": table},
         state=NEVER.int(),
+        progress=torch.tensor(0),
         gate=torch.tensor(gate, dtype=torch.float64),
         sampled=torch.tensor(sampled),
     )

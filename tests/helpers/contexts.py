@@ -18,6 +18,7 @@ def step_context(
     tables: Mapping[str, Tensor] | None = None,
     embedding: Tensor = NO_ROWS,
     state: list[int] | None = None,
+    progress: int = 0,
 ) -> StepContext:
     """A context of ``rows`` rows with different keys, all at ``position``."""
     return StepContext(
@@ -28,4 +29,5 @@ def step_context(
         end_ids=torch.tensor(end_ids, dtype=torch.int64),
         tables=tables or {},
         state=torch.tensor(state or [0] * rows, dtype=torch.int32),
+        progress=torch.tensor(progress),
     )

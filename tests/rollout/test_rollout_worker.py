@@ -162,6 +162,20 @@ def test_tables_follow_the_weights_only_when_refreshed(make: Callable[..., Rollo
     assert worker.bound.end_ids == (5,)
 
 
+def test_the_finished_iterations_outlast_a_rebuilt_engine(make: Callable[..., RolloutWorker]):
+    worker = make()
+    assert int(worker.bound.progress) == 0
+    weights = dict(worker.engine.lm.named_parameters())
+    for refresh in (False, True):
+        worker.sync_weights(weights.items(), refresh, finished=7 + refresh)
+        assert int(worker.bound.progress) == 7 + refresh
+    worker.rebuild(weights.items(), None, failed=True)
+    assert int(worker.bound.progress) == 8
+    worker.restore_tables(worker.bound.tables)
+    assert int(worker.bound.progress) == 8
+    assert worker.roll_out(PROMPTS, 0).finished == 8
+
+
 @pytest.mark.parametrize("name", ["group_size", "max_new_tokens", "temperature"])
 def test_settings_are_checked(name: str):
     with pytest.raises(SettingError, match=rf"rollout\.{name}=0"):

@@ -1,8 +1,9 @@
 """A strategy bound to a model: with its tables, end tokens and learned parameters."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+import torch
 from torch import Tensor
 
 from ngrpo.exploration.base import Exploration
@@ -19,12 +20,18 @@ class BoundExploration:
         tables: what its `prepare` returned for the served embedding.
         end_ids: token ids that end the reasoning.
         parameters: current values of what it learns.
+        progress: finished training iterations, see `StepContext`; int64 [].
     """
 
     strategy: Exploration
     tables: Mapping[str, Tensor]
     end_ids: tuple[int, ...]
     parameters: Mapping[str, Tensor] = field(default_factory=dict)
+    progress: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.int64))
+
+    def after(self, iterations: int) -> "BoundExploration":
+        """Returns the same after so many finished training iterations."""
+        return replace(self, progress=torch.full_like(self.progress, iterations))
 
 
 def bind(
@@ -35,6 +42,8 @@ def bind(
     tables: Mapping[str, Tensor] | None = None,
 ) -> BoundExploration:
     """Prepares a strategy for the served input embedding, and tries it (`ngrpo.exploration.runtime.dry_run`).
+
+    No training iteration is finished then; `BoundExploration.after` says how many are.
 
     Args:
         strategy: the strategy.
@@ -56,6 +65,7 @@ def bind(
         {name: table.to(embedding.device) for name, table in prepared.items()},
         vocabulary.end_ids(strategy.end_token),
         {name: value.to(embedding.device) for name, value in learned.items()},
+        torch.zeros((), dtype=torch.int64, device=embedding.device),
     )
     check_steps(strategy, bound.tables, bound.end_ids, bound.parameters, embedding)
     return bound

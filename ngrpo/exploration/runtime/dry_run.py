@@ -24,6 +24,9 @@ _ROWS = 2
 _TOLERANCE = 0.02
 """Of what a row gives alone and beside another, relative to its largest number: far above rounding in bfloat16."""
 
+_LATE = 1_000_000
+"""Finished iterations of the second step, after the end of every schedule."""
+
 _OPEN, _CLOSED = 2.0**-33, 1.0 - 2.0**-24
 """The smallest and the largest number that `RowContext.uniform` draws."""
 
@@ -96,15 +99,25 @@ def check_steps(
         end_ids=torch.tensor(end_ids, dtype=torch.int64, device=embedding.device),
         tables=tables,
         state=state,
+        progress=torch.zeros((), dtype=torch.int64, device=embedding.device),
     )
     first = run.step(start)
-    later = replace(start, positions=start.positions + torch.tensor([900, 1], device=embedding.device), gate=_OPEN)
+    positions = start.positions + torch.tensor([900, 1], device=embedding.device)
+    later = replace(start, positions=positions, progress=start.progress + _LATE, gate=_OPEN)
     second = run.step(_with_state_of(later, first))
     ended = replace(later, ended=~start.ended, gate=_CLOSED)
     run.step(_with_state_of(ended, second))
     run.check_repeated(start, first)
     run.check_alone(start, first)
     run.check_alone(later, run.step(later))
+    check_schedule(strategy, start.progress)
+
+
+def check_schedule(strategy: Exploration, progress: Tensor) -> None:
+    """Refuses a schedule whose values are not numbers in tensors; they are logged."""
+    values = strategy.schedule(progress)
+    if not all(isinstance(value, Tensor) and value.numel() == 1 for value in values.values()):
+        raise refusal(strategy, "schedule returns something else than a tensor of one number a name; return these")
 
 
 def _with_state_of(context: _Gated, step: Step) -> _Gated:

@@ -1,7 +1,7 @@
 """The session of one `generate` call: its requests and strategy on the device, and the records of what was decided."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -28,6 +28,7 @@ class SessionSpec:
         prompt_lengths: int64 [S].
         explore: rows that the strategy decides; the others are sampled plainly; bool [S].
         stop_ids: token ids that end a response.
+        progress: finished training iterations, see `StepContext`; int64 [].
     """
 
     strategy: Exploration
@@ -40,6 +41,7 @@ class SessionSpec:
     prompt_lengths: Tensor
     explore: Tensor
     stop_ids: tuple[int, ...] = ()
+    progress: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.int64))
 
 
 class SessionInputs(NamedTuple):
@@ -53,6 +55,7 @@ class SessionInputs(NamedTuple):
         tables: the strategy's.
         parameters: what it has learned.
         embedding: the whole table [V, d], or none of its rows.
+        progress: finished training iterations; int64 [].
     """
 
     keys: Tensor
@@ -62,6 +65,7 @@ class SessionInputs(NamedTuple):
     tables: dict[str, Tensor]
     parameters: dict[str, Tensor]
     embedding: Tensor
+    progress: Tensor
 
 
 class SessionRecords(NamedTuple):
@@ -143,6 +147,7 @@ class Session:
             tables={name: table.to(device) for name, table in spec.tables.items()},
             parameters={name: value.to(device) for name, value in spec.parameters.items()},
             embedding=embedding,
+            progress=spec.progress.to(device),
         )
         slots, budget = self.scratch + 1, spec.max_new_tokens
         self.vectors: HostTensor | None = None

@@ -150,6 +150,7 @@ def choose_and_record(
         end_ids=inputs.end_ids,
         tables=inputs.tables,
         state=_previous_state(records, slots, index),
+        progress=inputs.progress,
     )
     explore = None if inputs.explore is None else inputs.explore[slots]
     step, log_probs = decide(strategy, logits, temperature, context, explore)

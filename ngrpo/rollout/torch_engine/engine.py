@@ -3,6 +3,7 @@
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -130,6 +131,7 @@ class TorchEngine:
         cache = self._cache_for(slots, max(len(r.prompt_ids) for r in requests) + sampling.max_new_tokens)
         table = self.embedding()
         end_ids = torch.tensor(exploration.end_ids, dtype=torch.int64, device=table.device)
+        exploration = replace(exploration, progress=exploration.progress.to(table.device))
         batch = BatchState(
             slots,
             exploration.strategy,
@@ -211,6 +213,7 @@ class TorchEngine:
             end_ids=batch.end_ids,
             tables=exploration.tables,
             state=batch.state[at].clone(),
+            progress=exploration.progress,
         )
         explore = None if batch.explore is None else batch.explore[at].clone()
         logits = output_logits(self.lm, hidden)

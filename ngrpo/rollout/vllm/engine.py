@@ -184,6 +184,7 @@ class VllmEngine:
             prompt_lengths=torch.tensor([len(r.prompt_ids) for r in requests]),
             explore=torch.tensor([r.explore for r in requests]),
             stop_ids=sampling.stop_ids,
+            progress=exploration.progress.cpu(),
         )
         self._call("ngrpo_begin", pickle.dumps(spec))
         with self._paused():

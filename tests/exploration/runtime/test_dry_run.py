@@ -260,6 +260,39 @@ def test_tables_and_learned_parameters_are_tried():
             bind(strategy, TABLE, VOCABULARY)
 
 
+def test_training_time_is_a_tensor_of_steps_alone():
+    class Fading(Blend):
+        def changed(self, step, logits, ctx):
+            return step._replace(weights=step.weights / (1 + ctx.progress))
+
+    class Reading(Blend):
+        def changed(self, step, logits, ctx):
+            return step._replace(weights=step.weights / (1 + int(ctx.progress)))
+
+    class Late(Blend):
+        def changed(self, step, logits, ctx):
+            return step._replace(weights=step.weights / (1_000_000 - ctx.progress))
+
+    class Scoring(Blend):
+        def log_prob(self, logits, step, ctx):
+            return super().log_prob(logits, step, ctx) / (1 + ctx.progress)
+
+    class Listed(Blend):
+        def schedule(self, progress):
+            return {"rate": 0.5}
+
+    assert bind(Fading(), TABLE, VOCABULARY).after(5).progress.tolist() == 5
+    for strategy, fault in [
+        (Reading(), "reads values back to the host"),
+        (Late(), "weights that are not finite"),
+        (Listed(), "schedule returns something else than a tensor of one number"),
+    ]:
+        with pytest.raises(SettingError, match=fault):
+            bind(strategy, TABLE, VOCABULARY)
+    with pytest.raises(AttributeError, match="progress"):
+        bind(Scoring(), TABLE, VOCABULARY)
+
+
 @pytest.mark.parametrize("method", ["prepare", "step", "inputs", "log_prob"])
 def test_an_exception_of_the_author_passes_with_its_traceback(method: str):
     def broken(*args):

@@ -98,6 +98,7 @@ def test_choose_and_feed_against_one_slot_at_a_time(explore):
                 end_ids=torch.tensor([7]),
                 tables={"neighbors": NEIGHBORS},
                 state=torch.zeros(0, dtype=torch.int32),
+                progress=torch.tensor(0),
             )
             step, log_prob = decide(
                 strategy, logits[row : row + 1], TEMPERATURE, context, torch.tensor([explore[slot]])

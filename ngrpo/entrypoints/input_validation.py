@@ -5,6 +5,7 @@ See `ngrpo.entrypoints.validation` for which check belongs where.
 
 import os
 from dataclasses import fields, is_dataclass
+from inspect import get_annotations
 from typing import Any
 
 import torch
@@ -150,7 +151,9 @@ def check_template(source: ModelSource, tokenizer: Any, plain: bool) -> None:
 
 def _width_setting(exploration: Exploration) -> str:
     """Returns the name of the setting that the width comes from."""
+    own = get_annotations(type(exploration))  # a base class may have a number that is the same
     names: list[str] = [field.name for field in fields(exploration)] if is_dataclass(exploration) else []
+    names.sort(key=lambda name: name not in own)
     return next((name for name in names if getattr(exploration, name) == exploration.width), "width")
 
 

@@ -18,6 +18,7 @@ from ngrpo.config.schema import register
 
 _PAPER = re.compile(r"arXiv \d{4}\.\d{4,5}")
 _SCALARS = (bool, int, float, str)
+_FOR_DEMO = re.compile(r"^\$\{for_demo:\$\{model\.path\},(.*),(.*)\}$")
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,11 @@ def _own(node: DictConfig) -> dict[str, Any]:
 
 
 def _pairs(values: dict[str, Any]) -> str:
-    return ", ".join(f"{key}={value}" for key, value in values.items())
+    return ", ".join(f"{key}={_FOR_DEMO.sub(_of_demo, str(value))}" for key, value in values.items())
+
+
+def _of_demo(match: re.Match[str]) -> str:
+    return f"{match[2]} (demo: {match[1]})"
 
 
 def _kl(node: DictConfig) -> str:

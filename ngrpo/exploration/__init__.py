@@ -9,6 +9,10 @@
 - ``hrpo.py``: Hybrid latent reasoning (HRPO): a learned gate between the token and the mean embedding
 - ``min_p.py``: min-p sampling
 - ``neighbor.py``: Semantic neighbor mixing (N-GRPO)
+- ``neighbor_annealed.py``: Semantic neighbor mixing that fades with training time (N-GRPO-T)
+- ``neighbor_base.py``: The base of the strategies that mix a token with its semantic neighbours: their table and
+  their gated step
+- ``neighbor_entropy.py``: Semantic neighbor mixing that follows the uncertainty of each step (N-GRPO-E)
 - ``neighbor_table.py``: The table of nearest rows of the input embedding: built in blocks, cached on disk
 - ``random.py``: Counter-based randomness: a hash of (request key, absolute position, stream), drawn on the device
 - ``runtime/``: The machinery that runs a strategy: binding, checks, the decode step, compilation

@@ -2,17 +2,14 @@
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from ngrpo.errors import SettingError
-from ngrpo.exploration.base import Exploration, Step, StepContext
-from ngrpo.exploration.neighbor_table import SIMILARITIES, excluded_rows, neighbor_table
-from ngrpo.exploration.vocabulary import Vocabulary
+from ngrpo.exploration.base import Step, StepContext
+from ngrpo.exploration.neighbor_base import NeighborBase, check_ranges
 
 
 @dataclass(frozen=True)
-class NeighborMixing(Exploration):
+class NeighborMixing(NeighborBase):
     """With probability rho feed a mixture of the most likely token and its semantic neighbours.
 
         m_t ~ Bernoulli(rho)
@@ -39,38 +36,16 @@ class NeighborMixing(Exploration):
 
     rate: float = 0.1
     k: int = 3
-    metric: str = "cosine"
-    end_token: str | None = "</think>"
-    refresh_every: int = 0
-    excluded_ids: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "excluded_ids", tuple(self.excluded_ids))  # yaml gives a list
-        if not 0.0 <= self.rate <= 1.0:
-            raise SettingError(f"exploration.rate={self.rate} is not a probability; choose a value in [0, 1].")
-        if self.k < 1:
-            raise SettingError(f"exploration.k={self.k} leaves no anchor; choose k >= 1 (k counts the anchor).")
-        if self.metric not in SIMILARITIES:
-            known = ", ".join(SIMILARITIES)
-            raise SettingError(f"exploration.metric={self.metric} is not known; choose one of {known}.")
-        if self.refresh_every < 0:
-            raise SettingError(f"exploration.refresh_every={self.refresh_every} is negative; 0 means never.")
+        super().__post_init__()
+        check_ranges({"rate": self.rate}, {"k": self.k}, least=1)
 
     @property
     def width(self) -> int:  # type: ignore[override]
         """K = k."""
         return self.k
 
-    def prepare(self, embedding: Tensor, vocabulary: Vocabulary) -> dict[str, Tensor]:
-        """Builds the neighbour table [V, k], anchor first."""
-        excluded = excluded_rows(embedding, vocabulary, self.excluded_ids)
-        return {"neighbors": neighbor_table(embedding, self.k, self.metric, excluded)}
-
     def step(self, logits: Tensor, ctx: StepContext) -> Step:
         """Mixes the gated rows, draws the others."""
-        anchor = logits.argmax(-1)
-        ids = ctx.tables["neighbors"][anchor].long()
-        weights = logits.gather(-1, ids).softmax(-1)
-        gate = ctx.uniform("gate") < self.rate
-        mixed = gate & ~ctx.ended & ~ctx.is_end(anchor)
-        return Step(torch.where(mixed, anchor, ctx.sample(logits)), mixed, ids, weights)
+        return self.mixed_step(logits, ctx, self.rate)

@@ -16,6 +16,11 @@ def test_the_strategy_shown_is_the_file(page: str) -> None:
     assert len(file.splitlines()) <= 40
 
 
+def test_the_strategy_with_time_and_state_is_the_file() -> None:
+    file = (ROOT / "examples/resting_blend.py").read_text()
+    assert f"```python\n{file}```" in PAGES["docs/your_own_strategy.md"]
+
+
 def test_the_neighbours_shown_are_the_models() -> None:
     printed = execute(["python", "scripts/neighbors.py", "seven", "finds", "apples"])
     rows = re.findall(r"^\| (seven|finds|apples) \| (.*) \|$", PAGES["docs/getting_started.md"], flags=re.MULTILINE)

@@ -66,3 +66,7 @@ def test_the_first_sentence_is_shown_without_its_paper(text: str, expected: str)
 
 def test_cells_survive_markdown() -> None:
     assert MethodTable(("a", "b"), [("x", "1 | <2>")]).markdown() == "| a | b |\n| --- | --- |\n| `x` | 1 \\| &lt;2> |"
+
+
+def test_a_value_that_goes_by_the_model_is_shown_in_words(tables: dict[str, MethodTable]) -> None:
+    assert "schedule_iterations=630 (demo: 40)" in cells(tables["exploration"], "neighbor_annealed")["preset"]

@@ -18,7 +18,7 @@ from ngrpo.algo.credit import DiscountedReturns, GeneralisedAdvantage
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.config.schema import register
 from ngrpo.data.curriculum import EveryProblem, SampledByPassRate
-from ngrpo.entrypoints.input_validation import check_context
+from ngrpo.entrypoints.input_validation import check_context, check_mixtures
 from ngrpo.entrypoints.train import train
 from ngrpo.entrypoints.validation import (
     check_ahead,
@@ -176,6 +176,12 @@ def test_context_is_the_sum_of_prompt_and_response() -> None:
     with pytest.raises(SettingError) as caught:
         check_context(config, 128, 129)
     assert_refused(caught.value, "data.max_prompt_tokens=128 ", "rollout.max_new_tokens=129 ", "256 positions")
+
+
+def test_too_wide_a_mixture_is_refused_by_the_setting_of_its_width() -> None:
+    """Not by another one that happens to be the same number."""
+    with pytest.raises(SettingError, match=r"^exploration\.k=99 is more than the 50 tokens"):
+        check_mixtures(NeighborMixing(k=99, refresh_every=99), Qwen2Config(vocab_size=50))
 
 
 def test_model_without_a_limit_passes() -> None:

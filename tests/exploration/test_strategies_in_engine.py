@@ -1,4 +1,4 @@
-"""Every strategy that records more than ids and weights: rollouts of the torch engine, replayed by the trainer."""
+"""Every strategy that does more than mix fixed neighbours: rollouts of the torch engine, replayed by the trainer."""
 
 import random
 from dataclasses import replace
@@ -11,6 +11,8 @@ from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.gaussian_top_k import GaussianTopK
 from ngrpo.exploration.gumbel import GumbelSoftThinking
 from ngrpo.exploration.hrpo import HybridReasoning
+from ngrpo.exploration.neighbor_annealed import AnnealedNeighborMixing
+from ngrpo.exploration.neighbor_entropy import EntropyNeighborMixing
 from ngrpo.exploration.soft import SoftThinking
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.policy import ScoringModel
@@ -24,6 +26,8 @@ STRATEGIES: list[Exploration] = [
     GaussianSoftTokens(tau=0.0001),
     GaussianTopK(k=5),
     HybridReasoning(r_min=0.5, r_max=0.9),
+    AnnealedNeighborMixing(rate_start=0.5, schedule_iterations=10),
+    EntropyNeighborMixing(rate_min=0.2, rate_max=0.8),
 ]
 each_strategy = pytest.mark.parametrize("strategy", STRATEGIES, ids=[type(s).__name__ for s in STRATEGIES])
 
@@ -135,3 +139,22 @@ def test_equal_groups_of_soft_thinking_are_what_the_warning_says(make_engine, bo
         group = engine.generate(requests[:4], sampling, bound(engine, SoftThinking(rate=rate, end_token=None)))
         assert len({tuple(r.response_ids.tolist()) for r in group}) == kinds
         assert SoftThinking(rate=rate).deterministic == (kinds == 1)
+
+
+def test_rates_follow_the_finished_iterations(make_engine, bound, requests, sampling, tiny_source):
+    """The same requests are mixed less and more narrowly later on, and replayed as before."""
+    engine = make_engine()
+    made = bound(engine, AnnealedNeighborMixing(rate_start=0.8, rate_end=0.1, schedule_iterations=6, end_token=None))
+    model, shares = ScoringModel(tiny_source.load()), []
+    for finished, k in ((0, 5), (3, 4), (6, 2), (60, 2)):
+        rollouts = engine.generate(requests, sampling, made.after(finished))
+        weights = torch.cat([r.mixture.record.weights for r in rollouts])
+        assert int((weights > 0).sum(-1).max()) == k
+        shares.append(len(weights) / sum(r.length for r in rollouts))
+        recorded = torch.cat([r.log_probs for r in rollouts])
+        with torch.no_grad():
+            torch.testing.assert_close(
+                scores(model, rollouts, made.strategy, sampling.temperature), recorded, atol=1e-4, rtol=0
+            )
+    assert shares[:3] == pytest.approx([0.8, 0.45, 0.1], abs=0.08)
+    assert shares[2] == shares[3]

@@ -16,6 +16,9 @@ ALGORITHMS = sorted(path.stem for path in (ROOT / "conf/algo").glob("*.yaml") if
 OUTSIDE = ["exploration=custom", "exploration._target_=blend_top_two.BlendTopTwo"]
 EXPLORATIONS = [
     ["exploration=neighbor", "exploration.rate=0.5"],
+    ["exploration=neighbor_annealed", "exploration.rate_start=0.5"],
+    ["exploration=neighbor_entropy", "exploration.rate_min=0.2"],
+    ["exploration=argmax_gate", "exploration.rate=0.5"],
     ["exploration=soft", "exploration.rate=0.5"],
     ["exploration=gumbel"],
     ["exploration=gumbel_released"],

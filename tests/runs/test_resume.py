@@ -1,6 +1,7 @@
 """Six iterations straight equal three, kill -9, resume, three."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -13,17 +14,20 @@ import pytest
 import torch
 from forked import HELPERS, server, succeed
 from places import ROOT
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from ngrpo.data.word_problems.generator import problem
 
+NEIGHBOR = ["exploration=neighbor", "exploration.rate=0.5"]
+
 
 def overrides_of(run: Path, prompts: Path, *more: str) -> list[str]:
+    chosen = [] if any(override.startswith("exploration=") for override in more) else NEIGHBOR
     return [
-        "exploration=neighbor",
+        *chosen,
         "debug=fast",
         "trainer.iterations=6",
         "exploration.refresh_every=2",
-        "exploration.rate=0.5",
         "callbacks.checkpoint.every=3",
         "callbacks.export=null",
         "reward.workers=1",
@@ -50,6 +54,16 @@ CASES = {
     "dapo": ["algo=dapo", "reward_terms=[overlong,count_bonus]", "selection.max_refills=2"],
     # Prefetched rollouts, of weights that no longer exist.
     "ahead": ["algo=grpo", "algo/correction=truncate", "rollout.ahead=1"],
+    # Rates that follow the finished iterations, also of prefetched rollouts.
+    "annealed": [
+        "exploration=neighbor_annealed",
+        "exploration.rate_start=0.8",
+        "exploration.rate_end=0.2",
+        "exploration.schedule_iterations=5",
+        "algo=grpo",
+        "algo/correction=truncate",
+        "rollout.ahead=1",
+    ],
     # A second model with an optimiser of its own, and a learning rate that changes.
     "ppo": [
         "algo=ppo",
@@ -112,12 +126,36 @@ def test_resume_after_kill_is_exact(tmp_path: Path, cache: dict[str, str], case:
     assert torch.equal(*tables)
     terms = [state["callbacks"]["RolloutCallback"]["reward_terms"] for state in (one, two)]
     assert terms[0] == terms[1]
+    if case == "annealed":
+        assert scalars(resumed, "exploration/rate") == scalars(straight, "exploration/rate")[3:]
     (stream,), (other,) = (s["loops"]["fit_loop"]["state_dict"]["combined_loader"] for s in (one, two))
     assert stream == other
     again = any(source["epoch"] for source in stream["sources"])
     assert (again, len(stream["curriculum"].get("rates", [])) > 9) == (case == "mixture", case == "mixture")
     drawn = sum(source["drawn"] for source in stream["sources"])
     assert (drawn > 6 * 4, bool(terms[0])) == (case == "dapo", case == "dapo")
+
+
+def test_rates_go_on_where_they_were_though_the_run_gets_longer(tmp_path: Path, cache: dict[str, str]):
+    """The schedule's length is its own: three iterations that become six have the rates of six at once."""
+    stopped, resumed = tmp_path / "stopped", tmp_path / "resumed"
+    chosen = [*CASES["annealed"], "rollout.ahead=0", "callbacks.evaluation=null"]
+    short = [*overrides_of(stopped, tmp_path / "b.txt", *chosen), "trainer.iterations=3"]
+    succeed("train.py", *short, path=[HELPERS], environment=cache)
+    more = overrides_of(resumed, tmp_path / "c.txt", *chosen, f"ckpt={stopped}")
+    succeed("train.py", *more, path=[HELPERS], environment=cache)
+
+    shares = [(1 + math.cos(math.pi * min(i / 5, 1))) / 2 for i in range(6)]
+    rates = scalars(stopped, "exploration/rate") + scalars(resumed, "exploration/rate")
+    assert rates == pytest.approx([0.2 + 0.6 * share for share in shares], abs=1e-6)
+    sizes = scalars(stopped, "exploration/k") + scalars(resumed, "exploration/k")
+    assert sizes == [math.floor(2 + 3 * share + 0.5) for share in shares]
+
+
+def scalars(run: Path, tag: str) -> list[float]:
+    """The values of a tag, one an iteration."""
+    events = EventAccumulator(str(run / "tensorboard")).Reload()
+    return [event.value for event in events.Scalars(tag)]
 
 
 def test_resuming_a_finished_run_says_what_to_raise(tmp_path: Path, cache: dict[str, str]):

@@ -9,6 +9,7 @@ import pytest
 import torch
 from contexts import step_context
 from torch import Tensor
+from torch._dynamo.testing import CompileCounter
 from torch._inductor import config
 
 from ngrpo.exploration.base import Exploration, Step, StepContext
@@ -17,6 +18,8 @@ from ngrpo.exploration.gaussian_top_k import GaussianTopK
 from ngrpo.exploration.gumbel import GumbelSoftThinking
 from ngrpo.exploration.min_p import MinPSampling
 from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.exploration.neighbor_annealed import AnnealedNeighborMixing
+from ngrpo.exploration.neighbor_entropy import EntropyNeighborMixing
 from ngrpo.exploration.runtime import compiled as module
 from ngrpo.exploration.runtime.compiled import compiled
 from ngrpo.exploration.runtime.decide import decide
@@ -73,12 +76,31 @@ def test_what_compiles_runs_compiled() -> None:
 STRATEGIES = [
     TokenSampling(),
     NeighborMixing(rate=0.5),
+    AnnealedNeighborMixing(rate_start=0.5, schedule_iterations=10),
+    EntropyNeighborMixing(rate_min=0.2, rate_max=0.8),
     SoftThinking(rate=0.5),
     GaussianSoftTokens(),
     GumbelSoftThinking(),
     GaussianTopK(),
     MinPSampling(),
 ]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES[2:4], ids=lambda one: type(one).__name__)
+def test_one_whole_graph_serves_all_iterations(strategy: Exploration) -> None:
+    rows, vocabulary = 12, 50
+    embedding = torch.randn(vocabulary, 8, generator=torch.Generator().manual_seed(0))
+    tables = strategy.prepare(embedding, Vocabulary(vocabulary, frozenset(), {}))
+    logits = 3 * torch.randn(rows, vocabulary, generator=torch.Generator().manual_seed(1))
+    counter = CompileCounter()
+    run = torch.compile(decide, backend=counter, fullgraph=True, dynamic=True)
+    for progress in (0, 3, 10, 99):
+        context = step_context(rows, torch.arange(rows) + 40, None, (2,), tables, embedding[:0], progress=progress)
+        step, _ = run(strategy, logits, 0.8, context, None)
+        expected, _ = decide(strategy, logits, 0.8, context, None)
+        assert torch.equal(step.mixed, expected.mixed)
+        torch.testing.assert_close(step.weights, expected.weights)
+    assert counter.frame_count == 1
 
 
 @pytest.mark.gpu

@@ -16,6 +16,8 @@ from ngrpo.exploration.gumbel import GumbelSoftThinking
 from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.min_p import MinPSampling
 from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.exploration.neighbor_annealed import AnnealedNeighborMixing
+from ngrpo.exploration.neighbor_entropy import EntropyNeighborMixing
 from ngrpo.exploration.runtime.bound import bind
 from ngrpo.exploration.soft import SoftThinking
 from ngrpo.exploration.token import TokenSampling
@@ -64,6 +66,7 @@ def shipped() -> list[Exploration]:
     sys.path.insert(0, EXAMPLES)
     try:
         from blend_top_two import BlendTopTwo
+        from resting_blend import RestingBlend
     finally:
         sys.path.remove(EXAMPLES)
     return [
@@ -71,6 +74,8 @@ def shipped() -> list[Exploration]:
         TokenSampling(top_k=5, top_p=0.9),
         MinPSampling(),
         NeighborMixing(),
+        AnnealedNeighborMixing(),
+        EntropyNeighborMixing(),
         SoftThinking(),
         SoftThinking(rate=0.5),
         GumbelSoftThinking(),
@@ -80,6 +85,7 @@ def shipped() -> list[Exploration]:
         GaussianTopK(),
         HybridReasoning(),
         BlendTopTwo(),
+        RestingBlend(),
         Blend(),
     ]
 

@@ -23,6 +23,8 @@ from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.gaussian_top_k import GaussianTopK
 from ngrpo.exploration.gumbel import GumbelSoftThinking
 from ngrpo.exploration.hrpo import HybridReasoning
+from ngrpo.exploration.neighbor_annealed import AnnealedNeighborMixing
+from ngrpo.exploration.neighbor_entropy import EntropyNeighborMixing
 from ngrpo.exploration.runtime.bound import BoundExploration
 from ngrpo.exploration.soft import SoftThinking
 from ngrpo.exploration.token import TokenSampling
@@ -38,7 +40,9 @@ SUMS: list[Exploration] = [
     SoftThinking(top_n=6, rate=0.5, cold_entropy=0.3, cold_steps=4),
     GumbelSoftThinking(end_token=None),
     GumbelSoftThinking(density="masked_mean", tau_g=0.5),
+    EntropyNeighborMixing(rate_min=0.2, rate_max=0.8, end_token=None),
 ]
+ANNEALED = AnnealedNeighborMixing(rate_start=0.8, rate_end=0.1, schedule_iterations=6, end_token=None)
 VECTORS: list[Exploration] = [
     GaussianSoftTokens(end_token=None),
     GaussianSoftTokens(tau=0.0001),
@@ -83,6 +87,15 @@ def assert_same_heads(ours: list[Rollout], oracle: list[Rollout]) -> None:
 @pytest.mark.parametrize("strategy", SUMS)
 def test_sums_of_rows(sums, oracle, bound_to_demo, trainer_of, strategy):
     assert_good(sums, oracle, trainer_of, bound_to_demo(strategy))
+
+
+def test_rates_follow_the_finished_iterations(sums, oracle, bound_to_demo, trainer_of):
+    totals = []
+    for finished in (0, 3, 6):
+        bound = bound_to_demo(ANNEALED).after(finished)
+        assert_good(sums, oracle, trainer_of, bound)
+        totals.append(mixed_total(sums.generate(REQUESTS, UNSTOPPED, bound)))
+    assert totals[0] > 1.4 * totals[1] > 2.8 * totals[2]
 
 
 @pytest.mark.parametrize("strategy", VECTORS)

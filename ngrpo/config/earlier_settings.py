@@ -21,12 +21,13 @@ from ngrpo.config.renamed_targets import as_stored_today
 
 BEFORE: Mapping[str, object] = {
     "reward.require_evaluated": False,
+    "data.keep_fields": [],
     "data.template_args": {},
     "data.template_date": None,
 }
 """Values before there was a setting, by its name; ``*`` stands for a name that users choose (``reward_terms.*.cap``).
 
-A value is written as Python has it: ``None``, ``False``, ``{}`` for an empty group.
+A value is written as Python has it: ``None``, ``False``, ``[]``, ``{}`` for an empty group.
 """
 
 _NOTHING = "nothing"

@@ -6,7 +6,7 @@ import multiprocessing
 import re
 import resource
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import lru_cache
@@ -22,6 +22,7 @@ from omegaconf import DictConfig
 from transformers import PreTrainedTokenizerBase
 
 from ngrpo.errors import SettingError, first_line
+from ngrpo.types.problems import Message
 
 log = logging.getLogger(__name__)
 
@@ -71,20 +72,26 @@ class ChatFormat:
         if self.template_date is not None:
             _day(self.template_date)
 
-    def messages(self, question: str) -> list[dict[str, str]]:
-        """Returns the chat up to the question."""
-        system = [{"role": "system", "content": self.system_prompt}] if self.system_prompt else []
-        return [*system, {"role": "user", "content": question}]
+    def messages(self, asked: str | Sequence[Message]) -> list[dict[str, str]]:
+        """Returns the chat up to where the response begins.
+
+        Args:
+            asked: a question, or a conversation, whose own system message stands in place of the system prompt.
+        """
+        conversation = [{"role": "user", "content": asked}] if isinstance(asked, str) else [dict(one) for one in asked]
+        if self.system_prompt and conversation[0]["role"] != "system":
+            return [{"role": "system", "content": self.system_prompt}, *conversation]
+        return conversation
 
 
-def render(tokenizer: PreTrainedTokenizerBase, question: str, chat: ChatFormat) -> str:
-    """Returns the chat as text, up to where the response begins.
+def render(tokenizer: PreTrainedTokenizerBase, asked: str | Sequence[Message], chat: ChatFormat) -> str:
+    """Returns the chat of a question, or of a conversation, as text, up to where the response begins.
 
     Raises:
         SettingError: the template cannot be applied.
     """
     try:
-        return _rendered(tokenizer, question, chat)
+        return _rendered(tokenizer, asked, chat)
     except Exception as error:  # a template may raise whatever an expression of Python can
         raise _refused(tokenizer, chat, ("template", f"cannot be applied ({first_line(error)})")) from error
 
@@ -138,12 +145,12 @@ def chat_format(data: DictConfig) -> ChatFormat:
     return ChatFormat(data.get("system_prompt"), arguments, data.get("template_date"))
 
 
-def _rendered(tokenizer: PreTrainedTokenizerBase, question: str, chat: ChatFormat) -> str:
+def _rendered(tokenizer: PreTrainedTokenizerBase, asked: str | Sequence[Message], chat: ChatFormat) -> str:
     template = None
     if chat.template_date is not None and (source := _source(tokenizer)) is not None:
         template = _dated(source, _day(chat.template_date))
     text = tokenizer.apply_chat_template(
-        chat.messages(question),
+        chat.messages(asked),
         chat_template=template,
         add_generation_prompt=True,
         tokenize=False,

@@ -35,12 +35,13 @@ class PromptDataModule(LightningDataModule):
         eval_path: evaluation problems; None takes the held-out part for the demo, nothing otherwise.
         eval_problems: the most evaluation problems to use, from the first row on.
         max_prompt_tokens: rows with longer prompts are excluded.
-        question_field: field of the question in files and hub data sets.
+        question_field: field of the question in files and hub data sets: text, or a list of messages.
         answer_field: field of the reference answer.
         solution_field: field in whose last box the answer is where there is none.
         difficulty_field: field of the declared difficulty.
         min_difficulty: easier training problems are excluded.
         max_difficulty: harder training problems are excluded.
+        keep_fields: further fields of the rows, which rewards get by name.
         drop_duplicates: exclude training problems that occur before, in the same source or another in memory.
         drop_eval_overlap: exclude training problems that are among the rows of the evaluation data.
         curriculum: which problems are trained on when; None for all at any time.
@@ -73,6 +74,7 @@ class PromptDataModule(LightningDataModule):
         difficulty_field: str = "difficulty",
         min_difficulty: float | None = None,
         max_difficulty: float | None = None,
+        keep_fields: Sequence[str] = (),
         drop_duplicates: bool = True,
         drop_eval_overlap: bool = True,
         curriculum: Curriculum | None = None,
@@ -106,6 +108,7 @@ class PromptDataModule(LightningDataModule):
             difficulty_field=difficulty_field,
             min_difficulty=min_difficulty,
             max_difficulty=max_difficulty,
+            keep_fields=tuple(keep_fields),
         )
         settings = training_sources(common, sources)
         self.eval_source = evaluation_source(eval_path, common)

@@ -8,7 +8,9 @@ from ngrpo.types.problems import Reason
 # A row that the curriculum holds back is not excluded: its time may come.
 _REMEDIES: dict[Reason | str, str] = {
     "missing_question": "point question_field at a filled field",
-    "question_not_text": "point question_field at a field of text",
+    "question_not_text": "point question_field at a field of text, or of messages",
+    "not_a_conversation": "give messages with role and content, the last one the user's",
+    "refused_by_template": "give conversations that the chat template takes",
     "invalid_characters": "write the data as UTF-8, without halves of surrogate pairs",
     "control_tokens": "take the text of the tokenizer's control tokens out of the questions",
     "missing_answer": "point answer_field, or solution_field, at a filled field",

@@ -23,6 +23,7 @@ class SourceSettings:
         difficulty_field: field of the declared difficulty, where the data has one.
         min_difficulty: easier problems are excluded, and those without a difficulty; None for no bound.
         max_difficulty: harder ones, likewise.
+        keep_fields: further fields, which rewards get by name.
     """
 
     path: str | Sequence[str] | None
@@ -33,11 +34,19 @@ class SourceSettings:
     difficulty_field: str = "difficulty"
     min_difficulty: float | None = None
     max_difficulty: float | None = None
+    keep_fields: Sequence[str] = ()
 
     def fields(self, difficulty_required: bool = False) -> Fields:
         """Return how a record is read; with a bound on the difficulty there must be one."""
         required = difficulty_required or self.min_difficulty is not None or self.max_difficulty is not None
-        return Fields(self.question_field, self.answer_field, self.solution_field, self.difficulty_field, required)
+        return Fields(
+            self.question_field,
+            self.answer_field,
+            self.solution_field,
+            self.difficulty_field,
+            required,
+            tuple(self.keep_fields),
+        )
 
     def row_filter(self, evaluated: frozenset[int] = frozenset(), distinct: bool = False) -> RowFilter:
         """Return the filter of its rows; see there."""

@@ -44,6 +44,7 @@ class Benchmark:
         answer_field: field of the reference answer; of the right option in a multiple-choice benchmark.
         wrong_fields: fields of the wrong options; with some the benchmark is a multiple choice by letters.
         problems: how many, the first rows; None for all (the demo, which has no end, needs a number).
+        keep_fields: further fields, which rewards get by name.
         instruction: appended to each question; None takes the source's own (a boxed answer).
     """
 
@@ -52,6 +53,7 @@ class Benchmark:
     answer_field: str = "answer"
     wrong_fields: Sequence[str] = ()
     problems: int | None = None
+    keep_fields: Sequence[str] = ()
     instruction: str | None = None
 
     def __post_init__(self) -> None:
@@ -95,5 +97,6 @@ class Benchmark:
 
     def _fields(self) -> Fields:
         if self.wrong_fields:
-            return MultipleChoice(self.question_field, self.answer_field, wrong=tuple(self.wrong_fields))
-        return Fields(self.question_field, self.answer_field)
+            wrong = tuple(self.wrong_fields)
+            return MultipleChoice(self.question_field, self.answer_field, keep=tuple(self.keep_fields), wrong=wrong)
+        return Fields(self.question_field, self.answer_field, keep=tuple(self.keep_fields))

@@ -39,4 +39,4 @@ class MultipleChoice(Fields):
         order = list(range(len(options)))
         Random(f"{key}/{plain.question}").shuffle(order)
         lines = [f"{letter}) {options[place]}" for letter, place in zip(LETTERS, order, strict=False)]
-        return Problem(key, "\n".join([plain.question, "", *lines]), LETTERS[order.index(0)])
+        return Problem(key, "\n".join([plain.question, "", *lines]), LETTERS[order.index(0)], columns=plain.columns)

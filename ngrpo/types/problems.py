@@ -1,12 +1,14 @@
 """Problems that a source yields, and prompts that engines take."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Reason = Literal[
     "missing_question",
     "question_not_text",
+    "not_a_conversation",
+    "refused_by_template",
     "invalid_characters",
     "control_tokens",
     "missing_answer",
@@ -21,6 +23,10 @@ Reason = Literal[
 ]
 
 
+Message = Mapping[str, str]
+"""A message of a chat: its ``role`` (system, user, assistant or tool) and its ``content``."""
+
+
 @dataclass(frozen=True)
 class Problem:
     r"""A question with a verifiable answer.
@@ -28,15 +34,25 @@ class Problem:
     Attributes:
         key: identity within its source (row number, or the demo's problem number), in a mixture over all of them; never
             negative.
-        question: the text shown to the model, before the chat template.
+        question: the text shown to the model, before the chat template; of a conversation what user and assistant say
+            in it.
         answer: the reference answer as text, e.g. ``"142"`` or ``"\frac{1}{2}"``.
         difficulty: as the data set declares it, on its own scale; None where it does not.
+        messages: of a conversational prompt, the last one the user's; None where the prompt is the question.
+        columns: further fields of the row, for rewards (``data.keep_fields``); plain values by name.
     """
 
     key: int
     question: str
     answer: str
     difficulty: float | None = None
+    messages: tuple[Message, ...] | None = field(default=None, hash=False)
+    columns: Mapping[str, Any] = field(default_factory=dict, hash=False)
+
+    @property
+    def conversation(self) -> tuple[Message, ...]:
+        """The messages, or the question as that of the user."""
+        return self.messages or ({"role": "user", "content": self.question},)
 
 
 @dataclass(frozen=True)

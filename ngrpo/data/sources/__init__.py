@@ -1,6 +1,7 @@
 """Sources of problems: the built-in demo, files, the Hugging Face hub.
 
 - ``base.py``: The contract of a source of problems
+- ``conversation.py``: Conversations in the records of data sets, read as messages
 - ``demo.py``: The built-in problem generator as a source
 - ``fields.py``: The fields of a data set's records, read as problems
 - ``files.py``: Problems in JSON, JSONL and parquet files

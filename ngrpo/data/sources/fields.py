@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from ngrpo.data.sources.base import Row
+from ngrpo.data.sources.conversation import read_messages, spoken
 from ngrpo.data.sources.problem_text import is_text
 from ngrpo.errors import SettingError
 from ngrpo.rewards.answers.boxed import last_boxed
 from ngrpo.types.problems import Excluded, Problem
+
+RESERVED = ("completions", "prompts", "answer", "questions")
+"""Names under which rewards get something else than a field that is kept."""
 
 _WHOLE_NUMBER = re.compile(r"\+?(-?)0*(\d+)\.0+")
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d+)?")
@@ -44,6 +48,15 @@ def read_difficulty(raw: object) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def plain(value: Any) -> Any:
+    """Returns a field's value as text, numbers, lists and dictionaries, which a checkpoint may hold."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(name): plain(one) for name, one in value.items()}
+    return [plain(one) for one in value] if _is_compound(value) and not isinstance(value, bytes) else str(value)
+
+
 def _is_compound(raw: object) -> bool:
     return isinstance(raw, Collection) and not isinstance(raw, str)
 
@@ -53,11 +66,12 @@ class Fields:
     """The names of the fields that make a problem.
 
     Attributes:
-        question: text.
+        question: text, or a conversation: a list of messages with ``role`` and ``content``.
         answer: text or a number.
         solution: text whose last box is the answer where there is none; None looks into no solution.
         difficulty: a number, or text with one.
         difficulty_required: whether rows without a difficulty are excluded.
+        keep: further fields, for rewards.
     """
 
     question: str = "problem"
@@ -65,15 +79,22 @@ class Fields:
     solution: str | None = None
     difficulty: str = "difficulty"
     difficulty_required: bool = False
+    keep: tuple[str, ...] = ()
 
     def row(self, key: int, record: Mapping[str, Any]) -> Row:
         """Return the problem in `record`, or why there is none."""
         question = record.get(self.question)
+        messages = None
+        if isinstance(question, list | tuple) and any(isinstance(one, Mapping) for one in question):
+            messages = read_messages(question)
+            if messages is None:
+                return Excluded("not_a_conversation")
+            question = spoken(messages)
         if question is not None and not isinstance(question, str):
             return Excluded("question_not_text")
         if not question or not question.strip():
             return Excluded("missing_question")
-        if not is_text(question):
+        if not is_text(question) or not all(is_text(message["content"]) for message in messages or ()):
             return Excluded("invalid_characters")
         answer = self._answer(record)
         if isinstance(answer, Excluded):
@@ -83,7 +104,8 @@ class Fields:
         difficulty = read_difficulty(record.get(self.difficulty))
         if difficulty is None and self.difficulty_required:
             return Excluded("missing_difficulty")
-        return Problem(key, question.strip(), answer, difficulty)
+        columns = {name: plain(record.get(name)) for name in self.keep}
+        return Problem(key, question.strip(), answer, difficulty, messages, columns)
 
     def _answer(self, record: Mapping[str, Any]) -> str | Excluded:
         raw = record.get(self.answer)
@@ -111,6 +133,17 @@ class Fields:
             needed["answer_field"] = self.answer
         if self.difficulty_required:
             needed["difficulty_field"] = self.difficulty
+        for name in self.keep:
+            if name in RESERVED:
+                raise SettingError(
+                    f"{prefix}.keep_fields={list(self.keep)} keeps {name!r}, under which rewards get something else; "
+                    "rename the field in the data, or take it out."
+                )
+            if name not in available:
+                raise SettingError(
+                    f"{prefix}.keep_fields={list(self.keep)} names {name!r}, which is no field of {data}; it has: "
+                    f"{', '.join(sorted(available))}."
+                )
         for setting, name in needed.items():
             if name not in available:
                 raise SettingError(

@@ -37,6 +37,11 @@ def open_source(
         SettingError: there is no such source.
     """
     if source := _demo(path, split, setting):
+        if fields is not None and fields.keep:
+            raise SettingError(
+                f"{setting.rpartition('.')[0]}.keep_fields={list(fields.keep)} names fields of a file, and "
+                f"{setting}={path} is generated; take it out, or give a file."
+            )
         return source
     parts = [path] if isinstance(path, str) else path
     try:

@@ -23,8 +23,8 @@ _NEUTRAL = "quokka forty"
 class PromptBuilder:
     """Applies the tokenizer's chat template, or the plain question where it has none.
 
-    The text of control tokens in a question, or a message, is encoded as text; in the system prompt and the instruction, which the
-    user wrote, it stands for the tokens.
+    The text of control tokens in a question, or a message, is encoded as text; in the system prompt and the
+    instruction, which the user wrote, it stands for the tokens.
 
     Attributes:
         tokenizer: the model's tokenizer.

@@ -26,6 +26,8 @@
 - ``replay_step.py``: The replay of a skipped optimiser step: sample by sample, which numbers are not finite
 - ``replay_step_command.py``: The command line that replays a skipped optimiser step
 - ``report_command.py``: The command line that writes a run's report page anew
+- ``reward_trial.py``: The trial call of reward functions, with made-up responses to problems of the data, before
+  anything is generated
 - ``run_parts.py``: The parts of a run that its callbacks may ask for by name
 - ``study_command.py``: The command line of a study: the same training with many methods and seeds, compared with
   intervals

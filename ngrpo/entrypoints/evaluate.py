@@ -18,6 +18,7 @@ from ngrpo.config.schema import EvaluateConfig
 from ngrpo.data.chat_template import chat_format, fix_date
 from ngrpo.entrypoints.config_snapshot import has_config, load_config, save_config
 from ngrpo.entrypoints.input_validation import check_accelerator, check_inputs
+from ngrpo.entrypoints.reward_trial import try_reward
 from ngrpo.entrypoints.validation import check_evaluation
 from ngrpo.evaluation.answer_sampling import collect, missing
 from ngrpo.evaluation.answer_store import AnswerStore
@@ -85,6 +86,7 @@ def _evaluate(config: DictConfig, out: Path) -> dict[str, Report]:
     ks = chosen_ks(config.k, evaluator.samples)
     worker = _worker(config, source, evaluator)
     tasks = _tasks(config, source, evaluator, worker, out)
+    try_reward(config.reward, worker.reward, {name: task.prompts for name, task in tasks.items()})
     save_config(config, out)
     waiting = {name: missing(task.prompts, task.store) for name, task in tasks.items()}
     if any(waiting.values()):

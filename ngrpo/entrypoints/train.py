@@ -24,6 +24,7 @@ from ngrpo.entrypoints.components import Components, build_components
 from ngrpo.entrypoints.config_snapshot import has_config, save_config
 from ngrpo.entrypoints.input_validation import check_hardware, check_training_inputs
 from ngrpo.entrypoints.rank_watch import watching_ranks
+from ngrpo.entrypoints.reward_trial import try_rewards
 from ngrpo.entrypoints.run_parts import RunParts
 from ngrpo.entrypoints.trainer import make_trainer
 from ngrpo.entrypoints.validation import check_run, check_settings
@@ -80,6 +81,7 @@ def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: 
     check_finite(config)
     if checkpoint is not None:
         check_resumable(checkpoint, saved, parts.identity)
+    try_rewards(config, components, parts.datamodule, parts.benchmarks)
     module = _module(config, components, parts)
     trainer = make_trainer(
         config.trainer, components.processes, _callbacks(config, parts), _logger(config, run_dir, checkpoint)

@@ -3,6 +3,7 @@ r"""Rewards: the verifier of answers, further terms, and processes that isolate 
 - ``answers/``: The verifier: the equality of two written answers
 - ``formulas.py``: Text as formulas: their numbers and letters, and the operators between them, whatever notation they
   are written in
+- ``functions/``: Reward functions as people write them: of completions and named columns, returning numbers
 - ``isolation/``: Rewards in processes of their own, which can be killed
 - ``math.py``: The mathematics reward: the boxed answer, compared with the reference
 - ``terms/``: Reward terms: what is added to correctness, by weight

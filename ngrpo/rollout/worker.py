@@ -16,6 +16,7 @@ from ngrpo.exploration.random import request_key
 from ngrpo.exploration.runtime.bound import BoundExploration, bind
 from ngrpo.exploration.runtime.strategy_errors import StrategyError, from_strategy
 from ngrpo.exploration.vocabulary import Vocabulary
+from ngrpo.rewards.functions.columns import columns_of
 from ngrpo.rewards.terms.base import Responses, RewardTerms, WeightedTerm
 from ngrpo.rewards.terms.calls import scored
 from ngrpo.rollout.engine import Report, RolloutEngine
@@ -23,7 +24,7 @@ from ngrpo.rollout.null_engine import NullEngine
 from ngrpo.rollout.recovery import EngineFailure
 from ngrpo.types.experience import Experience
 from ngrpo.types.problems import Prompt
-from ngrpo.types.rollouts import Request, Rollout, Sampling
+from ngrpo.types.rollouts import Request, Rollout, Sampling, StopReason
 from ngrpo.types.scores import Score
 from ngrpo.utils.out_of_memory import out_of_memory
 
@@ -41,7 +42,8 @@ _TAIL = 8
 class Reward(Protocol):
     """Scores responses against reference answers.
 
-    One that declares a further parameter ``questions`` also gets the question of each response, as text.
+    One that declares a further parameter ``questions`` also gets the question of each response, as text; likewise
+    ``prompts``, ``completions`` and the fields that the data keeps, see `ngrpo.rewards.functions.columns`.
     """
 
     def __call__(self, responses: Sequence[str], references: Sequence[str]) -> list[Score]:
@@ -204,7 +206,8 @@ class RolloutWorker:
         size = experience.group_size
         problems = [prompt.problem for prompt in experience.prompts for _ in range(size)]
         texts = self._texts_to_score(experience.prompts, size, experience.texts)
-        responses = Responses(problems, experience.rollouts, texts, experience.scores)
+        completions = self._completions(experience.rollouts, experience.texts)
+        responses = Responses(problems, experience.rollouts, texts, experience.scores, completions)
         return replace(experience, terms=from_first(lambda: self.terms(responses)))
 
     def evaluate(self, prompts: list[Prompt], samples: int, strategy: Exploration, temperature: float) -> Experience:
@@ -236,10 +239,13 @@ class RolloutWorker:
             skip_special_tokens=False,
             clean_up_tokenization_spaces=False,
         )
-        references = [prompt.problem.answer for prompt in prompts for _ in range(samples)]
-        keys = [prompt.problem.key for prompt in prompts for _ in range(samples)]
-        questions = [prompt.problem.question for prompt in prompts for _ in range(samples)]
-        scores = scored(self.reward, self._texts_to_score(prompts, samples, texts), references, keys, questions)
+        problems = [prompt.problem for prompt in prompts for _ in range(samples)]
+        references = [problem.answer for problem in problems]
+        keys = [problem.key for problem in problems]
+        questions = [problem.question for problem in problems]
+        columns = {"completions": self._completions(rollouts, texts), **columns_of(problems)}
+        judged = self._texts_to_score(prompts, samples, texts)
+        scores = scored(self.reward, judged, references, keys, questions, columns)
         seconds = generated - start, time.perf_counter() - generated
         return Experience(prompts, rollouts, keys, texts, scores, *seconds, finished=int(bound.progress))
 
@@ -290,6 +296,16 @@ class RolloutWorker:
         """Returns the responses as the reward gets them, each after the reasoning marker that its prompt ends with."""
         openings = [self._opening(prompt) for prompt in prompts for _ in range(samples)]
         return [opening + text for opening, text in zip(openings, texts, strict=True)]
+
+    def _completions(self, rollouts: Sequence[Rollout], texts: Sequence[str]) -> list[str]:
+        """Returns the responses without the token that ended them."""
+        ends = {number: self.tokenizer.decode([number]) for number in self.sampling.stop_ids}
+        return [
+            text.removesuffix(ends.get(int(rollout.response_ids[-1]), ""))
+            if rollout.stop_reason is StopReason.STOP
+            else text
+            for rollout, text in zip(rollouts, texts, strict=True)
+        ]
 
     def _opening(self, prompt: Prompt) -> str:
         """Returns the reasoning marker that the prompt ends with, if it does.

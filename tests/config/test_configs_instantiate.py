@@ -52,6 +52,7 @@ FURTHER_OVERRIDES = {
     # What the user gives; the demo's problems never come twice.
     "data/curriculum/sampled_by_pass_rate": ["data.path=rows.json"],
     "reward_terms/custom": ["reward_terms.custom.term._target_=ngrpo.rewards.terms.one_box.OneBox"],
+    "reward/custom": ["reward._target_=ngrpo.rewards.math.MathReward"],
     "benchmark/custom": ["benchmark.custom.path=problems.json"],
     "exploration/custom": ["exploration._target_=ngrpo.exploration.token.TokenSampling"],
 }

@@ -20,7 +20,7 @@ from typing import NamedTuple, Protocol
 import ngrpo
 from ngrpo.distributed.parent_watch import leave_signals_to_parent
 from ngrpo.rewards.isolation.channel import Channel
-from ngrpo.utils.remote_error import RemoteError, origin
+from ngrpo.utils.remote_error import RemoteError, origin, own_traceback
 
 _LIMIT = struct.Struct("!d")  # stands before each request: the seconds that it may take
 _RESULT, _RAISED = b"\0", b"\1"  # stand before each reply
@@ -157,7 +157,7 @@ def _reply(reply_to: Callable[[bytes], bytes], request: bytes) -> bytes:
     try:
         return _RESULT + reply_to(request)
     except Exception as error:
-        return _RAISED + json.dumps([repr(error), origin(error)]).encode()
+        return _RAISED + json.dumps([repr(error), origin(error), own_traceback(error)]).encode()
 
 
 def _python_path() -> str:

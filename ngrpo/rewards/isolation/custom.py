@@ -12,8 +12,10 @@ from torch import Tensor
 from ngrpo.config.allowlist import ALLOWED, below
 from ngrpo.config.instantiate import build
 from ngrpo.errors import RunError, SettingError
+from ngrpo.rewards.functions.adapters import as_reward, as_term
 from ngrpo.rewards.isolation.isolated import LIMIT, CallFailed, IsolatedObject
 from ngrpo.rewards.terms.base import Responses
+from ngrpo.rewards.terms.results import numbers
 from ngrpo.types.scores import Score
 
 log = logging.getLogger(__name__)
@@ -38,7 +40,9 @@ def build_reward(
     """
     if limit_s is not None and not (math.isfinite(limit_s) and limit_s > 0):
         raise SettingError(f"{LIMIT}={limit_s} is no time to answer in; set a positive number of seconds, or null.")
-    if limit_s is None or below(node["_target_"], ALLOWED):
+    own = below(node["_target_"], ALLOWED)
+    node = as_term(node) if isolated is IsolatedTerm else as_reward(node)
+    if limit_s is None or own:
         return build(node)
     plain = OmegaConf.to_container(node, resolve=True)
     assert isinstance(plain, dict)
@@ -54,7 +58,12 @@ class IsolatedTerm:
     def __call__(self, responses: Responses) -> Tensor:
         """Returns the term's values, or NaN: its responses are then excluded from what is learned, and counted."""
         try:
-            return torch.as_tensor(self.isolated(responses))
+            result = self.isolated(responses)
+            return (
+                result
+                if isinstance(result, Tensor)
+                else torch.tensor(numbers(result, len(responses)), dtype=torch.float32)
+            )
         except CallFailed as failure:
             log.warning(
                 "%s %s: the rewards of %d responses are excluded", self.isolated.setting, failure, len(responses)
@@ -76,15 +85,12 @@ class IsolatedReward:
     def __init__(self, isolated: IsolatedObject) -> None:
         self.isolated = isolated
 
-    def __call__(
-        self, responses: Sequence[str], references: Sequence[str], questions: Sequence[str] | None = None
-    ) -> list[Score]:
-        """Returns its scores, or NaN with the verdict that says why; they are excluded from what is learned."""
+    def __call__(self, responses: Sequence[str], references: Sequence[str], **offered: Any) -> Any:
+        """Returns its result, or scores of NaN with the verdict that says why, which nothing is learned from."""
         try:
-            scores: list[Score] = self.isolated(responses, references, questions=questions)
+            return self.isolated(responses, references, **offered)
         except CallFailed as failure:
             return self._unjudged(failure, len(responses))
-        return scores
 
     def _unjudged(self, failure: CallFailed, count: int) -> list[Score]:
         log.warning("%s %s: the rewards of %d responses are excluded", self.isolated.setting, failure, count)

@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
@@ -13,10 +14,11 @@ from torch import Tensor
 from ngrpo.algo.best import Bounds, sum_of_bounds
 from ngrpo.errors import RunError, SettingError
 from ngrpo.rewards.terms.calls import NONE_ALONE, at
+from ngrpo.rewards.terms.results import WrongResult, numbers
 from ngrpo.types.problems import Problem
 from ngrpo.types.rollouts import Rollout
 from ngrpo.types.scores import Score, Verdict
-from ngrpo.utils.remote_error import origin
+from ngrpo.utils.remote_error import log_traceback, origin
 
 log = logging.getLogger(__name__)
 
@@ -39,12 +41,14 @@ class Responses:
         texts: as the verifier reads them: special tokens kept, and a reasoning marker that the prompt ends with put
             in front; N.
         scores: the verifier's; N.
+        completions: the same without the token that ended them and without such a marker; N, None where not known.
     """
 
     problems: Sequence[Problem]
     rollouts: Sequence[Rollout]
     texts: Sequence[str]
     scores: Sequence[Score]
+    completions: Sequence[str] | None = None
 
     def __len__(self) -> int:
         return len(self.texts)
@@ -52,7 +56,8 @@ class Responses:
     def only(self, index: int) -> "Responses":
         """Returns one of them."""
         at = slice(index, index + 1)
-        return Responses(self.problems[at], self.rollouts[at], self.texts[at], self.scores[at])
+        completions = None if self.completions is None else self.completions[at]
+        return Responses(self.problems[at], self.rollouts[at], self.texts[at], self.scores[at], completions)
 
 
 Term = Callable[[Responses], Tensor]
@@ -103,10 +108,18 @@ class WeightedTerm:
                 or its values are not one number a response.
         """
         try:
-            values = torch.as_tensor(self.function(responses))
+            result = self.function(responses)
+            values = (
+                result
+                if isinstance(result, Tensor)
+                else torch.tensor(numbers(result, len(responses)), dtype=torch.float32)
+            )
         except RunError:
             raise
+        except WrongResult as wrong:
+            raise RunError(f"reward_terms.{self.name} {wrong}; let it return one for each.") from wrong
         except Exception as error:
+            log_traceback(log, error)
             raise RunError(
                 f"reward_terms.{self.name} raised {error!r}{origin(error)}{self._on(responses)}; fix it and resume with"
                 " ckpt=latest."
@@ -165,11 +178,21 @@ class RewardTerms:
 
     def __call__(self, responses: Responses) -> dict[str, Tensor]:
         """Returns each term's weighted values by name; float32 [N]."""
-        values_by_name = {term.name: term.weighted(responses) for term in self.terms}
+        values_by_name = self._values(responses)
         self._warn("reward", _rewards_of(responses.scores), responses)
         for name, values in values_by_name.items():
             self._warn(f"reward_terms.{name}", values, responses)
         return values_by_name
+
+    def _values(self, responses: Responses) -> dict[str, Tensor]:
+        """Calls all terms; those in processes of their own at the same time, the others one after the other."""
+        apart = [term for term in self.terms if hasattr(term.function, "isolated")]
+        with ThreadPoolExecutor(max(1, len(apart))) as threads:
+            started = {term.name: threads.submit(term.weighted, responses) for term in apart}
+            return {
+                term.name: started[term.name].result() if term.name in started else term.weighted(responses)
+                for term in self.terms
+            }
 
     def _warn(self, name: str, values: Tensor, responses: Responses) -> None:
         if name in self._warned or not values.isnan().any():

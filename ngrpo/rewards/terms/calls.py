@@ -1,14 +1,18 @@
 """Calls of rewards that the user may have written, and error messages that name the response."""
 
 import inspect
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ngrpo.errors import RunError
+from ngrpo.rewards.terms.results import WrongResult, scores_of
 from ngrpo.types.scores import Score
-from ngrpo.utils.remote_error import origin
+from ngrpo.utils.remote_error import log_traceback, origin
 
-Scoring = Callable[..., list[Score]]
+log = logging.getLogger(__name__)
+
+Scoring = Callable[..., Any]
 """Takes responses and references, and whatever else it declares by name, see `declared`."""
 
 NONE_ALONE = " on all responses together, on none alone"
@@ -33,6 +37,7 @@ def scored(
     references: Sequence[str],
     problems: Sequence[int],
     questions: Sequence[str] | None = None,
+    columns: Mapping[str, Sequence[Any]] | None = None,
 ) -> list[Score]:
     """Returns a score a response.
 
@@ -42,32 +47,36 @@ def scored(
         references: the reference answer of each.
         problems: the key of the problem of each.
         questions: the question of each, for rewards that declare a parameter ``questions``.
+        columns: further values of each, by the names under which rewards may declare them.
 
     Raises:
         RunError: the reward raised, in which case the message names the first response that it also fails on alone, or
-            did not return one score a response.
+            did not return one score, or number, a response.
     """
+    offered: dict[str, Sequence[Any] | None] = {"questions": questions, **(columns or {})}
     try:
-        scores = reward(texts, references, **declared(reward, {"questions": questions}))
+        result = reward(texts, references, **declared(reward, offered))
     except RunError:
         raise
     except Exception as error:
-        index = _culprit(reward, texts, references, questions)
+        log_traceback(log, error)
+        index = _culprit(reward, texts, references, offered)
         whom = NONE_ALONE if index is None else at(index, problems[index], texts[index])
         raise RunError(f"reward raised {error!r}{origin(error)}{whom}; fix it and resume with ckpt=latest.") from error
-    if len(scores) != len(texts):
-        raise RunError(f"reward returned {len(scores)} scores for {len(texts)} responses; let it return one for each.")
-    return scores
+    try:
+        return scores_of(result, texts)
+    except WrongResult as wrong:
+        raise RunError(f"reward {wrong}; let it return one for each.") from wrong
 
 
 def _culprit(
-    reward: Scoring, texts: Sequence[str], references: Sequence[str], questions: Sequence[str] | None
+    reward: Scoring, texts: Sequence[str], references: Sequence[str], offered: Mapping[str, Sequence[Any] | None]
 ) -> int | None:
     for index in range(len(texts)):
         one = slice(index, index + 1)
-        asked = None if questions is None else questions[one]
+        parts = {name: None if values is None else values[one] for name, values in offered.items()}
         try:
-            reward(texts[one], references[one], **declared(reward, {"questions": asked}))
+            reward(texts[one], references[one], **declared(reward, parts))
         except Exception:
             return index
     return None

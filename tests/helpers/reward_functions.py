@@ -1,0 +1,86 @@
+"""Reward functions as users write them; line numbers of this file are in expectations."""
+
+import asyncio
+import math
+import os
+import time
+from typing import Any
+
+import torch
+
+
+def brevity(completions: list[str], longest: int = 100) -> list[float]:
+    return [1 - min(len(text) / longest, 1.0) for text in completions]
+
+
+def by_level(completions: list[str], prompts: list[Any], answer: list[str], level: list[int]) -> torch.Tensor:
+    assert len(completions) == len(prompts) == len(answer)
+    return torch.tensor([float(a in text) * one for text, a, one in zip(completions, answer, level, strict=True)])
+
+
+def all_columns(completions: list[str], **columns: list[Any]) -> list[float]:
+    return [float(len(columns)) for _ in completions]
+
+
+async def awaited(completions: list[str], answer: list[str]) -> list[float]:
+    async def one(text: str, expected: str) -> float:
+        await asyncio.sleep(0.2)
+        return float(expected in text)
+
+    return list(await asyncio.gather(*(one(*pair) for pair in zip(completions, answer, strict=True))))
+
+
+def slow(completions: list[str]) -> list[float]:
+    start = time.monotonic()
+    time.sleep(1.0)
+    return [start] * len(completions)
+
+
+def buggy(completions: list[str], answer: list[str]) -> list[float]:
+    return [helper(text) for text in completions]
+
+
+def helper(text: str) -> float:
+    return {"a": 1.0}[text]
+
+
+def hangs(completions: list[str]) -> list[float]:
+    time.sleep(600)
+    return []
+
+
+class Counted:
+    """Its calls, which are its state."""
+
+    bounds = (0.0, 9.0)
+
+    def __init__(self, start: int = 0) -> None:
+        self.calls = start
+
+    def __call__(self, completions: list[str], answer: list[str]) -> list[float]:
+        self.calls += 1
+        return [float(self.calls)] * len(completions)
+
+    def state_dict(self) -> dict[str, int]:
+        return {"calls": self.calls}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.calls = state["calls"]
+
+
+def returning(completions: list[str], what: str) -> Any:
+    n = len(completions)
+    return {
+        "nothing": None,
+        "one float": 0.5,
+        "too few": [0.0] * (n - 1),
+        "one a problem": torch.zeros(n // 2),
+        "not a number": [0.0, math.nan] * (n // 2),
+        "text": ["good"] * n,
+        "none inside": [None] * n,
+        "matrix": torch.zeros(n, 1),
+        "process": [float(os.getpid())] * n,
+        "scalars": [torch.tensor(0.5)] * n,
+        "array": torch.ones(n).numpy(),
+        "flags": [True] * n,
+    }[what]

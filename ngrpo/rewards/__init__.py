@@ -5,7 +5,9 @@ r"""Rewards: the verifier of answers, further terms, and processes that isolate 
   are written in
 - ``functions/``: Reward functions as people write them: of completions and named columns, returning numbers
 - ``isolation/``: Rewards in processes of their own, which can be killed
+- ``llm_judge.py``: An LLM judge: a model behind an OpenAI-compatible endpoint that grades completions
 - ``math.py``: The mathematics reward: the boxed answer, compared with the reference
+- ``reward_model.py``: A reward model: a sequence classifier of transformers that scores a chat
 - ``terms/``: Reward terms: what is added to correctness, by weight
 - ``unevaluated.py``: Unevaluated answers, which leave to the reader what the question asks for: ``\binom{8}{2}`` of
   it, for 28

@@ -53,6 +53,8 @@ FURTHER_OVERRIDES = {
     "data/curriculum/sampled_by_pass_rate": ["data.path=rows.json"],
     "reward_terms/custom": ["reward_terms.custom.term._target_=ngrpo.rewards.terms.one_box.OneBox"],
     "reward/custom": ["reward._target_=ngrpo.rewards.math.MathReward"],
+    "reward/reward_model": ["reward.path=classifier"],
+    "reward/llm_judge": ["reward.url=http://localhost:1/v1", "reward.model=judge"],
     "benchmark/custom": ["benchmark.custom.path=problems.json"],
     "exploration/custom": ["exploration._target_=ngrpo.exploration.token.TokenSampling"],
 }

@@ -186,9 +186,9 @@ class RewardTerms:
 
     def _values(self, responses: Responses) -> dict[str, Tensor]:
         """Calls all terms; those in processes of their own at the same time, the others one after the other."""
-        apart = [term for term in self.terms if hasattr(term.function, "isolated")]
-        with ThreadPoolExecutor(max(1, len(apart))) as threads:
-            started = {term.name: threads.submit(term.weighted, responses) for term in apart}
+        isolated = [term for term in self.terms if hasattr(term.function, "isolated")]
+        with ThreadPoolExecutor(max(1, len(isolated))) as threads:
+            started = {term.name: threads.submit(term.weighted, responses) for term in isolated}
             return {
                 term.name: started[term.name].result() if term.name in started else term.weighted(responses)
                 for term in self.terms

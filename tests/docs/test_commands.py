@@ -4,7 +4,10 @@ import json
 import re
 import shlex
 import shutil
+import socket
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -121,14 +124,38 @@ def demo(words: list[str], folder: Path) -> None:
     assert (folder / "summary.json").exists()
 
 
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The reward model that a page makes in outputs/."""
+    folder = tmp_path_factory.mktemp("reward") / "classifier"
+    assert "reward model in" in execute(["python", "examples/make_reward_model.py", str(folder)])
+    return folder
+
+
+def train_with_judge(words: list[str], folder: Path) -> None:
+    """With the stand-in of the examples at a free port."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    server = subprocess.Popen([sys.executable, str(ROOT / "examples/stand_in_judge.py"), port])
+    try:
+        while server.poll() is None and socket.socket().connect_ex(("127.0.0.1", int(port))):
+            time.sleep(0.1)
+        train([word.replace("8123", port) for word in words], folder, no_proxy="127.0.0.1")
+    finally:
+        server.kill()
+        server.wait()
+
+
 @pytest.mark.parametrize("command", commands())
-def test_command(command: str, run_folder: Path, tmp_path: Path) -> None:
+def test_command(command: str, run_folder: Path, classifier: Path, tmp_path: Path) -> None:
     words = shlex.split(command)
     environment = {}
     while "=" in words[0]:
         name, _, value = words.pop(0).partition("=")
         environment[name] = value
     words = [w.replace("RUN", str(run_folder)) if w.startswith(("model.path=RUN", "RUN")) else w for w in words]
+    words = [w.replace("outputs/classifier", str(classifier)) for w in words]
     folder = tmp_path / "run"
     elsewhere = {
         "source .venv/bin/activate": "of the shell that it is typed in",
@@ -141,6 +168,8 @@ def test_command(command: str, run_folder: Path, tmp_path: Path) -> None:
         "bash scripts/test.sh": "continuous integration runs it, and these tests with it",
         "python -m pytest -m faults -n 2 --dist worksteal": "continuous integration runs it",
         "tensorboard --logdir outputs": "a server; tests/runs/test_training.py reads the event files",
+        "python examples/make_reward_model.py outputs/classifier": "the fixture classifier runs it",
+        "python examples/stand_in_judge.py 8123": "a server; train_with_judge runs it",
         "ngrpo init mine": "tests/architecture/test_wheel.py runs it, and the next",
         "ngrpo train --config-dir mine experiment=mine trainer.iterations=5": "test_wheel.py runs it",
         "bash scripts/setup_vllm_cpu.sh": "continuous integration runs it",
@@ -170,6 +199,7 @@ def test_command(command: str, run_folder: Path, tmp_path: Path) -> None:
         "scripts/export.py": lambda: execute([*words[:-1], str(tmp_path / words[-1])]),
         "scripts/evaluate.py": lambda: evaluate(words, folder),
         "scripts/compare.py": lambda: compare(words, folder),
+        "reward=llm_judge": lambda: train_with_judge(words, folder),
         "--help": lambda: execute(words),
         "ckpt=latest": lambda: resume(words, run_folder, folder),
         "--cfg": lambda: execute(words),

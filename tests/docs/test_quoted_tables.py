@@ -21,6 +21,12 @@ def test_the_strategy_with_time_and_state_is_the_file() -> None:
     assert f"```python\n{file}```" in PAGES["docs/your_own_strategy.md"]
 
 
+def test_the_reward_shown_is_the_file() -> None:
+    shown = re.search(r"```python\n(.*?)```", PAGES["docs/your_own_reward.md"], flags=re.DOTALL)
+    assert shown is not None
+    assert shown.group(1) == (ROOT / "examples/harder_pays_more.py").read_text()
+
+
 def test_the_neighbours_shown_are_the_models() -> None:
     printed = execute(["python", "scripts/neighbors.py", "seven", "finds", "apples"])
     rows = re.findall(r"^\| (seven|finds|apples) \| (.*) \|$", PAGES["docs/getting_started.md"], flags=re.MULTILINE)

@@ -55,6 +55,8 @@ def test_a_reward_that_raises_names_the_sample(tmp_path: Path) -> None:
     status, said = finish(tmp_path / "run", *own, "+reward_terms.custom.term.problem=5")
     assert status == 1
     last = said.splitlines()[-1]
+    assert "Traceback" in said
+    assert 'raise ValueError("no idea what to say of this")' in said
     assert last.startswith("error: reward_terms.custom raised ValueError('no idea what to say of this') in poison.py:")
     assert " on response 4, to problem 5: '" in last
     assert last.endswith("; fix it and resume with ckpt=latest.")

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -11,6 +12,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 import forked
 import pytest
 import torch
+from headless_browser import launched_browser
 from places import ROOT
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
@@ -148,3 +150,9 @@ def _end_of_scripts() -> Iterator[None]:
 def scripts() -> forked.Scripts:
     """Runs the scripts as forks of one process."""
     return forked.server()
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    with launched_browser() as made:
+        yield made

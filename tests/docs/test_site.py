@@ -1,24 +1,17 @@
 """The documentation site: built without a warning, whole, and readable from a file in a browser."""
 
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from headless_browser import IN_BROWSER, OpenedPage
 from places import ROOT
 from reference_pages.packages import packages
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking", "--disable-sync"]
 PAGES = ["index", "papers", "methods", "configuration", "architecture", "scaling", "api/index", "api/ngrpo.exploration"]
-in_browser = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium"),
-]
 
 
 @pytest.fixture(scope="module")
@@ -45,43 +38,13 @@ def test_every_module_is_documented(site: Path):
         assert all(f'id="{module.name}"' in text for module in package.modules)
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api")
-    with api.sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield made
-        made.close()
-
-
-class Opened:
-    """A page with all that it complained of and asked for."""
-
-    def __init__(self, browser: Any, file: Path, width: int) -> None:
-        self.context = browser.new_context(viewport={"width": width, "height": 900})
-        self.page = self.context.new_page()
-        self.complaints: list[str] = []
-        self.asked: list[str] = []
-        self.page.on("console", lambda m: self.complaints.append(m.text) if m.type in ("error", "warning") else None)
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("requestfailed", lambda request: self.complaints.append(request.url))
-        self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.goto(file.as_uri(), wait_until="load")
-
-    def __enter__(self) -> "Opened":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.context.close()
-
-
 class TestInABrowser:
-    pytestmark = in_browser
+    pytestmark = IN_BROWSER
 
     @pytest.mark.parametrize("width", [1280, 390])
     @pytest.mark.parametrize("name", PAGES)
     def test_a_page_opens_without_a_complaint_and_fits(self, browser: Any, site: Path, name: str, width: int):
-        with Opened(browser, site / f"{name}.html", width) as opened:
+        with OpenedPage(browser, site / f"{name}.html", width) as opened:
             assert opened.page.locator("h1").first.is_visible()
             beyond = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
             assert opened.page.evaluate(beyond) <= 0
@@ -91,7 +54,7 @@ class TestInABrowser:
             assert all(url.startswith(("file:", "data:", "blob:")) for url in opened.asked)
 
     def test_the_search_works_without_a_server(self, browser: Any, site: Path):
-        with Opened(browser, site / "api/index.html", 1280) as opened:
+        with OpenedPage(browser, site / "api/index.html", 1280) as opened:
             opened.page.click("input.md-search__input")
             opened.page.keyboard.type("virtual best")
             opened.page.wait_for_selector(".md-search-result__link", state="attached", timeout=60_000)

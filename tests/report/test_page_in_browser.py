@@ -1,42 +1,18 @@
 """The page in a real browser: nothing blank, nothing loaded, nothing run that the model wrote."""
 
-import io
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from headless_browser import IN_BROWSER, OpenedPage
 from made_run import HOSTILE, METHODS, write_run
-from PIL import Image, ImageStat
+from PIL import ImageStat
 
 from ngrpo.report.page import write_page
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt-get install chromium"),
-]
-FLAGS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-]
+pytestmark = IN_BROWSER
 CHARTS = ["learning", "pass-at-k", "problems", "length", "entropy", "timing"]
 LOOKS = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    api = pytest.importorskip("playwright.sync_api")
-    with api.sync_playwright() as playwright:
-        made = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield made
-        made.close()
 
 
 @pytest.fixture(scope="module")
@@ -44,33 +20,14 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_page(write_run(tmp_path_factory.mktemp("run")))
 
 
-class Opened:
-    """A page with all that it complained of and asked for."""
-
-    def __init__(self, browser: Any, file: Path, width: int = 1280, scheme: str = "light") -> None:
-        self.context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        self.page = self.context.new_page()
-        self.complaints: list[str] = []
-        self.asked: list[str] = []
-        self.page.on("console", lambda m: self.complaints.append(m.text) if m.type in ("error", "warning") else None)
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.goto(file.as_uri())
-        self.page.wait_for_selector("#timing .main-svg")
-
-    def __enter__(self) -> "Opened":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.context.close()
-
-    def picture(self, selector: str) -> Image.Image:
-        return Image.open(io.BytesIO(self.page.locator(selector).first.screenshot())).convert("L")
+def opened_report(browser: Any, report: Path, width: int = 1280, scheme: str = "light") -> OpenedPage:
+    """Opens a report and waits for its last chart."""
+    return OpenedPage(browser, report, width, scheme, ready="#timing .main-svg")
 
 
 @pytest.mark.parametrize(("width", "scheme"), LOOKS)
 def test_nothing_is_blank_nor_complained_of_nor_loaded(browser: Any, report: Path, width: int, scheme: str):
-    with Opened(browser, report, width, scheme) as opened:
+    with opened_report(browser, report, width, scheme) as opened:
         for chart in CHARTS:
             picture = opened.picture(f"#{chart}")
             assert ImageStat.Stat(picture).stddev[0] > 3, chart
@@ -85,7 +42,7 @@ def test_nothing_is_blank_nor_complained_of_nor_loaded(browser: Any, report: Pat
 
 @pytest.mark.parametrize("width", [1280, 390])
 def test_nothing_sticks_out_at_the_side(browser: Any, report: Path, width: int):
-    with Opened(browser, report, width) as opened:
+    with opened_report(browser, report, width) as opened:
         assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
         right_edges = (
             "[...document.querySelectorAll('section, article, form, select')].map(n => n.getBoundingClientRect().right)"
@@ -96,19 +53,19 @@ def test_nothing_sticks_out_at_the_side(browser: Any, report: Path, width: int):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_text_stands_out_from_its_ground(browser: Any, report: Path, scheme: str):
     """WCAG's 4.5 for ink, quiet text and the strongest tint."""
-    with Opened(browser, report, scheme=scheme) as opened:
+    with opened_report(browser, report, scheme=scheme) as opened:
         pairs = [("--ink", "--card"), ("--quiet", "--card"), ("--ink", "--page"), ("--accent", "--page")]
         for ink, ground in pairs:
             assert contrast(opened, f"var({ink})", f"var({ground})") >= 4.5, (ink, ground)
         assert contrast(opened, "var(--ink)", "color-mix(in srgb, var(--heat) 60%, var(--card))") >= 4.5
 
 
-def contrast(opened: Opened, one: str, other: str) -> float:
+def contrast(opened: OpenedPage, one: str, other: str) -> float:
     high, low = sorted((luminance(opened, one), luminance(opened, other)), reverse=True)
     return (high + 0.05) / (low + 0.05)
 
 
-def luminance(opened: Opened, colour: str) -> float:
+def luminance(opened: OpenedPage, colour: str) -> float:
     channels = opened.page.evaluate(
         """colour => {
             const probe = document.body.appendChild(document.createElement("div"));
@@ -127,7 +84,7 @@ def luminance(opened: Opened, colour: str) -> float:
 
 
 def test_what_the_model_wrote_is_shown_and_inert(browser: Any, report: Path):
-    with Opened(browser, report) as opened:
+    with opened_report(browser, report) as opened:
         assert opened.page.evaluate("window.pwned") is None
         text = opened.page.locator("#groups").inner_text()
         for wrote in (*HOSTILE[:4], "\u241b]0;pwned\u2407\u241b[31m", "<U+202E>detrevni"):
@@ -145,7 +102,7 @@ def test_what_the_model_wrote_is_shown_and_inert(browser: Any, report: Path):
 
 
 def test_hovering_shows_neighbours_and_weights(browser: Any, report: Path):
-    with Opened(browser, report) as opened:
+    with opened_report(browser, report) as opened:
         opened.page.locator(".token.mixed").first.hover()
         shown = opened.page.locator("#detail")
         assert shown.locator(".weight span").all_inner_texts() == ["0.700", "0.200", "0.100"]
@@ -158,7 +115,7 @@ def test_hovering_shows_neighbours_and_weights(browser: Any, report: Path):
 
 
 def test_a_tap_shows_the_same_inside_a_phones_screen(browser: Any, report: Path):
-    with Opened(browser, report, width=390) as opened:
+    with opened_report(browser, report, width=390) as opened:
         opened.page.locator(".token.mixed").first.click()
         box = opened.page.locator("#detail").bounding_box()
         assert box["x"] >= 0
@@ -167,7 +124,7 @@ def test_a_tap_shows_the_same_inside_a_phones_screen(browser: Any, report: Path)
 
 
 def test_the_keyboard_reaches_every_token(browser: Any, report: Path):
-    with Opened(browser, report) as opened:
+    with opened_report(browser, report) as opened:
         page, detail = opened.page, opened.page.locator("#detail")
         page.locator("#mixing").focus()
         page.keyboard.press("Tab")
@@ -184,7 +141,7 @@ def test_the_keyboard_reaches_every_token(browser: Any, report: Path):
 
 def test_tokens_are_tinted_by_log_prob_or_entropy(browser: Any, report: Path):
     """The first response has log-probs 0, -0.5 ... of 5 nats for the full tint of 60 %, entropies 3, 2.25 ... of 3."""
-    with Opened(browser, report) as opened:
+    with opened_report(browser, report) as opened:
         page = opened.page
         tints = "tokens => tokens.map(token => token.style.getPropertyValue('--tint'))"
         first = page.locator("#groups .response").first.locator(".token")
@@ -207,7 +164,7 @@ def test_tokens_are_tinted_by_log_prob_or_entropy(browser: Any, report: Path):
 
 
 def test_filters(browser: Any, report: Path):
-    with Opened(browser, report) as opened:
+    with opened_report(browser, report) as opened:
         page, count = opened.page, opened.page.locator("#count")
         assert count.inner_text() == "4 of 4 rollouts"
         page.locator("#verdict").select_option("wrong")
@@ -227,7 +184,7 @@ def test_filters(browser: Any, report: Path):
 
 
 def test_charts_follow_a_change_of_the_theme(browser: Any, report: Path):
-    with Opened(browser, report) as opened:
+    with opened_report(browser, report) as opened:
         light = opened.picture("#entropy").getpixel((2, 2))
         opened.page.emulate_media(color_scheme="dark")
         opened.page.wait_for_timeout(300)

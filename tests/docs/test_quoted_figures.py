@@ -21,7 +21,7 @@ def benchmark(name: str) -> dict[str, Any]:
 
 def quoted(first: str) -> list[str]:
     """Returns the cells after the first of the page's row that begins with it."""
-    (row,) = re.findall(rf"^\| {re.escape(first)} \| (.*) \|$", PAGES["docs/scaling.md"], flags=re.MULTILINE)
+    (row,) = re.findall(rf"^\| {re.escape(first)} \| (.*) \|$", PAGES["docs/benchmarks.md"], flags=re.MULTILINE)
     return [cell.strip() for cell in row.split("|")]
 
 
@@ -49,7 +49,7 @@ def test_the_updates_quoted_were_measured(file: str, first: str) -> None:
 def test_two_cards_are_as_fast_as_quoted() -> None:
     names = ("update_h200_12288", "update_2xh200", "update_2xh200_once")
     one, each, once = (benchmark(name)["results"][0] for name in names)
-    text = " ".join(PAGES["docs/scaling.md"].split())
+    text = " ".join(PAGES["docs/benchmarks.md"].split())
     assert f"Two cards are {each['tokens_per_s'] / one['tokens_per_s']:.2f} times as fast as one that makes" in text
     assert f"they are {once['tokens_per_s'] / one['tokens_per_s']:.2f} times as fast." in text
     assert benchmark(names[2])["runs"][0]["gather_once"]
@@ -66,7 +66,7 @@ def test_the_memory_quoted_was_measured() -> None:
 
 
 def test_the_iterations_quoted_were_measured() -> None:
-    text = " ".join(PAGES["docs/scaling.md"].split())
+    text = " ".join(PAGES["docs/benchmarks.md"].split())
     for card in ("H100", "H200"):
         made = benchmark(f"step_{card.lower()}")
         for mode, first in (("ours bf16", "ours"), ("trl liger", "TRL + Liger")):

@@ -29,7 +29,7 @@ def test_the_reward_shown_is_the_file() -> None:
 
 def test_the_neighbours_shown_are_the_models() -> None:
     printed = execute(["python", "scripts/neighbors.py", "seven", "finds", "apples"])
-    rows = re.findall(r"^\| (seven|finds|apples) \| (.*) \|$", PAGES["docs/getting_started.md"], flags=re.MULTILINE)
+    rows = re.findall(r"^\| (seven|finds|apples) \| (.*) \|$", PAGES["docs/start.md"], flags=re.MULTILINE)
     assert len(rows) == 3
     for word, nearest in rows:
         assert any(word in line and nearest in line for line in printed.splitlines())
@@ -43,7 +43,7 @@ def test_the_tables_are_those_of_the_script() -> None:
 
 
 def test_every_choice_is_in_its_table() -> None:
-    text = PAGES["docs/methods.md"] + PAGES["docs/datasets.md"]
+    text = PAGES["docs/methods.md"] + PAGES["docs/data.md"]
     for group, heading in (
         ("selection", "selection="),
         ("reward_terms", "reward_terms=[...]"),

@@ -32,6 +32,12 @@ def test_nothing_of_the_site_comes_from_a_network(site: Path):
         assert re.findall(r'<link[^>]* href="?https?:[^>]*', text) == []
 
 
+@pytest.mark.parametrize("old", ["getting_started", "datasets", "verifier", "permissions", "resuming"])
+def test_a_page_under_its_earlier_name_leads_to_the_present_one(site: Path, old: str):
+    (target,) = re.findall(r'http-equiv="refresh" content="0; url=([^"]+)"', (site / f"{old}.html").read_text())
+    assert (site / target).is_file()
+
+
 def test_every_module_is_documented(site: Path):
     for package in packages():
         text = (site / f"api/{package.name}.html").read_text()

@@ -3,7 +3,7 @@ r"""The verifier: the equality of two written answers.
 The text of a response goes through these files from top to bottom. Its answer is read in a few ways
 (`reading.MAX_READINGS`), all of them readings of one statement, and two answers are equal if a reading of one equals
 one of the other. A text that holds several candidate values is none of them; it equals only that very collection.
-`docs/verifier.md` lists what this means for each kind of answer. Nothing else of the package is imported here.
+`docs/answer_checking.md` lists what this means for each kind of answer. Nothing else of the package is imported here.
 
 1. The box, searched in the trainer's process:
 

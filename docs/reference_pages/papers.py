@@ -34,12 +34,12 @@ class Paper:
 
     Attributes:
         number: on arXiv.
-        title: of the paper.
+        name: of the method, as it is called here; no title.
         commands: what runs it here.
     """
 
     number: str
-    title: str
+    name: str
     commands: tuple[str, ...]
 
 
@@ -63,7 +63,7 @@ class Source:
 def papers() -> list[Paper]:
     """Reads ``docs/papers.yaml``."""
     entries = yaml.safe_load((ROOT / "docs/papers.yaml").read_text())
-    return [Paper(n, e["title"], tuple(f"python scripts/{line}" for line in e["run"])) for n, e in entries.items()]
+    return [Paper(n, e["name"], tuple(f"python scripts/{line}" for line in e["run"])) for n, e in entries.items()]
 
 
 def presets() -> list[Source]:
@@ -107,10 +107,10 @@ def _docstrings(node: ast.Module | ast.ClassDef | ast.FunctionDef, name: str) ->
 _HEAD = """
 # Paper index
 
-A section a paper: the commands that run it here, what is followed, and where the released code differs from it. Written
-from the docstrings and the comments of `conf/` that name the paper; what they do not say is not said here. Commands
-train the embedded demo unless they name a model or data; those with `experiment=` are of a paper's own size and need
-its hardware.
+One section for each paper, headed by the name of the method and identified by its arXiv number: the commands that run
+it here, what is followed, and where the released code differs from it. Written from the docstrings and the comments
+of `conf/` that name the paper; what they do not say is not said here. Commands train the embedded demo unless they
+name a model or data; those with `experiment=` are of a paper's own size and need its hardware.
 """
 
 
@@ -124,7 +124,7 @@ def _section(paper: Paper, of_conf: list[Source], of_code: list[Source]) -> str:
     files = [source for source in of_conf if paper.number in source.numbers]
     objects = [(s, *_split(body(s.text))) for s in of_code if paper.number in s.numbers]
     parts = [
-        f"## {paper.title}",
+        f"## {paper.name}",
         f"[arXiv {paper.number}](https://arxiv.org/abs/{paper.number})",
         bash(paper.commands),
         "**What is followed**",

@@ -141,12 +141,12 @@ def test_every_strategy_and_algorithm_of_a_paper_is_in_the_index(paper_index: st
 
 
 def test_what_released_code_does_otherwise_stands_apart(paper_index: str):
-    section = next(part for part in paper_index.split("\n## ") if part.startswith("N-GRPO:"))
+    section = next(part for part in paper_index.split("\n## ") if part.startswith("N-GRPO\n"))
     followed, differs = section.split("**Where the released code differs**")
     assert "the anchor emitted, not the sampled token" in differs
     assert "the anchor emitted, not the sampled token" not in followed
     assert "alpha(c) = softmax over C of z_t / tau" in followed
-    section = next(part for part in paper_index.split("\n## ") if part.startswith("SofT-GRPO"))
+    section = next(part for part in paper_index.split("\n## ") if part.startswith("SofT-GRPO\n"))
     assert "clamps eps" in section.split("**Where the released code differs**")[1]
     assert "eps 0.2, beta 0.001 in the paper; the script has 0.002" in section
 

@@ -21,6 +21,6 @@ training draws from (``loader.py``). ``datamodule.py`` puts them together.
 - ``row_filter.py``: The filter of rows by content: difficulty, evaluation problems, duplicates
 - ``settings.py``: The settings of one source of training problems, and the sources of a mixture by name
 - ``source_stream.py``: The endless stream of prompts of one source, and the position up to which it has been drawn
-- ``sources/``: Sources of problems: the built-in demo, files, the Hugging Face hub
+- ``sources/``: Sources of problems: the built-in demo, files, the Hugging Face hub, objects of the user's
 - ``word_problems/``: The generated word problems of the demo
 """

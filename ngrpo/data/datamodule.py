@@ -15,7 +15,7 @@ from ngrpo.data.evaluation_prompts import evaluation_fingerprints, evaluation_so
 from ngrpo.data.loader import PromptStream
 from ngrpo.data.prompt_source import PromptSource
 from ngrpo.data.settings import SourceSettings, training_sources
-from ngrpo.data.sources import ProblemSource, open_source
+from ngrpo.data.sources import DataPath, ProblemSource, open_source
 from ngrpo.data.sources.problem_text import check_text
 from ngrpo.distributed.collectives import ranks
 from ngrpo.errors import SettingError
@@ -63,9 +63,9 @@ class PromptDataModule(LightningDataModule):
         tokenizer: PreTrainedTokenizerBase,
         prompts_per_batch: int,
         seed: int,
-        path: str | Sequence[str] | None = "demo",
+        path: DataPath | None = "demo",
         sources: Mapping[str, Mapping[str, Any]] | None = None,
-        eval_path: str | Sequence[str] | None = None,
+        eval_path: DataPath | None = None,
         eval_problems: int = 200,
         max_prompt_tokens: int = 1024,
         question_field: str = "problem",

@@ -11,13 +11,13 @@ from ngrpo.data.chat import PromptBuilder
 from ngrpo.data.exclusion_remedies import no_usable_row
 from ngrpo.data.settings import SourceSettings
 from ngrpo.data.source_stream import MAX_ROWS_WITHOUT_PROMPT
-from ngrpo.data.sources import ProblemSource, open_source
+from ngrpo.data.sources import DataPath, ProblemSource, open_source
 from ngrpo.data.sources.problem_text import fingerprint
 from ngrpo.data.word_problems.levels import read_path
 from ngrpo.types.problems import Excluded, Problem, Prompt
 
 
-def evaluation_source(path: str | Sequence[str] | None, common: SourceSettings) -> ProblemSource | None:
+def evaluation_source(path: DataPath | None, common: SourceSettings) -> ProblemSource | None:
     """Opens the evaluation data.
 
     Args:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ngrpo.data.row_filter import RowFilter
-from ngrpo.data.sources import Fields
+from ngrpo.data.sources import DataPath, Fields
 from ngrpo.errors import SettingError
 
 
@@ -26,7 +26,7 @@ class SourceSettings:
         keep_fields: further fields, which rewards get by name.
     """
 
-    path: str | Sequence[str] | None
+    path: DataPath | None
     weight: float = 1.0
     question_field: str = "problem"
     answer_field: str = "answer"

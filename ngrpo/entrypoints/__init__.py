@@ -1,5 +1,7 @@
 """The code behind the scripts and the command line.
 
+- ``algorithm_trial.py``: The trial call of an algorithm's functions, on a few made-up tokens, before any model is
+  loaded
 - ``arguments.py``: Types for argparse: numbers in a range, refused by the usage before any work
 - ``command.py``: The console command ``ngrpo``: one subcommand for each script, and ``init``
 - ``compare_command.py``: The command line that compares evaluations problem by problem

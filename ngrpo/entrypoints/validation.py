@@ -24,6 +24,7 @@ from ngrpo.algo.correction import NoCorrection
 from ngrpo.algo.kl import k1
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.data.curriculum import Curriculum, SampledByPassRate
+from ngrpo.entrypoints.algorithm_trial import try_algorithm
 from ngrpo.entrypoints.components import Components
 from ngrpo.errors import SettingError, first_line
 from ngrpo.evaluation.evaluator import Evaluator
@@ -64,6 +65,7 @@ def check_settings(parts: Components, config: DictConfig) -> None:
     check_shaping(algorithm, parts.terms)
     check_critic(algorithm, parts.critic)
     check_group(algorithm, parts.rollout)
+    try_algorithm(algorithm, parts.rollout.group_size)
     check_ranks(algorithm, parts.ranks)
     check_lora(parts.source, parts.processes)
     check_support(exploration)

@@ -48,6 +48,14 @@ FURTHER_OVERRIDES = {
         "+algo/kl=k1",
         f"+algo.clip={CLIP}",
     ],
+    "algo/advantage/custom": ["algo.advantage._target_=ngrpo.algo.advantage.raw"],
+    "algo/ratio/custom": ["algo.ratio._target_=ngrpo.algo.ratio.token"],
+    "algo/clip/custom": ["algo.clip._target_=ngrpo.algo.clip.unclipped"],
+    "algo/aggregate/custom": ["algo.aggregate._target_=ngrpo.algo.aggregate.token_mean"],
+    "algo/kl/custom": ["algo.kl._target_=ngrpo.algo.kl.k3"],
+    "algo/credit/custom": ["algo.credit._target_=ngrpo.algo.credit.Broadcast"],
+    "algo/correction/custom": ["algo.correction._target_=ngrpo.algo.correction.NoCorrection"],
+    "data/custom": ["data.path._target_=ngrpo.data.sources.demo.DemoSource"],
     "rollout/base": ["rollout.engine={_target_:ngrpo.rollout.torch_engine.engine.TorchEngine}"],
     # What the user gives; the demo's problems never come twice.
     "data/curriculum/sampled_by_pass_rate": ["data.path=rows.json"],
@@ -203,13 +211,13 @@ def test_trainer_is_made(file: str) -> None:
 @pytest.mark.parametrize("file", [file for file in FILES if file.startswith("algo/")])
 def test_algorithm_takes_the_chosen_function(file: str) -> None:
     """The function that the file names is the one in the built algorithm."""
-    named = OmegaConf.load(CONF / f"{file}.yaml")
     part = file.split("/")[1] if file.count("/") == 2 else None
-    algorithm = build(checked_config(file).algo)
+    config = checked_config(file).algo
+    algorithm = build(config)
     if part is not None:
         function = getattr(algorithm, part)
         found = getattr(function, "func", function if inspect.isfunction(function) else type(function))
-        assert f"{found.__module__}.{found.__name__}" == named["_target_"]
+        assert f"{found.__module__}.{found.__name__}" == config[part]["_target_"]
     assert algorithm.prompts_per_batch % algorithm.optimizer_steps == 0
 
 

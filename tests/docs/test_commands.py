@@ -4,16 +4,14 @@ import json
 import re
 import shlex
 import shutil
-import socket
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from places import ROOT
 from prose import commands, execute
+from stand_in import stand_in_judge
 
 from ngrpo.data.word_problems.generator import problem
 
@@ -134,17 +132,8 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def train_with_judge(words: list[str], folder: Path) -> None:
     """With the stand-in of the examples at a free port."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    server = subprocess.Popen([sys.executable, str(ROOT / "examples/stand_in_judge.py"), port])
-    try:
-        while server.poll() is None and socket.socket().connect_ex(("127.0.0.1", int(port))):
-            time.sleep(0.1)
+    with stand_in_judge() as port:
         train([word.replace("8123", port) for word in words], folder, no_proxy="127.0.0.1")
-    finally:
-        server.kill()
-        server.wait()
 
 
 @pytest.mark.parametrize("command", commands())
@@ -178,6 +167,8 @@ def test_command(command: str, run_folder: Path, classifier: Path, tmp_path: Pat
         "python scripts/study.py all --quick --jobs 2": "tests/study/test_study_command.py runs it",
         "python scripts/make_demo_model.py --size large --workers 12 --output outputs/study/demo-model": "needs a GPU",
     }
+    if command in commands("docs/extending.md"):
+        pytest.skip("tests/docs/test_extensions.py runs it")
     if "bench" in command:
         pytest.skip("needs a GPU; tests/docs/test_benchmarks.py runs it smaller")
     if words[0] in ("torchrun", "srun"):

@@ -15,9 +15,10 @@ PAGES = {
 """Text by path."""
 
 
-def commands() -> list[str]:
-    """Returns every line of the pages' bash blocks, once."""
-    blocks = [block for text in PAGES.values() for block in re.findall(r"```bash\n(.*?)```", text, flags=re.DOTALL)]
+def commands(*pages: str) -> list[str]:
+    """Returns every line of the bash blocks of some pages, of all by default, once."""
+    texts = [PAGES[page] for page in pages or PAGES]
+    blocks = [block for text in texts for block in re.findall(r"```bash\n(.*?)```", text, flags=re.DOTALL)]
     return list(dict.fromkeys(line for block in blocks for line in block.splitlines() if line.strip()))
 
 

@@ -1,4 +1,4 @@
-"""Sources of problems: the built-in demo, files, the Hugging Face hub.
+"""Sources of problems: the built-in demo, files, the Hugging Face hub, objects of the user's.
 
 - ``base.py``: The contract of a source of problems
 - ``conversation.py``: Conversations in the records of data sets, read as messages
@@ -7,6 +7,8 @@
 - ``files.py``: Problems in JSON, JSONL and parquet files
 - ``hub.py``: Problems streamed from the Hugging Face hub
 - ``problem_text.py``: The texts of problems: normalised for comparison, and checked to be encodable
+- ``records.py``: Problems in memory: the records of an object of the user's, and what they have in common with those of
+  files
 - ``resolve.py``: The source that the value of ``data.path`` names
 """
 
@@ -15,15 +17,19 @@ from ngrpo.data.sources.demo import DemoSource
 from ngrpo.data.sources.fields import Fields, normalise_answer, read_difficulty
 from ngrpo.data.sources.files import FileSource
 from ngrpo.data.sources.hub import HubSource
-from ngrpo.data.sources.resolve import open_source
+from ngrpo.data.sources.records import Records, RecordSource
+from ngrpo.data.sources.resolve import DataPath, open_source
 
 __all__ = [
     "BOXED_INSTRUCTION",
+    "DataPath",
     "DemoSource",
     "Fields",
     "FileSource",
     "HubSource",
     "ProblemSource",
+    "RecordSource",
+    "Records",
     "Row",
     "normalise_answer",
     "open_source",

@@ -1,7 +1,7 @@
 """The contract of a source of problems."""
 
 from collections.abc import Iterator
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from ngrpo.types.problems import Excluded, Problem
 
@@ -11,6 +11,7 @@ Split = Literal["train", "held_out"]
 BOXED_INSTRUCTION = "Please reason step by step, and put your final answer within \\boxed{}."
 
 
+@runtime_checkable
 class ProblemSource(Protocol):
     """A deterministic, seekable sequence of problems.
 

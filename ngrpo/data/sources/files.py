@@ -3,14 +3,12 @@
 import glob
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from random import Random
 from typing import Any
 
-from ngrpo.data.sources.base import BOXED_INSTRUCTION, Row
 from ngrpo.data.sources.fields import Fields
+from ngrpo.data.sources.records import RowsInMemory
 from ngrpo.errors import SettingError, first_line
 from ngrpo.utils.input_files import check_file
 
@@ -79,10 +77,8 @@ def _content(file: Path, setting: str) -> bytes:
         raise SettingError(f"{setting}={str(file)!r} cannot be read ({error.strerror}); make it readable.") from error
 
 
-class FileSource:
+class FileSource(RowsInMemory):
     """The rows of one or more files, read whole; a row's key is its number over all files.
-
-    An epoch is a permutation of the rows drawn from (seed, epoch).
 
     Args:
         files: existing files with a suffix in `READERS`.
@@ -93,12 +89,7 @@ class FileSource:
         SettingError: a file cannot be read, or has no row, or lacks the fields.
     """
 
-    instruction: str | None = BOXED_INSTRUCTION
-    in_memory = True
-    endless = False
-
     def __init__(self, files: Sequence[Path], fields: Fields | None = None, setting: str = "data.path") -> None:
-        fields = fields or Fields()
         digest = hashlib.sha256()
         records: list[dict[str, Any]] = []
         for file in files:
@@ -107,19 +98,4 @@ class FileSource:
             records += _records(file, content, setting)
         # Names without directories: the same files may be resumed from another place.
         names = ",".join(file.name for file in files)
-        if not records:
-            raise SettingError(f"{setting}={names!r} has no row; give a file with problems.")
-        available = {name for record in records for name in record}
-        fields.check(available, f"{setting}={names!r}", setting.rpartition(".")[0])
-        self.identity = f"{names}@sha256:{digest.hexdigest()[:16]}"
-        self._rows = [fields.row(key, record) for key, record in enumerate(records)]
-
-    def rows(self, start: int = 0) -> Iterator[Row]:
-        """Yield the rows in file order."""
-        return islice(self._rows, start, None)
-
-    def epoch_rows(self, seed: int, epoch: int, start: int = 0) -> Iterator[Row]:
-        """Yield the rows in the order of the epoch's permutation."""
-        order = list(range(len(self._rows)))
-        Random(f"{seed}/{epoch}").shuffle(order)
-        return (self._rows[index] for index in order[start:])
+        super().__init__(f"{names}@sha256:{digest.hexdigest()[:16]}", records, fields, setting, repr(names))

@@ -3,12 +3,14 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeGuard
 
 from ngrpo.data.sources.base import ProblemSource, Split
 from ngrpo.data.sources.demo import DemoSource
 from ngrpo.data.sources.fields import Fields
 from ngrpo.data.sources.files import READERS, FileSource, find_files
 from ngrpo.data.sources.hub import HubSource
+from ngrpo.data.sources.records import Records, RecordSource
 from ngrpo.data.word_problems.levels import read_path
 from ngrpo.errors import SettingError
 
@@ -16,8 +18,12 @@ _HUB_NAME = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(?::(?P<configuration>[\w.+-]+
 _HUB_SPLIT: dict[Split, str] = {"train": "train", "held_out": "test"}
 
 
+DataPath = str | Sequence[str] | Records | ProblemSource
+"""What ``data.path`` and the like may be: a name, files, or an object of the user's."""
+
+
 def open_source(
-    path: str | Sequence[str],
+    path: DataPath,
     split: Split = "train",
     fields: Fields | None = None,
     setting: str = "data.path",
@@ -27,7 +33,8 @@ def open_source(
     Args:
         path: ``"demo"``; ``"demo:2-6"`` or ``"demo:2-6@validation"`` for harder problems of 2 to 6 calculations; a
             file, a directory, a pattern, or a list of these; or ``org/name``, ``org/name:configuration``,
-            ``org/name@split`` or ``org/name:configuration@split`` on the hub.
+            ``org/name@split`` or ``org/name:configuration@split`` on the hub;
+            or an object: `Records`, or a `ProblemSource` for what does not fit into memory.
         split: which part of the demo, or which split on the hub (``train`` or ``test``) where `path` names none; files
             have none.
         fields: which fields hold the question and the answer.
@@ -36,6 +43,8 @@ def open_source(
     Raises:
         SettingError: there is no such source.
     """
+    if not _is_name(path):
+        return _own(path, fields or Fields(), setting)
     if source := _demo(path, split, setting):
         if fields is not None and fields.keep:
             raise SettingError(
@@ -56,6 +65,26 @@ def open_source(
     raise SettingError(
         f"{setting}={shown!r} names no source; give 'demo', existing {', '.join(READERS)} files (a file,"
         " a directory, a pattern or a list), or a hub data set 'org/name' or 'org/name:configuration@split'."
+    )
+
+
+def _is_name(path: object) -> TypeGuard[str | Sequence[str]]:
+    return isinstance(path, str) or (isinstance(path, list | tuple) and all(isinstance(part, str) for part in path))
+
+
+def _own(made: object, fields: Fields, setting: str) -> ProblemSource:
+    if isinstance(made, ProblemSource):
+        if fields.keep:
+            raise SettingError(
+                f"{setting.rpartition('.')[0]}.keep_fields={list(fields.keep)} is for records, and {setting}="
+                f"{type(made).__name__} makes problems; take it out, and put the fields into Problem.columns."
+            )
+        return made
+    if isinstance(made, Records):
+        return RecordSource(made, fields, setting)
+    raise SettingError(
+        f"{setting} is a {type(made).__name__}, which has no rows by number; give an object with __len__ and "
+        "__getitem__, a list of dictionaries, or a ngrpo.data.sources.ProblemSource."
     )
 
 

@@ -1,0 +1,99 @@
+"""The trial call of an algorithm's functions, on a few made-up tokens, before any model is loaded."""
+
+import logging
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ngrpo.algo.aggregate import BatchTotals
+from ngrpo.algo.clip import Surrogate
+from ngrpo.algo.policy_loss import Algorithm
+from ngrpo.errors import SettingError
+from ngrpo.utils.remote_error import log_traceback, origin
+
+log = logging.getLogger(__name__)
+
+_LENGTHS = torch.tensor([3, 2])
+_TOKENS = int(_LENGTHS.sum())
+
+
+def try_algorithm(algorithm: Algorithm, group_size: int) -> None:
+    """Calls advantage, ratio, clip, aggregation and KL once each.
+
+    Args:
+        algorithm: the composition.
+        group_size: G, rollouts a prompt.
+
+    Raises:
+        SettingError: one of them raises, or returns something else than its setting asks for.
+    """
+    _try_advantage(algorithm, group_size)
+    new = torch.linspace(-1.0, -0.8, _TOKENS).requires_grad_()
+    old = torch.full((_TOKENS,), -0.9)
+    ratio = _called("ratio", lambda: algorithm.ratio(new, old, _LENGTHS))
+    _check("ratio", "log ratios", ratio, (_TOKENS,), gradient=True)
+    _try_clip(algorithm, ratio)
+    totals = BatchTotals(len(_LENGTHS), _TOKENS)
+    weights = _called("aggregate", lambda: algorithm.aggregate(_LENGTHS.float(), totals))
+    _check("aggregate", "weights", weights, (len(_LENGTHS),))
+    divergence = _called("kl", lambda: algorithm.kl(new, old, old))
+    _check("kl", "divergences", divergence, (_TOKENS,), gradient=True)
+
+
+def _try_advantage(algorithm: Algorithm, group_size: int) -> None:
+    """Of a group of several rewards, of one without a signal, and of one with an unscored response."""
+    rewards = torch.zeros(3, group_size)
+    rewards[0, 0] = 1.0
+    rewards[2, -1] = math.nan
+    advantages = _called("advantage", lambda: algorithm.advantage(rewards.clone()))
+    _check("advantage", "advantages", advantages, (3, group_size), finite=False)
+    if bool(advantages.isinf().any()):
+        raise _refused("advantage", "advantages that are infinite; guard its divisions")
+    if not bool(advantages[2, -1].isnan()):
+        raise _refused(
+            "advantage",
+            f"{float(advantages[2, -1]):g} for a response without a reward (nan); keep nan there, which excludes it",
+        )
+
+
+def _try_clip(algorithm: Algorithm, log_ratio: Tensor) -> None:
+    advantage = torch.linspace(-1.0, 1.0, 2 * _TOKENS).reshape(2, _TOKENS)
+    surrogate = _called("clip", lambda: algorithm.clip(log_ratio, advantage))
+    if not isinstance(surrogate, Surrogate):
+        raise _refused("clip", f"a {type(surrogate).__name__}; return a ngrpo.algo.clip.Surrogate(loss, clipped)")
+    _check("clip", "a loss", surrogate.loss, (2, _TOKENS), gradient=True)
+    clipped: Any = surrogate.clipped
+    if not isinstance(clipped, Tensor) or clipped.dtype != torch.bool or clipped.shape != surrogate.loss.shape:
+        raise _refused("clip", "clipped that is no mask of the loss's shape; return a tensor of bool")
+
+
+def _called(name: str, call: Callable[[], Any]) -> Any:
+    try:
+        return call()
+    except SettingError:
+        raise
+    except Exception as error:
+        log_traceback(log, error)
+        raise SettingError(f"algo.{name} raised {error!r}{origin(error)} on a trial call; fix it.") from error
+
+
+def _check(
+    name: str, what: str, value: Any, shape: tuple[int, ...], gradient: bool = False, finite: bool = True
+) -> None:
+    if not isinstance(value, Tensor):
+        raise _refused(name, f"a {type(value).__name__}; return a tensor of shape {list(shape)}")
+    if tuple(value.shape) != shape:
+        raise _refused(name, f"{what} of shape {list(value.shape)} instead of {list(shape)}; keep the shape")
+    if not value.is_floating_point():
+        raise _refused(name, f"{what} of dtype {value.dtype}; return floating-point numbers")
+    if finite and not bool(value.isfinite().all()):
+        raise _refused(name, f"{what} that are not finite; guard its logarithms and divisions")
+    if gradient and not value.requires_grad:
+        raise _refused(name, f"{what} without a gradient to the log-probs; take out detach, item or no_grad")
+
+
+def _refused(name: str, fault: str) -> SettingError:
+    return SettingError(f"algo.{name} returned {fault} (a trial call).")

@@ -1,0 +1,95 @@
+"""The functions of an algorithm are tried before a model is loaded: those of the package pass, wrong ones are not."""
+
+import logging
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from hydra import compose, initialize_config_dir
+from places import ROOT
+from torch import Tensor
+
+from ngrpo.algo import advantage, kl, ratio
+from ngrpo.algo.aggregate import token_mean
+from ngrpo.algo.best import with_best
+from ngrpo.algo.clip import Surrogate, clipped_surrogate
+from ngrpo.algo.policy_loss import Algorithm
+from ngrpo.config.instantiate import build
+from ngrpo.config.schema import register
+from ngrpo.entrypoints.algorithm_trial import try_algorithm
+from ngrpo.errors import SettingError
+
+SOUND = Algorithm(
+    advantage.group_standardised, ratio.token, partial(clipped_surrogate, low=0.2, high=0.2), token_mean, kl.k3
+)
+NAMES = sorted(path.stem for path in (ROOT / "conf/algo").glob("*.yaml") if path.stem != "base")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_those_of_the_package_pass(name: str) -> None:
+    register()
+    with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
+        algorithm = with_best(build(compose("train", overrides=[f"algo={name}"]).algo), (0.0, 1.0))
+    for group_size in (1, 2, 8):
+        try_algorithm(algorithm, group_size)
+
+
+def clip(make: Callable[[Tensor, Tensor], Any]) -> Algorithm:
+    return replace(SOUND, clip=make)
+
+
+def mask(loss: Tensor) -> Tensor:
+    return torch.zeros_like(loss, dtype=torch.bool)
+
+
+WRONG = {
+    "no tensor": (replace(SOUND, advantage=lambda r: r.tolist()), "algo.advantage returned a list; return a tensor"),
+    "another shape": (
+        replace(SOUND, advantage=lambda r: r.nanmean(-1)),
+        "algo.advantage returned advantages of shape [3] instead of [3, 4]; keep the shape",
+    ),
+    "whole numbers": (replace(SOUND, advantage=lambda r: (r > 0).long()), "of dtype torch.int64; return"),
+    "infinite": (replace(SOUND, advantage=lambda r: r / r.nanmean(-1, True)[:, :1].mul(0)), "that are infinite; guard"),
+    "a number for no reward": (
+        replace(SOUND, advantage=lambda r: r.nan_to_num(0.0)), "0 for a response without a reward (nan); keep nan"
+    ),
+    "ratio without gradient": (
+        replace(SOUND, ratio=lambda new, old, lengths: (new - old).detach()),
+        "algo.ratio returned log ratios without a gradient to the log-probs; take out detach",
+    ),
+    "no surrogate": (clip(lambda r, a: -a * r), "algo.clip returned a Tensor; return a ngrpo.algo.clip.Surrogate"),
+    "loss without gradient": (clip(lambda r, a: Surrogate(-a * r.detach(), mask(a))), "a loss without a gradient"),
+    "loss of one channel": (
+        clip(lambda r, a: Surrogate(-a[0] * r, mask(a[0]))), "algo.clip returned a loss of shape [5] instead of [2, 5]"
+    ),
+    "mask of numbers": (clip(lambda r, a: Surrogate(-a * r, a)), "algo.clip returned clipped that is no mask"),
+    "not finite": (clip(lambda r, a: Surrogate(-a * r.log(), mask(a))), "a loss that are not finite; guard"),
+    "weights by token": (
+        replace(SOUND, aggregate=lambda lengths, totals: torch.ones(totals.tokens)),
+        "algo.aggregate returned weights of shape [5] instead of [2]",
+    ),
+    "KL of one number": (
+        replace(SOUND, kl=lambda new, reference, old: (new - reference).mean()), "algo.kl returned divergences of shape"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("algorithm", "sentence"), WRONG.values(), ids=WRONG)
+def test_wrong_ones_are_refused(algorithm: Algorithm, sentence: str) -> None:
+    with pytest.raises(SettingError, match=re.escape(sentence)):
+        try_algorithm(algorithm, 4)
+
+
+def test_an_exception_shows_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    def own(rewards: Tensor) -> Tensor:
+        raise KeyError("a typing error of the author")
+
+    sentence = r"^algo.advantage raised KeyError\('a typing error of the author'\) in test_algorithm_trial.py:\d+ on a"
+    with pytest.raises(SettingError, match=sentence):
+        try_algorithm(replace(SOUND, advantage=own), 4)
+    (record,) = [one for one in caplog.records if one.levelno == logging.ERROR]
+    assert "in own" in record.getMessage()

@@ -1,44 +1,50 @@
-"""A whole training iteration, generation to weight transfer, beside TRL's GRPOTrainer on the same work.
+"""A whole training iteration, generation to weight transfer: beside TRL's on one card, and on several cards.
 
     python scripts/bench_step.py --work /tmp/bench_step --json step.json
+    python scripts/bench_step.py --work /tmp/bench_step --devices 1 2 4 8 --modes cards --json cards.json
+    python scripts/bench_step.py --work /tmp/bench_step --devices 2 --modes recipe --experiment n_grpo_1_5b
 
 Random weights of the Qwen2 1.5B shape (1.78 B parameters), 16 prompts x 8 completions of 1024 tokens, KL on, one
 optimiser step. ``ours`` is ``scripts/train.py exploration=neighbor algo=grpo rollout=vllm`` with the settings below:
 float32 weights and moments, the moments in host memory during generation. ``ours bf16`` keeps all of them in bfloat16
 on the card, as TRL does here; ``trl`` is TRL's trainer with vLLM in its process, ``trl liger`` the same with its Liger
-loss. Each runs in a process of its own, one after the other on the same card; the first iterations are warm-ups,
-medians of the rest are given. ``used_gib`` is the most memory that was in use on the card, whoever used it. A mode
-whose packages are missing is skipped. ``--shape tiny --engine torch --modes ours`` tries our side on a CPU.
+loss.
+
+With ``--devices``: ``cards`` has a training process and an engine process a card, ``cards once`` gathers weights once
+an optimiser step, ``cards ahead`` makes the next rollouts beside the update, ``cards tensor`` splits the layers of
+trainer and engine over the cards: the trainer's over all of them, which has its engine on the first, and
+``tensor engine`` the engine's, beside one training process. ``weak`` scaling has ``--prompts`` a card, ``strong`` in
+all. ``recipe`` makes iterations of ``--experiment`` with its own batch, lengths and steps, on random weights of its
+model's shape.
+
+Each runs in a process of its own, one after the other; the first iterations are warm-ups, medians of the rest are
+given. ``used_gib`` is the most memory that was in use on the fullest card, whoever used it, outside the weight transfer,
+``transfer_gib`` inside. A mode whose packages are missing is skipped. ``--shape tiny --engine torch --modes ours``
+tries our side on a CPU.
 """
 
 import argparse
 import json
 import random
-import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
-from lightning import Callback, LightningModule, Trainer
 from rich.console import Console
 from rich.table import Table
 
 from ngrpo.entrypoints.arguments import whole
 from ngrpo.entrypoints.error_handling import run_main
-from ngrpo.rollout.worker import RolloutWorker
-from ngrpo.types.scores import Score, Verdict
 
 ROOT = Path(__file__).parents[1]
-PROMPTS, GROUP = 16, 8
-GIB = 2**30
+GROUP = 8
 UNUSED = (
     "evaluation",
     "rollout_report",
@@ -50,98 +56,8 @@ UNUSED = (
     "checkpoint",
 )
 """Callbacks that are no part of an iteration."""
-
-
-class AlternateReward:
-    """Right and wrong in turn, so that every group has a signal."""
-
-    def __call__(self, responses: Sequence[str], references: Sequence[str]) -> list[Score]:
-        """Returns a score a response."""
-        return [Score(float(n % 2), bool(n % 2), None, Verdict.CORRECT if n % 2 else Verdict.WRONG)
-                for n in range(len(responses))]  # fmt: skip
-
-    def close(self) -> None:
-        """Holds nothing."""
-
-
-class StepTimes(Callback):
-    """Writes the seconds and phases of each iteration, and the peak of memory after the warm-ups.
-
-    Args:
-        worker: made to continue past every stop token, so that all completions are equally long.
-        path: file to write.
-        warm_up: iterations that are not counted.
-    """
-
-    def __init__(self, worker: RolloutWorker, path: str, warm_up: int) -> None:
-        worker.sampling = replace(worker.sampling, stop_ids=())
-        self.path = Path(path)
-        self.warm_up = warm_up
-        self.steps: list[dict[str, float]] = []
-        self._last = 0.0
-
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Starts the clock; the engine has started."""
-        reset_peak()
-        self._last = now()
-
-    def on_train_batch_end(
-        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
-    ) -> None:
-        """Notes an iteration; the last callback's."""
-        moment = now()
-        phases = {n.removeprefix("time/"): float(v) for n, v in trainer.callback_metrics.items() if n[:5] == "time/"}
-        self.steps.append({"step_s": moment - self._last, **phases})
-        if batch_idx + 1 == self.warm_up:
-            reset_peak()
-        write(self.path, self.steps[self.warm_up :])
-        self._last = now()
-
-
-def now() -> float:
-    """Returns the time at which everything that was launched is done."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return time.perf_counter()
-
-
-class Used(threading.Thread):
-    """Keeps the most memory in use on the card, read fifty times a second.
-
-    PyTorch's own peak counts what a sleeping vLLM has given back.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self.most = 0
-
-    def run(self) -> None:
-        """Reads on until the process ends."""
-        while True:
-            free, total = torch.cuda.mem_get_info()
-            self.most = max(self.most, total - free)
-            time.sleep(0.02)
-
-
-USED = Used()
-
-
-def reset_peak() -> None:
-    """Forgets the peaks of the warm-ups."""
-    if torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
-        USED.most = 0
-        if not USED.is_alive():
-            USED.start()
-
-
-def write(path: Path, steps: list[dict[str, float]]) -> None:
-    """Writes the medians of the steps and the peaks: of PyTorch's allocator, vLLM's part included, and `Used`'s."""
-    if not steps:
-        return
-    medians = {name: statistics.median(step[name] for step in steps) for name in steps[0]}
-    peak = torch.cuda.max_memory_allocated() / GIB if torch.cuda.is_available() else 0.0
-    path.write_text(json.dumps({**medians, "peak_gib": peak, "used_gib": USED.most / GIB, "steps": steps}))
+EXPERIMENTS = {"n_grpo_1_5b": "1.5b", "n_grpo_7b": "7b"}
+"""Recipes, and the shapes of their models."""
 
 
 def prompts(words: int) -> list[str]:
@@ -150,17 +66,32 @@ def prompts(words: int) -> list[str]:
     return [" ".join(str(draw.randrange(100, 1000)) for _ in range(words)) for _ in range(512)]
 
 
+def model_folder(arguments: argparse.Namespace) -> Path:
+    """Returns where the random model lies."""
+    folder: Path = arguments.work / f"model-{arguments.shape}"
+    return folder
+
+
 def make_work(arguments: argparse.Namespace) -> None:
-    """Writes a random model with the demo's small tokenizer, and the prompts."""
+    """Writes a random model with the demo's small tokenizer, unless it is there, and the prompts."""
+    rows = [{"problem": text, "answer": "1"} for text in prompts(arguments.prompt_words)]
+    arguments.work.mkdir(parents=True, exist_ok=True)
+    (arguments.work / "prompts.json").write_text(json.dumps(rows))
+    folder = model_folder(arguments)
+    if not (folder / "config.json").exists():
+        make_model(arguments.shape, folder)
+
+
+def make_model(shape_name: str, folder: Path) -> None:
+    """Writes random weights in bfloat16, made on a GPU if there is one, and the demo's tokenizer."""
     from bench_update import SHAPES
     from transformers import AutoTokenizer, Qwen2Config, Qwen2ForCausalLM
 
     from ngrpo.modeling.loading import MODEL_PATH
 
-    folder = arguments.work / "model"
     tokenizer = AutoTokenizer.from_pretrained(MODEL_PATH)
     tokenizer.save_pretrained(folder)
-    shape = dict(SHAPES[arguments.shape])
+    shape = dict(SHAPES[shape_name])
     shape["vocab_size"] = max(shape["vocab_size"], len(tokenizer))
     config = Qwen2Config(
         max_position_embeddings=16384, tie_word_embeddings=False, eos_token_id=tokenizer.eos_token_id,
@@ -169,8 +100,6 @@ def make_work(arguments: argparse.Namespace) -> None:
     torch.manual_seed(0)
     with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
         Qwen2ForCausalLM._from_config(config, dtype=torch.bfloat16).save_pretrained(folder)
-    rows = [{"problem": text, "answer": "1"} for text in prompts(arguments.prompt_words)]
-    (arguments.work / "prompts.json").write_text(json.dumps(rows))
 
 
 FLOAT32 = ("trainer.offload_optimizer=true",)
@@ -178,27 +107,38 @@ BFLOAT16 = ("model.dtype=bfloat16", "trainer.precision=32-true")
 """What `run_ours` keeps weights and moments in; "32-true" computes in the dtype of the weights."""
 
 
-def run_ours(arguments: argparse.Namespace, result: Path, kept: Sequence[str]) -> None:
-    """Runs our training."""
-    on_gpu = torch.cuda.is_available()
-    engine = ["rollout=vllm", "rollout.engine.gpu_memory_utilization=0.35"] if arguments.engine == "vllm" else []
-    overrides = [
+def method(arguments: argparse.Namespace, prompts_per_batch: int) -> list[str]:
+    """Returns the settings of the method, the batch and the lengths."""
+    return [
         "exploration=neighbor", "algo=grpo", "algo.kl_coef=0.001", "algo.optimizer_steps=1",
-        f"algo.prompts_per_batch={PROMPTS}", f"rollout.group_size={GROUP}",
-        f"rollout.max_new_tokens={arguments.tokens}", "rollout.temperature=1.0", *engine,
-        f"model.path={arguments.work / 'model'}",
-        f"data.path={arguments.work / 'prompts.json'}", "data.instruction=''", "data.eval_path=null",
+        f"algo.prompts_per_batch={prompts_per_batch}", f"rollout.group_size={GROUP}",
+        f"rollout.max_new_tokens={arguments.tokens}", "rollout.temperature=1.0",
         f"data.max_prompt_tokens={arguments.prompt_tokens}",
-        "trainer=gpu" if on_gpu else "trainer=cpu", "trainer.devices=1",
-        f"trainer.iterations={arguments.warm_up + arguments.steps}",
         f"trainer.microbatch_tokens={arguments.microbatch_tokens}", f"model.checkpointing={arguments.checkpointing}",
-        f"model.compile={str(arguments.compile).lower()}", "reward._target_=bench_step.AlternateReward",
-        "allow_targets=[bench_step]",
+        f"model.compile={str(arguments.compile).lower()}",
+    ]  # fmt: skip
+
+
+def engine(arguments: argparse.Namespace) -> list[str]:
+    """Returns the settings of the engine."""
+    if arguments.engine == "torch":
+        return []
+    return ["rollout=vllm", f"rollout.engine.gpu_memory_utilization={arguments.engine_memory}"]
+
+
+def run_ours(arguments: argparse.Namespace, result: Path, settings: Sequence[str], devices: int = 1) -> None:
+    """Runs our training; the other processes are started by this one, with the same command line."""
+    overrides = [
+        *settings, f"model.path={model_folder(arguments)}",
+        f"data.path={arguments.work / 'prompts.json'}", "data.instruction=''", "data.eval_path=null",
+        "trainer=gpu" if torch.cuda.is_available() else "trainer=cpu", f"trainer.devices={devices}",
+        f"trainer.iterations={arguments.warm_up + arguments.steps}",
+        "reward._target_=step_times.AlternateReward", "allow_targets=[step_times]",
         "~reward.timeout_s", "~reward.workers", "~reward.reasoning_end", "~reward.correct", "~reward.wrong",
         "~reward.require_evaluated",
         *(f"callbacks.{name}=null" for name in UNUSED),
-        "+callbacks.times._target_=bench_step.StepTimes", f"+callbacks.times.path={result}",
-        f"+callbacks.times.warm_up={arguments.warm_up}", *(kept if on_gpu else ()), *arguments.overrides,
+        "+callbacks.times._target_=step_times.StepTimes", f"+callbacks.times.path={result}",
+        f"+callbacks.times.warm_up={arguments.warm_up}", *arguments.overrides,
     ]  # fmt: skip
     from hydra import compose, initialize_config_dir
 
@@ -208,86 +148,108 @@ def run_ours(arguments: argparse.Namespace, result: Path, kept: Sequence[str]) -
     register()
     with initialize_config_dir(version_base="1.3", config_dir=str(ROOT / "conf")):
         config = compose("train", overrides)
-    train(config, arguments.work / "run", {})
+    train(config, arguments.work / f"run-{result.stem}", {})
+
+
+def run_one(arguments: argparse.Namespace, result: Path, kept: Sequence[str]) -> None:
+    """Runs our training on one card, vLLM in its process."""
+    stored = kept if torch.cuda.is_available() else ()
+    run_ours(arguments, result, [*method(arguments, arguments.prompts), *engine(arguments), *stored])
 
 
 def run_trl(arguments: argparse.Namespace, result: Path, liger: bool) -> None:
-    """Runs TRL's trainer with vLLM in its process."""
-    from datasets import Dataset
-    from transformers import AutoTokenizer, TrainerCallback
-    from trl import GRPOConfig, GRPOTrainer
+    """Runs TRL's trainer."""
+    from step_trl import run_trl as run
 
-    folder = str(arguments.work / "model")
-    rows = Dataset.from_list([{"prompt": text} for text in prompts(arguments.prompt_words)])
-    micro = 8
-    config = GRPOConfig(
-        output_dir=str(arguments.work / "trl"), per_device_train_batch_size=micro,
-        gradient_accumulation_steps=GROUP * PROMPTS // micro, num_generations=GROUP,
-        max_completion_length=arguments.tokens, use_vllm=True, vllm_mode="colocate",
-        vllm_gpu_memory_utilization=0.35, vllm_max_model_length=arguments.tokens + arguments.prompt_tokens,
-        beta=0.001, bf16=True, gradient_checkpointing=True, learning_rate=1e-6,
-        max_steps=arguments.warm_up + arguments.steps, logging_steps=1, report_to="none", save_strategy="no",
-        temperature=1.0, generation_kwargs={"ignore_eos": True}, use_liger_kernel=liger,
-        model_init_kwargs={"dtype": "bfloat16"},
-    )  # fmt: skip
-
-    def reward(completions: list[str], **_: Any) -> list[float]:
-        return [float(number % 2) for number in range(len(completions))]
-
-    trainer = GRPOTrainer(
-        model=folder, args=config, train_dataset=rows, reward_funcs=reward,
-        processing_class=AutoTokenizer.from_pretrained(folder),
-    )  # fmt: skip
-    spent: dict[str, list[float]] = {"generate": [], "generate_and_score": []}
-    for method, name in (("_generate", "generate"), ("_generate_and_score_completions", "generate_and_score")):
-        setattr(trainer, method, timed(getattr(trainer, method), spent[name]))
-    steps: list[dict[str, float]] = []
-
-    class Clock(TrainerCallback):  # type: ignore[misc]
-        def on_step_begin(self, *_: Any, **__: Any) -> None:
-            self.start = now()
-
-        def on_step_end(self, *_: Any, **__: Any) -> None:
-            whole, generate, both = now() - self.start, spent["generate"][-1], spent["generate_and_score"][-1]
-            step = {"step_s": whole, "generate_s": generate, "score_s": both - generate, "update_s": whole - both}
-            steps.append(step)
-            if len(steps) == arguments.warm_up:
-                reset_peak()
-            write(result, steps[arguments.warm_up :])
-
-    trainer.add_callback(Clock())
-    reset_peak()
-    trainer.train()
+    run(arguments, prompts(arguments.prompt_words), GROUP, result, liger)
 
 
-def timed(function: Callable[..., Any], seconds: list[float]) -> Callable[..., Any]:
-    """Returns a function that notes how long it took."""
-
-    def run(*args: Any, **kwargs: Any) -> Any:
-        start = now()
-        made = function(*args, **kwargs)
-        seconds.append(now() - start)
-        return made
-
-    return run
+def run_cards(arguments: argparse.Namespace, result: Path, more: Sequence[str], devices: int, weak: bool) -> None:
+    """Runs our training with a process a card, and an engine process a card."""
+    settings = method(arguments, arguments.prompts * (devices if weak else 1)) + engine(arguments)
+    if arguments.engine == "vllm":
+        settings.append("rollout.engine.own_process=true")
+    run_ours(arguments, result, [*settings, *FLOAT32, *(m.format(devices=devices) for m in more)], devices)
 
 
-MODES: dict[str, tuple[Callable[[argparse.Namespace, Path], None], tuple[str, ...]]] = {
-    "ours": (partial(run_ours, kept=FLOAT32), ()),
-    "ours bf16": (partial(run_ours, kept=BFLOAT16), ()),
-    "trl": (lambda arguments, result: run_trl(arguments, result, liger=False), ("trl", "vllm")),
-    "trl liger": (lambda arguments, result: run_trl(arguments, result, liger=True), ("trl", "vllm", "liger_kernel")),
+def run_tensor_engine(arguments: argparse.Namespace, result: Path, devices: int, weak: bool) -> None:
+    """Runs our training in one process, with an engine that splits the layers over the cards."""
+    settings = method(arguments, arguments.prompts * (devices if weak else 1)) + engine(arguments)
+    run_ours(arguments, result, [*settings, *FLOAT32, f"rollout.engine.tensor_parallel_size={devices}"])
+
+
+def run_recipe(arguments: argparse.Namespace, result: Path, devices: int) -> None:
+    """Runs iterations of a recipe."""
+    settings = [f"experiment={arguments.experiment}", *engine(arguments)]
+    if arguments.engine == "vllm" and devices > 1:
+        settings.append("rollout.engine.own_process=true")
+    run_ours(arguments, result, settings, devices)
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is measured in a process of its own.
+
+    Attributes:
+        name: of the row, and of the file of results.
+        run: takes the command line and the file to write.
+        packages: that it needs.
+        cards: how many it runs on.
+    """
+
+    name: str
+    run: Callable[[argparse.Namespace, Path], None]
+    packages: tuple[str, ...] = ()
+    cards: int = 1
+
+
+ALONE = (
+    Case("ours", partial(run_one, kept=FLOAT32)),
+    Case("ours bf16", partial(run_one, kept=BFLOAT16)),
+    Case("trl", partial(run_trl, liger=False), ("trl", "vllm")),
+    Case("trl liger", partial(run_trl, liger=True), ("trl", "vllm", "liger_kernel")),
+)
+"""On one card."""
+AHEAD = ("rollout.ahead=1", "algo/correction=truncate")
+TENSOR = ("trainer.tensor_parallel_size={devices}", "model.compile=false")
+CARDS: dict[str, Callable[..., None]] = {
+    "cards": partial(run_cards, more=()),
+    "cards once": partial(run_cards, more=("trainer.gather_once=true",)),
+    "cards ahead": partial(run_cards, more=AHEAD),
+    "cards tensor": partial(run_cards, more=TENSOR),
+    "tensor engine": run_tensor_engine,
 }
-"""What each mode runs, and the packages that it needs."""
+"""On any number of cards."""
+MODES = [*(case.name for case in ALONE), *CARDS, "recipe"]
+
+
+def cases(arguments: argparse.Namespace) -> list[Case]:
+    """Returns what is asked for, in order; on one card weak and strong scaling are the same work."""
+    found = [case for case in ALONE if case.name in arguments.modes]
+    for mode, run in CARDS.items():
+        for devices in arguments.devices if mode in arguments.modes else ():
+            for scaling in arguments.scaling if devices > 1 else arguments.scaling[:1]:
+                name = f"{mode} {devices}" + f" {scaling}" * (devices > 1)
+                found.append(Case(name, partial(run, devices=devices, weak=scaling == "weak"), cards=devices))
+    if "recipe" in arguments.modes:
+        for devices in arguments.devices:
+            name = f"{arguments.experiment} {devices}"
+            found.append(Case(name, partial(run_recipe, devices=devices), cards=devices))
+    return found
 
 
 def parse() -> argparse.Namespace:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, required=True, help="folder for model, prompts and runs")
-    parser.add_argument("--shape", choices=["1.5b", "tiny"], default="1.5b")
+    parser.add_argument("--shape", choices=["1.5b", "7b", "tiny"], help="1.5b, or what the recipe's model has")
     parser.add_argument("--engine", choices=["vllm", "torch"], default="vllm", help="of our side")
-    parser.add_argument("--modes", nargs="+", choices=MODES, default=list(MODES))
+    parser.add_argument("--engine-memory", type=float, default=0.35, help="gpu_memory_utilization of vLLM")
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=[case.name for case in ALONE])
+    parser.add_argument("--devices", nargs="+", type=whole(1), default=[1], help="of the modes for several cards")
+    parser.add_argument("--scaling", nargs="+", choices=["weak", "strong"], default=["weak", "strong"])
+    parser.add_argument("--experiment", choices=EXPERIMENTS, default="n_grpo_1_5b", help="of recipe")
+    parser.add_argument("--prompts", type=whole(1), default=16, help=f"of {GROUP} completions each")
     parser.add_argument("--tokens", type=whole(1), default=1024, help="of each completion")
     parser.add_argument("--prompt-words", type=whole(1), default=40, help="numbers of three digits in each prompt")
     parser.add_argument("--prompt-tokens", type=whole(1), default=512, help="most tokens of a prompt")
@@ -297,51 +259,65 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--checkpointing", default="off")
     parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--overrides", nargs="*", default=[], help="further settings of our side")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--only", choices=MODES, help=argparse.SUPPRESS)
-    return parser.parse_args()
+    parser.add_argument("--json", type=Path, help="of the results; the table lies beside it, as Markdown")
+    parser.add_argument("--only", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    arguments.work = arguments.work.resolve()
+    if arguments.shape is None:
+        arguments.shape = EXPERIMENTS[arguments.experiment] if "recipe" in arguments.modes else "1.5b"
+    return arguments
 
 
 def main() -> None:
-    """Runs one mode in this process, or all of them in processes of their own."""
+    """Runs one case in this process, or all of them in processes of their own."""
     arguments = parse()
-    arguments.work = arguments.work.resolve()
-    if arguments.only:
-        MODES[arguments.only][0](arguments, result_of(arguments, arguments.only))
-        return
+    asked = cases(arguments)
+    for case in asked:
+        if case.name == arguments.only:
+            case.run(arguments, result_of(arguments, case))
+            return
     make_work(arguments)
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     results = {}
-    for mode in arguments.modes:
-        missing = [package for package in MODES[mode][1] if find_spec(package) is None]
+    for case in asked:
+        missing = [package for package in case.packages if find_spec(package) is None]
         if missing:
-            print(f"{mode} is skipped: {', '.join(missing)} not installed")
+            print(f"{case.name} is skipped: {', '.join(missing)} not installed")
             continue
-        path = result_of(arguments, mode)
+        path = result_of(arguments, case)
         path.unlink(missing_ok=True)
-        subprocess.run([sys.executable, __file__, *sys.argv[1:], "--only", mode], check=False)
+        subprocess.run([sys.executable, __file__, *sys.argv[1:], "--only", case.name], check=False)
         if path.exists():
-            results[mode] = json.loads(path.read_text())
+            results[case.name] = json.loads(path.read_text()) | {"cards": case.cards}
             report(arguments, results)
 
 
-def result_of(arguments: argparse.Namespace, mode: str) -> Path:
-    """Returns the file that a mode writes."""
-    path: Path = arguments.work / f"{mode.replace(' ', '_')}.json"
+def result_of(arguments: argparse.Namespace, case: Case) -> Path:
+    """Returns the file that a case writes."""
+    path: Path = arguments.work / f"{case.name.replace(' ', '_')}.json"
     return path
 
 
+COLUMNS = ("step_s", "generate_s", "wait_s", "score_s", "update_s", "sync_s", "tokens_per_s", "used_gib", "transfer_gib")
+
+
 def report(arguments: argparse.Namespace, results: dict[str, dict[str, Any]]) -> None:
-    """Prints the table so far and writes the JSON."""
+    """Prints the table so far and writes it, with the JSON."""
     card = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
-    columns = ("step_s", "generate_s", "reward_s", "score_s", "update_s", "sync_s", "peak_gib", "used_gib")
-    table = Table("mode", *columns, title=f"{card}: {PROMPTS} x {GROUP} completions of {arguments.tokens} tokens")
-    for mode, result in results.items():
-        table.add_row(mode, *(f"{result[name]:.2f}" if name in result else "" for name in columns))
-    console = Console(width=120)
+    for result in results.values():
+        if "tokens" in result:
+            result["tokens_per_s"] = result["tokens"] / result["step_s"]
+    add_speed_ups(results)
+    columns = [name for name in (*COLUMNS, "speed_up", "efficiency") if any(name in r for r in results.values())]
+    rows = [[name, *(f"{r[c]:,.2f}" if c in r else "" for c in columns)] for name, r in results.items()]
+    title = f"{card}: completions of {arguments.tokens} tokens" if arguments.modes != ["recipe"] else card
+    table = Table("mode", *columns, title=title)
+    for row in rows:
+        table.add_row(*row)
+    console = Console(width=160)
     console.print(table)
-    others = [result["step_s"] for mode, result in results.items() if not mode.startswith("ours")]
+    others = [result["step_s"] for mode, result in results.items() if mode.startswith("trl")]
     ratios = {
         mode: min(others) / result["step_s"] for mode, result in results.items() if mode.startswith("ours") and others
     }
@@ -351,6 +327,18 @@ def report(arguments: argparse.Namespace, results: dict[str, dict[str, Any]]) ->
         made = {"card": card, "torch": torch.__version__, "date": time.strftime("%Y-%m-%d"), "speed_up": ratios}
         settings = {name: str(value) for name, value in vars(arguments).items()}
         arguments.json.write_text(json.dumps({**made, "settings": settings, "results": results}, indent=2) + "\n")
+        lines = [["mode", *columns], ["---"] * (len(columns) + 1), *rows]
+        text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+        arguments.json.with_suffix(".md").write_text(f"{title}, {made['date']}\n\n{text}\n")
+
+
+def add_speed_ups(results: dict[str, dict[str, Any]]) -> None:
+    """Adds how many times as many tokens a second several cards make as one, over the number of cards too."""
+    alone = results.get("cards 1")
+    for result in results.values():
+        if alone is not None and result["cards"] > 1:
+            result["speed_up"] = result["tokens_per_s"] / alone["tokens_per_s"]
+            result["efficiency"] = result["speed_up"] / result["cards"]
 
 
 if __name__ == "__main__":

@@ -1,0 +1,159 @@
+"""What `bench_step` puts into a training: a reward without cost, and a callback that times iterations by phase."""
+
+import json
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning import Callback, LightningModule, Trainer
+
+from ngrpo.distributed.collectives import gathered, gathered_everywhere
+from ngrpo.rollout.worker import RolloutWorker
+from ngrpo.types.scores import Score, Verdict
+
+GIB = 2**30
+
+
+class AlternateReward:
+    """Right and wrong in turn, so that every group has a signal."""
+
+    def __call__(self, responses: Sequence[str], references: Sequence[str]) -> list[Score]:
+        """Returns a score a response."""
+        return [Score(float(n % 2), bool(n % 2), None, Verdict.CORRECT if n % 2 else Verdict.WRONG)
+                for n in range(len(responses))]  # fmt: skip
+
+    def close(self) -> None:
+        """Holds nothing."""
+
+
+class StepTimes(Callback):
+    """Writes the seconds and phases of each iteration, and the peaks of memory after the warm-ups.
+
+    Seconds are those of the first process, and an iteration ends when every process is done; memory is that of the
+    fullest card; tokens are those of all of them.
+
+    Args:
+        worker: made to continue past every stop token, so that all completions are equally long.
+        path: file to write.
+        warm_up: iterations that are not counted.
+    """
+
+    def __init__(self, worker: RolloutWorker, path: str, warm_up: int) -> None:
+        worker.sampling = replace(worker.sampling, stop_ids=())
+        worker.sync_weights = in_transfer(worker.sync_weights)  # type: ignore[method-assign]
+        self.path = Path(path)
+        self.warm_up = warm_up
+        self.steps: list[dict[str, float]] = []
+        self._last = 0.0
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Starts the clock; the engine has started."""
+        reset_peak()
+        self._last = now()
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Notes an iteration; the last callback's."""
+        now()
+        rollouts = batch.experience.rollouts
+        own = sum(r.length for r in rollouts), sum(r.tokens for r in rollouts)
+        generated, trained = (float(sum(column)) for column in zip(*gathered(own), strict=True))
+        moment = now()
+        phases = {n.removeprefix("time/"): float(v) for n, v in trainer.callback_metrics.items() if n[:5] == "time/"}
+        step = {"step_s": moment - self._last, **phases, "generated_tokens": generated, "tokens": trained}
+        self.steps.append(step | {n: float(trainer.callback_metrics[n]) for n in LOGGED if n in trainer.callback_metrics})
+        if batch_idx + 1 == self.warm_up:
+            reset_peak()
+        peaks = [max(column) for column in zip(*gathered_everywhere(USED.peaks()), strict=True)]
+        if trainer.is_global_zero:
+            write(self.path, self.steps[self.warm_up :], dict(zip(Used.NAMES, peaks, strict=True)))
+        self._last = now()
+
+
+LOGGED = ("policy/loss", "policy/grad_norm", "rollout/age", "mismatch/kl")
+"""Metrics that are kept beside the times."""
+
+
+def now() -> float:
+    """Returns the time at which everything that was launched is done."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+class Used(threading.Thread):
+    """Keeps the most memory in use on the card, read fifty times a second; during the weight transfer, separately.
+
+    PyTorch's own peak counts what a sleeping vLLM has given back, and not what vLLM has in a process of its own.
+    """
+
+    NAMES = ("peak_gib", "used_gib", "transfer_gib")
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.most = self.in_transfer = 0
+        self.transfers = False
+        self.device = 0  # a thread's current one is the first, whatever the process's is
+
+    def run(self) -> None:
+        """Reads on until the process ends."""
+        while True:
+            free, total = torch.cuda.mem_get_info(self.device)
+            if self.transfers:
+                self.in_transfer = max(self.in_transfer, total - free)
+            else:
+                self.most = max(self.most, total - free)
+            time.sleep(0.02)
+
+    def peaks(self) -> tuple[float, float, float]:
+        """Returns the peaks so far: of PyTorch's allocator here, and of the whole card in the two parts; in GiB."""
+        allocated = torch.cuda.max_memory_allocated() if torch.cuda.is_available() else 0
+        return allocated / GIB, self.most / GIB, self.in_transfer / GIB
+
+    @contextmanager
+    def transferring(self) -> Iterator[None]:
+        """Counts what is used inside as the weight transfer's."""
+        self.transfers = True
+        try:
+            yield
+        finally:
+            self.transfers = False
+
+
+USED = Used()
+
+
+def in_transfer(function: Callable[..., None]) -> Callable[..., None]:
+    """Returns a function whose memory counts as the weight transfer's."""
+
+    def run(*args: Any, **kwargs: Any) -> None:
+        with USED.transferring():
+            function(*args, **kwargs)
+
+    return run
+
+
+def reset_peak() -> None:
+    """Forgets the peaks of the warm-ups."""
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+        USED.most = USED.in_transfer = 0
+        if not USED.is_alive():
+            USED.device = torch.cuda.current_device()
+            USED.start()
+
+
+def write(path: Path, steps: list[dict[str, float]], peaks: dict[str, float]) -> None:
+    """Writes the medians of the steps and the peaks."""
+    if not steps:
+        return
+    names = [name for name in steps[0] if all(name in step for step in steps)]
+    medians = {name: statistics.median(step[name] for step in steps) for name in names}
+    path.write_text(json.dumps({**medians, **peaks, "steps": steps}))

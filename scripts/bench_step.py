@@ -18,9 +18,9 @@ all. ``recipe`` makes iterations of ``--experiment`` with its own batch, lengths
 model's shape.
 
 Each runs in a process of its own, one after the other; the first iterations are warm-ups, medians of the rest are
-given. ``used_gib`` is the most memory that was in use on the fullest card, whoever used it, outside the weight transfer,
-``transfer_gib`` inside. A mode whose packages are missing is skipped. ``--shape tiny --engine torch --modes ours``
-tries our side on a CPU.
+given. ``used_gib`` is the most memory that was in use on the fullest card, whoever used it, outside the weight
+transfer, ``transfer_gib`` inside. A mode whose packages are missing is skipped. ``--shape tiny --engine torch --modes
+ours`` tries our side on a CPU.
 """
 
 import argparse
@@ -260,6 +260,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--overrides", nargs="*", default=[], help="further settings of our side")
     parser.add_argument("--json", type=Path, help="of the results; the table lies beside it, as Markdown")
+    parser.add_argument("--earlier", type=Path, help="JSON of an earlier call, whose rows come first")
     parser.add_argument("--only", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     arguments.work = arguments.work.resolve()
@@ -279,7 +280,7 @@ def main() -> None:
     make_work(arguments)
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-    results = {}
+    results = json.loads(arguments.earlier.read_text())["results"] if arguments.earlier else {}
     for case in asked:
         missing = [package for package in case.packages if find_spec(package) is None]
         if missing:
@@ -299,7 +300,17 @@ def result_of(arguments: argparse.Namespace, case: Case) -> Path:
     return path
 
 
-COLUMNS = ("step_s", "generate_s", "wait_s", "score_s", "update_s", "sync_s", "tokens_per_s", "used_gib", "transfer_gib")
+COLUMNS = (
+    "step_s",
+    "generate_s",
+    "wait_s",
+    "score_s",
+    "update_s",
+    "sync_s",
+    "tokens_per_s",
+    "used_gib",
+    "transfer_gib",
+)
 
 
 def report(arguments: argparse.Namespace, results: dict[str, dict[str, Any]]) -> None:

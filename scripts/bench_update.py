@@ -63,7 +63,7 @@ SHAPES = {
     "7b": {"vocab_size": 152064, "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
            "num_attention_heads": 28, "num_key_value_heads": 4},
     "tiny": {"vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
-             "num_attention_heads": 2, "num_key_value_heads": 1},
+             "num_attention_heads": 2, "num_key_value_heads": 2},
 }  # fmt: skip
 GROUP = 8
 GIB = 2**30

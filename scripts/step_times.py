@@ -68,7 +68,9 @@ class StepTimes(Callback):
         moment = now()
         phases = {n.removeprefix("time/"): float(v) for n, v in trainer.callback_metrics.items() if n[:5] == "time/"}
         step = {"step_s": moment - self._last, **phases, "generated_tokens": generated, "tokens": trained}
-        self.steps.append(step | {n: float(trainer.callback_metrics[n]) for n in LOGGED if n in trainer.callback_metrics})
+        self.steps.append(
+            step | {n: float(trainer.callback_metrics[n]) for n in LOGGED if n in trainer.callback_metrics}
+        )
         if batch_idx + 1 == self.warm_up:
             reset_peak()
         peaks = [max(column) for column in zip(*gathered_everywhere(USED.peaks()), strict=True)]

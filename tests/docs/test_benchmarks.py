@@ -74,3 +74,15 @@ def test_a_whole_step(tmp_path: Path):
     (ours,) = json.loads((tmp_path / "step.json").read_text())["results"].values()
     phases = ("generate_s", "reward_s", "score_s", "update_s", "sync_s")
     assert 0 < sum(ours[name] for name in phases) <= ours["step_s"]
+
+
+def test_whole_steps_of_several_processes(tmp_path: Path):
+    words = ["--work", str(tmp_path), "--engine", "torch", "--tokens", "8", "--prompts", "4", "--steps", "1"]
+    words += ["--warm-up", "1", "--no-compile", "--modes", "cards", "--devices", "1", "2", "--scaling", "weak"]
+    run("bench_step.py", *words, "--json", str(tmp_path / "cards.json"))
+    one, two = json.loads((tmp_path / "cards.json").read_text())["results"].values()
+    assert (one["cards"], two["cards"]) == (1, 2)
+    assert two["generated_tokens"] == 2 * one["generated_tokens"] == 2 * 4 * 8 * 8
+    assert two["tokens"] > one["tokens"] > one["generated_tokens"]
+    assert two["efficiency"] == pytest.approx(two["tokens_per_s"] / one["tokens_per_s"] / 2)
+    assert (tmp_path / "cards.md").read_text().count("| cards ") == 2

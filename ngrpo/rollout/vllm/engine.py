@@ -142,6 +142,7 @@ class VllmEngine:
         # It would log a traceback about the tokenizer that is not loaded.
         logging.getLogger("vllm.renderers.base").setLevel(logging.ERROR)
 
+        _free_cached_memory()
         with ending_children(), visible_to_children(device) if self.several_ranks else nullcontext():
             self.llm = LLM(**self._arguments)
         self._process_watch = watch_processes(self.llm)
@@ -292,6 +293,7 @@ class VllmEngine:
     def wake(self) -> None:
         """Allocates the weights again; `sync_weights` fills them and allocates the KV cache."""
         if self._asleep:
+            _free_cached_memory()
             self.llm.wake_up(tags=["weights"])
             self._call("ngrpo_reset")
 
@@ -310,11 +312,19 @@ class VllmEngine:
             log.debug("vLLM did not end in order: %s", error)
         del llm
         gc.collect()
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
+        _free_cached_memory()
 
     def _call(self, method: str, *args: Any) -> list[Any]:
         return self.llm.collective_rpc(method, args=args)
+
+
+def _free_cached_memory() -> None:
+    """Gives back what this process's allocator keeps of its peak, which vLLM has an allocator of its own beside.
+
+    After an update that is all that activations and gradients took.
+    """
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def _served_dtype(dtype: str, model: ModelSource) -> str:

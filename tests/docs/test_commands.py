@@ -162,6 +162,7 @@ def test_command(command: str, run_folder: Path, classifier: Path, tmp_path: Pat
         "ngrpo init mine": "tests/architecture/test_wheel.py runs it, and the next",
         "ngrpo train --config-dir mine experiment=mine trainer.iterations=5": "test_wheel.py runs it",
         "bash scripts/setup_vllm_cpu.sh": "continuous integration runs it",
+        "bash scripts/setup.sh": "scripts/test.sh runs it, and continuous integration that",
         '.venv-vllm/bin/python -m pytest -m "vllm and not slow"': "continuous integration runs it",
         "python scripts/study.py all --study demo --jobs 4": "needs a GPU",
         "python scripts/study.py all --quick --jobs 2": "tests/study/test_study_command.py runs it",
@@ -171,6 +172,10 @@ def test_command(command: str, run_folder: Path, classifier: Path, tmp_path: Pat
         pytest.skip("tests/docs/test_extensions.py runs it")
     if "bench" in command:
         pytest.skip("needs a GPU; tests/docs/test_benchmarks.py runs it smaller")
+    if words[0] in ("docker", "sbatch"):
+        pytest.skip("needs Docker, or SLURM; tests/docs/test_deployment.py runs the parts with stand-ins")
+    if words[0] == "pip" or "trainer=gpu" in words or "rollout=vllm" in words:
+        pytest.skip("needs a GPU; tests/rollout/vllm/ runs vLLM's CPU build")
     if words[0] in ("torchrun", "srun"):
         pytest.skip("needs two machines; tests/runs/test_two_nodes.py starts two launchers on one")
     if command in elsewhere:

@@ -114,6 +114,7 @@ def cluster(tmp_path: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_a_slurm_job_that_is_told_to_stop_saves_requeues_itself_and_resumes(cluster: dict[str, str], tmp_path: Path):
     settings = ["exploration=neighbor", "algo=grpo", "callbacks.checkpoint.every=1", "algo.prompts_per_batch=8"]
     job = subprocess.Popen(["bash", str(JOB), *settings, "trainer.iterations=500"], cwd=ROOT, env=cluster)

@@ -15,7 +15,7 @@ from reference_pages import configuration
 from reference_pages.presets import CONF
 from reference_pages.result_figure import FIGURE, figure
 
-SOURCES = [*sorted((ROOT / "ngrpo").rglob("*.py")), *sorted((ROOT / "callbacks").glob("*.py"))]
+SOURCES = [path for folder in ("ngrpo", "callbacks", "examples") for path in sorted((ROOT / folder).rglob("*.py"))]
 GROUPS = ("critic", "exploration", "memory", "policy", "reward", "rollout", "sampling", "time", "train")
 """First words of the metrics' names; those of evaluations have the name of a benchmark in between."""
 PLACEHOLDERS = re.compile(r"%[-+.\d]*[a-zA-Z]|\{[^{}]*\}")
@@ -61,7 +61,7 @@ def unknown_settings(page: str) -> list[str]:
     """Returns the assignments of a page whose setting, or whose choice of a group, does not exist."""
     wrong = []
     for span in spans(page):
-        for name, value in re.findall(r"(?<![\w.{/$(-])([a-z_][\w./]*)=(?!=)(\[[^\]]*\]|[^\s`]*)", span):
+        for name, value in re.findall(r"(?<![\w.{/$(+-])([a-z_][\w./]*)=(?!=)(\[[^\]]*\]|[^\s`]*)", span):
             folder = CONF / name
             if folder.is_dir() and value.strip("[]"):
                 files = {path.stem for path in folder.glob("*.yaml")} | {"null", "...", "NAME"}

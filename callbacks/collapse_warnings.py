@@ -59,7 +59,7 @@ def _watches(entropy: float, mismatch: float) -> list[Watch]:
         Watch(
             "rollout/truncated",
             lambda first, now: now > 0.5,
-            "more than half of the responses run into the length limit (rollout/truncated {value:.2f}); raise "
+            "more than half of the responses run into the length limit (rollout/truncated {value:z.2f}); raise "
             "rollout.max_new_tokens, or add reward_terms=[overlong]",
         ),
         Watch(

@@ -132,7 +132,7 @@ def quantiles(lengths: Sequence[int]) -> dict[str, int]:
     if not lengths:
         return {}
     values = np.quantile(np.asarray(lengths), QUANTILES, method="higher")
-    return {f"{share:.0%}": int(value) for share, value in zip(QUANTILES, values, strict=True)}
+    return {f"{share:z.0%}": int(value) for share, value in zip(QUANTILES, values, strict=True)}
 
 
 def histogram(difficulties: Sequence[float | None]) -> dict[str, int]:

@@ -43,13 +43,13 @@ class Measured:
         shown = [f"{name}: {self._accuracy(chosen)}" for name, chosen in groups.items()]
         for style, wrote in (("stepped", self.stepped), ("direct", ~self.stepped)):
             right = self.right[wrote].double().mean()
-            shown.append(f"{style}: {wrote.double().mean():.3f} of responses, {right:.3f} of them right")
+            shown.append(f"{style}: {wrote.double().mean():z.3f} of responses, {right:z.3f} of them right")
         return shown
 
     def _accuracy(self, chosen: Tensor) -> str:
         right, n = self.right[chosen], self.right.shape[1]
         passes = pass_at_k(n, right.sum(-1), n).mean()
-        return f"Mean@1 {right.double().mean():.3f}  Pass@{n} {passes:.3f}  ({len(right)} problems)"
+        return f"Mean@1 {right.double().mean():z.3f}  Pass@{n} {passes:z.3f}  ({len(right)} problems)"
 
 
 def measure(

@@ -197,7 +197,7 @@ def pretrain(
         total += value.detach()  # read seldom, so that a GPU is not waited for
         if step % SHOWN_EVERY == 0:
             mean = float(total) / SHOWN_EVERY
-            report(f"step {step}/{steps}  loss {mean:.4f}  {time.monotonic() - began:.0f} s")
+            report(f"step {step}/{steps}  loss {mean:z.4f}  {time.monotonic() - began:z.0f} s")
             total.zero_()
     if recipe.shape is None:
         return

@@ -24,6 +24,7 @@ from ngrpo.modeling.loading import ModelSource
 from ngrpo.report.analysis.pilot import PilotSettings, pilot
 from ngrpo.report.analysis.pilot_figure import numbers, pilot_figure
 from ngrpo.report.analysis.single_token_words import EmbeddedVocabulary
+from ngrpo.utils.numbers import fixed, percent
 from ngrpo.utils.sanitize import visible
 
 WORDS = ["+", "-", "=", "(", "7", "of", "is", "the", "and", "seven", "books"]
@@ -75,10 +76,10 @@ def table_of(found: dict[str, Any], model: str, settings: PilotSettings) -> Tabl
     title = f"{model}: vectors that left the {settings.neighborhood} nearest tokens"
     table = Table("token", *found["left"], title=title)
     for token in found["tokens"]:
-        table.add_row(Text(visible(token["token"]).strip()), *(f"{share:.1%}" for share in token["left"].values()))
+        table.add_row(Text(visible(token["token"]).strip()), *(percent(share, 1) for share in token["left"].values()))
     table.add_section()
-    table.add_row("all", *(f"{share:.1%}" for share in found["left"].values()))
-    table.add_row("moved by", *(f"{length:.2f} |E|" for length in found["moved"].values()))
+    table.add_row("all", *(percent(share, 1) for share in found["left"].values()))
+    table.add_row("moved by", *(f"{fixed(length, 2)} |E|" for length in found["moved"].values()))
     return table
 
 

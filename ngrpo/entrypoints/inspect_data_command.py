@@ -55,7 +55,7 @@ def main() -> None:
         return
     for where, inspection in found.items():
         show(where, inspection, arguments.list)
-    get_console().print(f"{seconds:.1f} s")
+    get_console().print(f"{seconds:z.1f} s")
 
 
 def inspect_configured(settings: list[str], rows: int | None, folder: Path | None = None) -> "dict[str, Inspection]":

@@ -14,6 +14,7 @@ from rich.table import Table
 from ngrpo.config.permissions import StoredPermissions
 from ngrpo.config.schema import register
 from ngrpo.entrypoints.error_handling import run_main
+from ngrpo.utils.numbers import significant
 
 
 def main() -> None:
@@ -35,7 +36,7 @@ def main() -> None:
     table = Table("problem", "tokens", "loss", "gradient norm", "")
     for one in reports:
         remark = "left out" if one.left_out else "" if one.finite else "not finite"
-        table.add_row(str(one.problem), str(one.tokens), f"{one.loss:.4g}", f"{one.grad_norm:.4g}", remark)
+        table.add_row(str(one.problem), str(one.tokens), significant(one.loss), significant(one.grad_norm), remark)
     console = get_console()
     console.print(f"iteration {bad.iteration + 1}, optimiser step {bad.step + 1} was skipped: {bad.reason}")
     console.print(table)

@@ -14,5 +14,6 @@
 - ``multiple_choice.py``: Multiple-choice problems: options in a fixed random order, answered by a letter
 - ``paired_comparison.py``: Paired differences between evaluations of the same problems
 - ``solution_paths.py``: The solution path of a response, by which responses that reason alike are recognised
+- ``table_rows.py``: The metrics that a table shows: Pass@1 is the mean, and stands in no table beside it
 - ``tables.py``: Reports as tables for the terminal
 """

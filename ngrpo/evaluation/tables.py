@@ -6,6 +6,8 @@ from rich.table import Table
 
 from ngrpo.evaluation.benchmark_report import Estimate, Report, average
 from ngrpo.evaluation.paired_comparison import Comparison
+from ngrpo.evaluation.table_rows import table_rows
+from ngrpo.utils.numbers import significant
 
 
 def report_table(reports: Mapping[str, Report]) -> Table:
@@ -17,16 +19,16 @@ def report_table(reports: Mapping[str, Report]) -> Table:
     averages = average(list(reports.values())) if len(reports) > 1 else {}
     if averages:
         table.add_column("average", justify="right")
-    for metric in dict.fromkeys(metric for one in reports.values() for metric in one.metrics):
+    for metric in table_rows(metric for one in reports.values() for metric in one.metrics):
         cells = [shown(one.metrics[metric]) if metric in one.metrics else "" for one in reports.values()]
-        mean = [f"{averages[metric]:.4g}" if metric in averages else ""] if averages else []
+        mean = [significant(averages[metric]) if metric in averages else ""] if averages else []
         table.add_row(metric, *cells, *mean)
     return table
 
 
 def shown(estimate: Estimate) -> str:
     """Returns ``value [low, high]``."""
-    return f"{estimate.value:.4g} \\[{estimate.low:.4g}, {estimate.high:.4g}]"
+    return f"{significant(estimate.value)} \\[{significant(estimate.low)}, {significant(estimate.high)}]"
 
 
 def comparison_table(name: str, runs: Sequence[str], comparison: Comparison) -> Table:
@@ -37,12 +39,14 @@ def comparison_table(name: str, runs: Sequence[str], comparison: Comparison) -> 
     )
     for heading in ("metric", *runs, *(f"difference {run}" for run in runs[1:])):
         table.add_column(heading, justify="left" if heading == "metric" else "right", overflow="fold")
-    for metric, row in comparison.metrics.items():
-        values = [f"{value:.4g}" for value in row.values]
+    for metric in table_rows(comparison.metrics):
+        row = comparison.metrics[metric]
+        values = [significant(value) for value in row.values]
         table.add_row(metric, *values, *(_difference(one) for one in row.differences))
     return table
 
 
 def _difference(one: Estimate) -> str:
     excludes_zero = one.low > 0 or one.high < 0
-    return f"{one.value:+.4g} \\[{one.low:+.4g}, {one.high:+.4g}]{'*' if excludes_zero else ' '}"
+    value, low, high = (significant(number, signed=True) for number in (one.value, one.low, one.high))
+    return f"{value} \\[{low}, {high}]{'*' if excludes_zero else ' '}"

@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 
 from ngrpo.report.curves import benchmarks, pass_curve
 from ngrpo.report.run_records import EvaluationRecord, IterationRecord
+from ngrpo.utils.numbers import significant
 
 _SHOWN_PROBLEMS = 200
 """Most rows of a heat map."""
@@ -176,7 +177,7 @@ def _line_chart(name: str, title: str, note: str, series: Mapping[str, Sequence[
         mode = "lines+markers" if len(points) < 30 else "lines"
         figure.add_scatter(x=list(x), y=list(y), name=label, mode=mode)
     figure.update_xaxes(title="iterations")
-    rows = [[label, *(f"{v:.4g}" for v in _ends([y for _, y in points]))] for label, points in series.items()]
+    rows = [[label, *map(significant, _ends([y for _, y in points]))] for label, points in series.items()]
     return Chart(name, title, note, figure, (["", "first", "last", "least", "most"], rows))
 
 

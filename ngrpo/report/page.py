@@ -14,12 +14,14 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from ngrpo.errors import SettingError
+from ngrpo.evaluation.table_rows import table_rows
 from ngrpo.report.curves import benchmarks, pass_curve
 from ngrpo.report.figures import Chart, charts
 from ngrpo.report.run_records import EvaluationRecord, IterationRecord, StoredRollout
 from ngrpo.report.run_store import RunStore
 from ngrpo.utils.atomic_write import write_text
 from ngrpo.utils.input_files import read_json
+from ngrpo.utils.numbers import fixed
 from ngrpo.utils.sanitize import visible
 
 PAGE = "report.html"
@@ -96,15 +98,15 @@ def tiles(
     """Returns label and figure of what stands at the top of the page."""
     made = [("iterations", str(len(iterations)))]
     if "wall_s" in summary:
-        made.append(("minutes", f"{summary['wall_s'] / 60:.1f}"))
+        made.append(("minutes", fixed(summary["wall_s"] / 60, 1)))
     if "tokens_generated" in summary:
         made.append(("tokens generated", f"{summary['tokens_generated']:,}"))
     if len(evaluations) < 2:
-        return [*made, ("reward, last iteration", f"{iterations[-1].metrics.get('train/reward', math.nan):.3f}")]
+        return [*made, ("reward, last iteration", fixed(iterations[-1].metrics.get("train/reward", math.nan)))]
     before, after = evaluations[0].metrics, evaluations[-1].metrics
     for prefix, label in benchmarks(evaluations).items():
-        for name in ("mean@1", f"pass@{max(pass_curve(after, prefix))}"):
-            made.append((f"{name}, {label}", f"{before[prefix + name]:.3f} \u2192 {after[prefix + name]:.3f}"))
+        for name in table_rows(["mean@1", f"pass@{max(pass_curve(after, prefix))}"]):
+            made.append((f"{name}, {label}", f"{fixed(before[prefix + name])} \u2192 {fixed(after[prefix + name])}"))
     return made
 
 

@@ -4,9 +4,11 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import median
 
+from ngrpo.evaluation.table_rows import table_rows
 from ngrpo.study.arm_summary import ArmSummary, figures, pairs, summaries
 from ngrpo.study.results import Effect, Results
 from ngrpo.study.statistics import Mean
+from ngrpo.utils.numbers import fixed, significant
 
 _CHANGES = ("next_token", "text", "answer")
 """What a mixed step may change, by its name in an effect."""
@@ -44,14 +46,14 @@ def _heading(results: Results) -> str:
 def accuracy_table(results: Results, arms: Sequence[ArmSummary]) -> list[str]:
     """Mean@1, Pass@k and the differences to the reference."""
     k = int(results.study["test"]["samples"])
-    names = list(dict.fromkeys(["mean@1", f"pass@{min(8, k)}", f"pass@{k}", "pass_area", f"maj@{k}"]))
-    differing = ["mean@1", f"pass@{k}", "pass_area"]
+    names = table_rows(["mean@1", f"pass@{min(8, k)}", f"pass@{k}", "pass_area", f"maj@{k}"])
+    differing = table_rows(["mean@1", f"pass@{k}", "pass_area"])
     heads = ["arm", "seeds", "rate", *names, *(f"difference in {name}" for name in differing)]
     rows = [
         [
             one.arm,
             str(one.seeds),
-            f"{one.rate:g}",
+            significant(one.rate),
             *_cells(one.figures, names, 3),
             *_differences(one.differences, differing, 3),
         ]
@@ -80,7 +82,7 @@ def diversity_table(results: Results, arms: Sequence[ArmSummary]) -> list[str]:
 def pairs_table(results: Results, compared: Mapping[tuple[str, str], Mapping[str, Mean]]) -> list[str]:
     """Arms minus the ones they are compared with beside the reference."""
     k = int(results.study["test"]["samples"])
-    passes = dict.fromkeys(["mean@1", f"pass@{min(8, k)}", f"pass@{k}", "pass_area"])
+    passes = table_rows(["mean@1", f"pass@{min(8, k)}", f"pass@{k}", "pass_area"])
     columns = {name: name for name in passes} | _diversity(results)
     rows = [
         [f"{arm} - {other}", str(means["mean@1"].n), *_differences(means, list(columns), 3)]
@@ -109,7 +111,7 @@ def effect_table(results: Results) -> list[str]:
 
 def _effect(effect: Effect) -> list[str]:
     changed = [shares[name] for shares in (effect.against_draw, effect.against_token) for name in _CHANGES]
-    return [f"{effect.mixed:.3f}", f"{effect.cosine:.4f}", *(f"{share:.3f}" for share in changed)]
+    return [fixed(effect.mixed), fixed(effect.cosine, 4), *map(fixed, changed)]
 
 
 def speed_table(results: Results, arms: Sequence[ArmSummary]) -> list[str]:
@@ -117,7 +119,7 @@ def speed_table(results: Results, arms: Sequence[ArmSummary]) -> list[str]:
     alone = {arm: median(speed.tokens_per_s) for arm, speed in results.speeds.items()}
     in_runs = {one.arm: one.figures["tokens_per_s"].value for one in arms if "tokens_per_s" in one.figures}
     rows = [
-        [arm, *(f"{speeds[arm]:,.0f}" if arm in speeds else "" for speeds in (alone, in_runs))]
+        [arm, *(f"{speeds[arm]:z,.0f}" if arm in speeds else "" for speeds in (alone, in_runs))]
         for arm in dict.fromkeys([*alone, *in_runs])
     ]
     return _markdown(["arm", "tokens/s alone", "tokens/s in runs"], rows)
@@ -129,14 +131,16 @@ def rates_table(results: Results) -> list[str]:
     rates = [one.rate for one in next(iter(results.tuned.values())).tried]
     rows = []
     for arm, tuned in results.tuned.items():
-        cells = [f"{one.metrics[metric]:.4f}{' (chosen)' if one.rate == tuned.chosen else ''}" for one in tuned.tried]
+        cells = [
+            f"{fixed(one.metrics[metric], 4)}{' (chosen)' if one.rate == tuned.chosen else ''}" for one in tuned.tried
+        ]
         rows.append([arm, *cells])
-    return _markdown([f"validation {metric}", *(f"rate {rate:g}" for rate in rates)], rows)
+    return _markdown([f"validation {metric}", *(f"rate {significant(rate)}" for rate in rates)], rows)
 
 
 def levels_table(results: Results) -> list[str]:
     """Mean@1 of the untrained model by difficulty."""
-    return _markdown(["problems", "Mean@1"], [[path, f"{value:.3f}"] for path, value in results.levels.items()])
+    return _markdown(["problems", "Mean@1"], [[path, fixed(value)] for path, value in results.levels.items()])
 
 
 def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
@@ -145,22 +149,22 @@ def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _cells(values: Mapping[str, Mean], names: Sequence[str], digits: int) -> list[str]:
-    return [_interval(values[name], digits, "") if name in values else "" for name in names]
+    return [_interval(values[name], digits) if name in values else "" for name in names]
 
 
 def _differences(values: Mapping[str, Mean] | None, names: Sequence[str], digits: int) -> list[str]:
     if values is None:
         return [""] * len(names)
-    return [_interval(values[name], digits, "+") if name in values else "" for name in names]
+    return [_interval(values[name], digits, signed=True) if name in values else "" for name in names]
 
 
-def _interval(mean: Mean, digits: int, sign: str) -> str:
+def _interval(mean: Mean, digits: int, signed: bool = False) -> str:
+    value, low, high = (fixed(number, digits, signed) for number in (mean.value, mean.low, mean.high))
     if math.isnan(mean.low):
-        return f"{mean.value:{sign}.{digits}f}"
-    mark = "*" if sign and (mean.low > 0 or mean.high < 0) else ""
-    low, high = (f"{bound:{sign}.{digits}f}" for bound in (mean.low, mean.high))
-    return f"{mean.value:{sign}.{digits}f} [{low}, {high}]{mark}"
+        return value
+    mark = "*" if signed and (mean.low > 0 or mean.high < 0) else ""
+    return f"{value} [{low}, {high}]{mark}"
 
 
 def _number(value: float | None, digits: int) -> str:
-    return "" if value is None else f"{value:.{digits}f}"
+    return "" if value is None else fixed(value, digits)

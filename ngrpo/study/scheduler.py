@@ -183,4 +183,4 @@ class _Scheduler:
             self.longest_s = max(self.longest_s, seconds)
             self.done.add(job.name)
             count = len(self.done)
-        self.say(f"{job.name}: done in {seconds:.0f} s ({count} of {self.total})")
+        self.say(f"{job.name}: done in {seconds:z.0f} s ({count} of {self.total})")

@@ -27,6 +27,7 @@ from ngrpo.study.study_jobs import StudyJobs
 from ngrpo.study.untrained import UntrainedModel, load_untrained
 from ngrpo.utils.atomic_write import write_text
 from ngrpo.utils.lock import lock
+from ngrpo.utils.numbers import fixed
 from ngrpo.utils.standard_streams import survive_closed_streams
 
 RESULTS = "results.json"
@@ -86,7 +87,7 @@ def choose_level(context: StageContext) -> list[str]:
     found = measure_levels(context.conf, context.study)
     write(context.out / LEVELS, found.mean)
     for path, value in found.mean.items():
-        print(f"{path}: Mean@1 {value:.3f}{'  <- levels.chosen' if path == found.chosen else ''}")
+        print(f"{path}: Mean@1 {fixed(value)}{'  <- levels.chosen' if path == found.chosen else ''}")
     return []
 
 

@@ -6,6 +6,7 @@
 - ``hub_access.py``: Time limits for the Hugging Face hub where it cannot be reached
 - ``input_files.py``: Small files that a user names: read whole, or refused in one sentence
 - ``lock.py``: The lock of an output folder: one process group at a time
+- ``numbers.py``: Numbers as people write them; none is minus nothing, such as "-0.000"
 - ``optional_packages.py``: Packages that only some settings need
 - ``out_of_memory.py``: The test for out-of-memory errors, on CUDA and on a CPU
 - ``provenance.py``: The code that produced a result: git commit and package versions

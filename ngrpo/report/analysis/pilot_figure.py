@@ -63,7 +63,7 @@ def pilot_figure(vocabulary: EmbeddedVocabulary, anchors: Tensor, perturbations:
         _draw(panel, vocabulary, one, (one.points - mean) @ axes)
         for row, anchor in enumerate(anchors.tolist()):
             panel.annotate(_label(vocabulary, anchor), tuple(at[row].tolist()), weight="bold", fontsize=10, zorder=4)
-        panel.set_title(f"{one.name}: {float(one.left.double().mean()):.1%} left", fontsize=11)
+        panel.set_title(f"{one.name}: {float(one.left.double().mean()):z.1%} left", fontsize=11)
         panel.set(xlabel="first component", xticks=[], yticks=[])
     panels[0].set_ylabel("second component")
     return figure

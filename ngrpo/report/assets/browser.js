@@ -34,6 +34,9 @@
   const named = (token) => make("code", "", token.trim() === "" ? JSON.stringify(token) : token.replace(/\n/g, "\u21b5"));
   const number = (value) => (value === null ? "none" : String(Number(value.toPrecision(4))));
 
+  // Without the sign of what is rounded to nothing.
+  const fixed = (value, digits) => (Number(value.toFixed(digits)) + 0).toFixed(digits);
+
   function tokenNode(record, place) {
     const node = make("span", "token", shown(record.tokens[place]));
     node.tabIndex = -1;
@@ -116,7 +119,7 @@
       bar.max = 1;
       bar.value = mixed.weights[index];
       bar.setAttribute("aria-hidden", "true");
-      return make("div", "weight", named(name), bar, make("span", "", mixed.weights[index].toFixed(3)));
+      return make("div", "weight", named(name), bar, make("span", "", fixed(mixed.weights[index], 3)));
     });
   }
 
@@ -124,9 +127,9 @@
     hide();
     const { record, place } = known.get(node);
     const logProb = record.logProbs[place];
-    const chance = logProb === null ? "none" : `${logProb.toFixed(2)} nats (${(100 * Math.exp(logProb)).toPrecision(3)} %)`;
+    const chance = logProb === null ? "none" : `${fixed(logProb, 2)} nats (${(100 * Math.exp(logProb)).toPrecision(3)} %)`;
     const entropy = record.entropies[place] ?? null;
-    const spread = entropy === null ? "" : `, entropy ${entropy.toFixed(2)} nats`;
+    const spread = entropy === null ? "" : `, entropy ${fixed(entropy, 2)} nats`;
     const mixed = record.mixed[place];
     detail.replaceChildren(
       make("p", "", named(record.tokens[place]), ` token ${place + 1} of ${record.length}, log-prob ${chance}${spread}`),

@@ -219,8 +219,8 @@ class VllmEngine:
         gib = requests * max_new_tokens * dim * itemsize / 2**30
         if strategy.dense and gib > self.dense_record_gib:
             raise SettingError(
-                f"rollout.engine.dense_record_gib={self.dense_record_gib} is less than the {gib:.1f} GiB of vectors of "
-                f"{requests} rollouts x {max_new_tokens} tokens x {dim} numbers of {itemsize} bytes; raise it, or "
+                f"rollout.engine.dense_record_gib={self.dense_record_gib} is less than the {gib:z.1f} GiB of vectors "
+                f"of {requests} rollouts x {max_new_tokens} tokens x {dim} numbers of {itemsize} bytes; raise it, or "
                 "lower algo.prompts_per_batch, rollout.group_size or rollout.max_new_tokens."
             )
 

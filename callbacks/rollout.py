@@ -1,5 +1,6 @@
 """The rollout callback: scored rollouts before each update, weights to the engine after it."""
 
+import logging
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,11 @@ from ngrpo.rollout.recovery import EngineFailure, with_recovery
 from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.training.metric_logging import over_ranks
 from ngrpo.training.module import PolicyOptimization
+from ngrpo.training.run_length import RunLength
 from ngrpo.types.experience import Experience
 from ngrpo.types.problems import Prompt, PromptBatch
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -33,25 +37,26 @@ class _Restored:
 class RolloutCallback(Callback):
     """Drives generation: the batch that reaches the training step carries scored rollouts.
 
-    Counts iterations, tokens and problems with an unusable reference over resumes, and ends the training after
-    ``iterations``.
+    Counts iterations, tokens and problems with an unusable reference over resumes, and ends the training when the run
+    is as long as it should be. Tokens are those of all responses of all ranks, dropped ones too
+    (``train/generated_tokens``).
 
     The first rank of a tensor group makes rollouts, and the others get them.
 
     Args:
         worker: makes and scores rollouts on this rank.
-        iterations: rollout batches to train on, those before a resume included.
+        run_length: when the run is over.
         selection: which groups are worth training on, and how often the others are replaced; ``sampling/*`` tells what
             came of it.
         run_dir: the run's folder, for what is said when the run ends.
     """
 
     def __init__(
-        self, worker: RolloutWorker, iterations: int, selection: DynamicSampling, run_dir: Path | None = None
+        self, worker: RolloutWorker, run_length: RunLength, selection: DynamicSampling, run_dir: Path | None = None
     ) -> None:
         self.run_dir = run_dir
         self.worker = worker
-        self.iterations = iterations
+        self.run_length = run_length
         self.selection = selection
         self.prefetch = Prefetch()
         self.iterations_done = 0
@@ -79,8 +84,13 @@ class RolloutCallback(Callback):
         if self._restored is not None:
             self.worker.restore_tables(self._restored.tables)
             self.prefetch.load_state_dict(self._restored.prefetched, ranks().data_rank)
-        if self.iterations_done >= self.iterations:  # of a run that was killed after its last checkpoint
-            trainer.should_stop = True
+        self._follow_length(trainer, pl_module)
+        if trainer.should_stop and self.iterations_done < self.run_length.iterations:
+            log.warning(
+                "trainer.max_generated_tokens=%s is reached already, with %d tokens; raise it to train on",
+                self.run_length.max_generated_tokens,
+                self.tokens_generated,
+            )
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: PolicyOptimization, batch: PromptBatch, batch_idx: int
@@ -122,7 +132,7 @@ class RolloutCallback(Callback):
 
     def _start_prefetch(self, batch: PromptBatch) -> None:
         """Has the next batch made beside the update, with the weights before it."""
-        if batch.iteration + 1 >= self.iterations:
+        if batch.iteration + 1 >= self.run_length.iterations:
             return
         following = batch.peek_next()
         if ranks().first:
@@ -156,8 +166,13 @@ class RolloutCallback(Callback):
                 f"the rollout engine did not take the new weights ({failure}); {self._resume_hint()}."
             ) from failure
         seconds = {"time/wait_s": waited - start, "time/sync_s": time.perf_counter() - waited}
-        pl_module.log_dict(seconds, batch_size=1)
-        if self.iterations_done >= self.iterations:
+        pl_module.log_dict(seconds | {"train/generated_tokens": float(self.tokens_generated)}, batch_size=1)
+        self._follow_length(trainer, pl_module)
+
+    def _follow_length(self, trainer: Trainer, module: PolicyOptimization) -> None:
+        """Ends a run that is as long as it should be; else the learning rate follows the tokens."""
+        module.follow_tokens(self.run_length.token_share(self.tokens_generated))
+        if self.run_length.reached(self.iterations_done, self.tokens_generated):
             trainer.should_stop = True
 
     def _sync(self, module: PolicyOptimization, refresh: bool, loaded: bool = False) -> None:
@@ -194,6 +209,11 @@ class RolloutCallback(Callback):
         self.unparsable_references = state_dict["unparsable_references"]
         self.worker.terms.load_state_dict(state_dict["reward_terms"])
         self._restored = _Restored(state_dict["tables"], state_dict["made_ahead"])
+
+
+def rollout_callback(trainer: Trainer) -> RolloutCallback:
+    """Returns the one of a run, which counts its iterations and tokens."""
+    return next(callback for callback in trainer.callbacks if isinstance(callback, RolloutCallback))
 
 
 def _total(trainer: Trainer, value: int) -> int:

@@ -81,7 +81,7 @@ class GracefulStop(Callback):
             self._wanted = _TIME_IS_UP
         agreed = int(over_ranks(trainer, torch.tensor(self._wanted), "max"))
         done = batch.iteration + 1
-        if agreed and done < self.iterations:
+        if agreed and not trainer.should_stop:  # else this was the last one anyway
             trainer.should_stop = True
             number = agreed - _SIGNAL
             cause = signal.Signals(number).name if number else "trainer.max_time"

@@ -10,9 +10,11 @@ from rich import get_console
 from rich.table import Table
 
 from ngrpo.callbacks.evaluation import EvaluationResult, evaluation_results
-from ngrpo.callbacks.rollout import RolloutCallback
+from ngrpo.callbacks.rollout import rollout_callback
+from ngrpo.evaluation.table_rows import table_rows
 from ngrpo.types.problems import PromptBatch
 from ngrpo.utils.atomic_write import write_text
+from ngrpo.utils.numbers import fixed
 from ngrpo.utils.provenance import git_commit, versions
 
 
@@ -61,7 +63,7 @@ class Summary(Callback):
         self._written = len(results)
         if not trainer.is_global_zero:
             return
-        rollouts = _rollouts(trainer)
+        rollouts = rollout_callback(trainer)
         summary = {
             "eval": {
                 "before": results[0].metrics if results else None,
@@ -80,7 +82,7 @@ class Summary(Callback):
         write_text(self.run_dir / "summary.json", json.dumps(summary, indent=2) + "\n")
 
     def _left_out(self, trainer: Trainer) -> dict[str, int]:
-        unparsable = _rollouts(trainer).unparsable_references
+        unparsable = rollout_callback(trainer).unparsable_references
         met = {"unparsable_reference": unparsable} if unparsable else {}
         return self.datamodule.rows_left_out | met
 
@@ -107,11 +109,7 @@ def closing_table(results: list[EvaluationResult], methods: dict[str, str]) -> T
     before, after = results[0], results[-1]
     for heading in ("held-out", f"iteration {before.iteration}", f"iteration {after.iteration}", "change"):
         table.add_column(heading, justify="right")
-    for name, value in after.metrics.items():
-        old = before.metrics[name]
-        table.add_row(name, f"{old:.3f}", f"{value:.3f}", f"{value - old:+.3f}")
+    for name in table_rows(after.metrics):
+        old, new = before.metrics[name], after.metrics[name]
+        table.add_row(name, fixed(old), fixed(new), fixed(new - old, signed=True))
     return table
-
-
-def _rollouts(trainer: Trainer) -> RolloutCallback:
-    return next(callback for callback in trainer.callbacks if isinstance(callback, RolloutCallback))

@@ -31,6 +31,7 @@ CHANGEABLE = (
     "trainer.accelerator",
     "trainer.gather_once",
     "trainer.iterations",
+    "trainer.max_generated_tokens",
     "trainer.max_bad_steps",
     "trainer.max_grad_norm",
     "trainer.max_time",

@@ -51,6 +51,8 @@ class TrainerConfig:
         max_grad_norm: gradient norms above are scaled down to it.
         max_bad_steps: optimiser steps in a row without a finite loss and gradient after which the run stops.
         max_time: span after which this process finishes its iteration, saves and stops: "45m", "11h30m"; null for none.
+        max_generated_tokens: response tokens of all training rollouts after which the run is over, if it has not made
+            its ``iterations`` before; null for no limit.
         offload_reference: keep the reference in host memory outside its passes.
         offload_optimizer: keep the optimiser's moments in host memory while rollouts are made.
         gather_once: with several devices, gather weights and sum gradients once an optimiser step.
@@ -75,6 +77,7 @@ class TrainerConfig:
     gather_once: bool = False
     max_bad_steps: int = MISSING
     max_time: str | None = None
+    max_generated_tokens: int | None = None
     optimizer: Any = MISSING
     schedule: Any = MISSING
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from omegaconf import DictConfig
@@ -21,6 +20,7 @@ from ngrpo.rollout.dynamic_sampling import DynamicSampling
 from ngrpo.rollout.engine import RolloutEngine
 from ngrpo.rollout.worker import Reward, RolloutSettings
 from ngrpo.training.critic_update import CriticSettings
+from ngrpo.training.optim.lr_schedule import RunSchedule
 from ngrpo.training.update_settings import UpdateSettings
 
 
@@ -105,7 +105,7 @@ def _update_settings(config: DictConfig, optimizer_steps: int) -> UpdateSettings
         microbatch_tokens=trainer.microbatch_tokens,
         max_grad_norm=trainer.max_grad_norm,
         precision=trainer.precision,
-        learning_rate=partial(build(trainer.schedule), steps=trainer.iterations * optimizer_steps),
+        learning_rate=RunSchedule(build(trainer.schedule), trainer.iterations * optimizer_steps),
         head_rows=trainer.head_rows,
         offload_reference=trainer.offload_reference,
         offload_optimizer=trainer.offload_optimizer,

@@ -1,8 +1,10 @@
 """The handler of log records on the console that the progress bar is drawn on."""
 
 import logging
+import time
 import warnings
 
+from lightning.pytorch.utilities import rank_zero_only
 from rich import get_console
 from transformers.utils.logging import disable_progress_bar
 
@@ -10,11 +12,19 @@ from ngrpo.utils.sanitize import visible
 
 
 class ConsoleHandler(logging.Handler):
-    """Prints through rich's console, so that a line does not tear the progress bar."""
+    """Prints through rich's console, so that a line does not tear the progress bar.
+
+    Where that is no terminal (a pipe, the log file of a scheduler), the time of day stands before each line. Of several
+    training processes the others say what is wrong only; their own log files have the rest.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
         """Prints one record, unwrapped; what a model wrote cannot steer the terminal."""
-        get_console().print(visible(self.format(record)), markup=False, highlight=False, soft_wrap=True)
+        if record.levelno < logging.WARNING and rank_zero_only.rank != 0:
+            return
+        console = get_console()
+        when = "" if console.is_terminal else time.strftime("%H:%M:%S  ", time.localtime(record.created))
+        console.print(when + visible(self.format(record)), markup=False, highlight=False, soft_wrap=True)
 
 
 def silence_libraries() -> None:

@@ -10,6 +10,7 @@ from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.dynamic_sampling import DynamicSampling
 from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.training.critic_update import CriticSettings
+from ngrpo.training.run_length import RunLength
 from ngrpo.types.problems import Prompt
 
 
@@ -23,7 +24,8 @@ class RunParts:
     Attributes:
         run_dir: the run's folder.
         outputs: the folder of all runs.
-        iterations: iterations of the whole run, those before a resume included.
+        iterations: most iterations of the whole run, those before a resume included.
+        run_length: that limit, and the one of generated tokens.
         max_time_s: seconds after which this process is to stop; None for no limit.
         seed: of everything random.
         settings: the whole configuration as plain values; what came from the environment is its interpolation.
@@ -42,6 +44,7 @@ class RunParts:
     run_dir: Path
     outputs: Path
     iterations: int
+    run_length: RunLength
     max_time_s: int | None
     seed: int
     settings: Mapping[str, Any]

@@ -33,6 +33,7 @@ from ngrpo.report.run_store import FOLDER as RECORD
 from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.training.module import PolicyOptimization
 from ngrpo.training.nonfinite_guard import StepGuard
+from ngrpo.training.run_length import RunLength
 from ngrpo.types.problems import Prompt
 from ngrpo.utils.atomic_write import remove
 from ngrpo.utils.duration import seconds
@@ -113,6 +114,7 @@ def _run_parts(
         run_dir=run_dir,
         outputs=outputs,
         iterations=config.trainer.iterations,
+        run_length=RunLength(config.trainer.iterations, config.trainer.max_generated_tokens),
         max_time_s=None if max_time is None else seconds(max_time, _MAX_TIME),
         seed=config.seed,
         settings=stored(config),

@@ -50,6 +50,11 @@ def check_run(config: DictConfig) -> None:
         raise SettingError("callbacks.rollout=null leaves nothing that makes rollouts; take it out.")
     if config.trainer.iterations < 1:
         raise SettingError(f"trainer.iterations={config.trainer.iterations} trains nothing; choose 1 or more.")
+    limit = config.trainer.max_generated_tokens
+    if limit is not None and limit < 1:
+        raise SettingError(
+            f"trainer.max_generated_tokens={limit} generates nothing; choose 1 or more, or null for no limit."
+        )
 
 
 def check_settings(parts: Components, config: DictConfig) -> None:
@@ -72,7 +77,7 @@ def check_settings(parts: Components, config: DictConfig) -> None:
     warn_of_equal_groups(exploration)
     check_engine(parts.engine, parts.processes)
     check_ahead(parts.rollout, parts.engine, algorithm, parts.selection, parts.curriculum)
-    check_schedule(parts.update.learning_rate)
+    check_schedule(parts.update.learning_rate(0, 0.0))
     check_optimizer(parts.optimizer, "trainer.optimizer", config.trainer.optimizer)
     if parts.critic is not None:
         check_optimizer(parts.critic.optimizer, "critic.optimizer", config.critic.optimizer)
@@ -267,9 +272,8 @@ def check_optimizer(make: Callable[[Iterable[Any]], Optimizer], setting: str, no
         raise SettingError(f"{setting} with {settings} cannot be built ({first_line(error)}); change it.") from error
 
 
-def check_schedule(schedule: Callable[[int], float]) -> None:
+def check_schedule(factor: float) -> None:
     """The first factor must be one that a learning rate can be multiplied with."""
-    factor = schedule(0)
     if not 0.0 <= factor < float("inf"):
         raise SettingError(
             f"trainer.schedule multiplies the first learning rate by {factor}; choose warmup >= 0 and floor in [0, 1]."

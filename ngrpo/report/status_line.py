@@ -9,6 +9,7 @@ from rich.live import Live
 from rich.text import Text
 
 from ngrpo.rollout.worker import RolloutWorker
+from ngrpo.utils.numbers import short
 
 
 class StatusLine:
@@ -26,7 +27,7 @@ class StatusLine:
         self.prefix = ""
 
     def __rich__(self) -> Text:
-        return Text(self.prefix + self.text, no_wrap=True)
+        return Text(self.prefix + self.text, no_wrap=True, overflow="ellipsis")
 
     def generating(self, total: int) -> Callable[[int, int], None]:
         """Begins the generation of ``total`` rollouts; returns what is told the finished ones and the tokens."""
@@ -35,7 +36,7 @@ class StatusLine:
 
         def report(finished: int, tokens: int) -> None:
             speed = tokens / max(self._clock() - start, 1e-9)
-            self.text = f"generating {finished}/{total}  {speed:,.0f} tokens/s"
+            self.text = f"generating {finished}/{total}  {short(speed)} tokens/s"
 
         return report
 
@@ -48,7 +49,7 @@ class StatusLine:
 def status_line(worker: RolloutWorker) -> Iterator[StatusLine]:
     """Shows what ``worker`` does while the block runs; where there is no terminal, nothing is observed."""
     line = StatusLine()
-    if not get_console().is_terminal:
+    if not get_console().is_interactive:
         yield line
         return
     worker.observer = line

@@ -14,6 +14,7 @@
 - ``policy_update.py``: The policy's part in a training step; its twin is ``critic_update.py``
 - ``rounding.py``: The fraction of parameters that an optimiser step changes: on bfloat16 weights small steps are
   rounded away
+- ``run_length.py``: The length of a run: in iterations and, with a limit, in generated tokens
 - ``sample_preparation.py``: Preparation of the samples that each rank trains on: balanced over the ranks, scored,
   with advantages
 - ``samples.py``: Samples, one for each response to learn from, and the tensors that are packed from them

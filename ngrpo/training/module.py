@@ -27,7 +27,7 @@ from ngrpo.training.memory_budget import MemoryBudget
 from ngrpo.training.metric_logging import over_processes, over_ranks
 from ngrpo.training.models import ModelLoader, Models
 from ngrpo.training.nonfinite_guard import StepGuard
-from ngrpo.training.optim.lr_schedule import ConfiguredRates
+from ngrpo.training.optim.lr_schedule import ConfiguredRates, set_rates
 from ngrpo.training.optim.offload import HOST, move_state
 from ngrpo.training.optim.parameter_groups import critic_groups, policy_groups
 from ngrpo.training.policy_update import PolicyUpdate
@@ -99,6 +99,7 @@ class PolicyOptimization(LightningModule):
         self.guard = guard or StepGuard()
         self.budget = MemoryBudget(settings.microbatch_tokens)
         self._configured = False
+        self._token_share = 0.0
 
     def configure_model(self) -> None:
         """Loads the policy, and reference and critic if they are needed; Lightning calls this more than once."""
@@ -116,7 +117,7 @@ class PolicyOptimization(LightningModule):
     def configure_optimizers(self) -> tuple[list[Optimizer], list[LambdaLR]]:
         """Makes the optimisers over policy and critic, and the schedule of the policy's learning rate."""
         policy = self.make_optimizer(policy_groups(self.policy, self.exploration.learning_rates()))
-        schedule = LambdaLR(policy, self.settings.learning_rate)
+        schedule = LambdaLR(policy, lambda step: self.settings.learning_rate(step, self._token_share))
         optimizers = [policy]
         if self.critic is not None and self.critic_settings is not None:
             optimizers.append(self.critic_settings.optimizer(critic_groups(self.critic)))
@@ -196,6 +197,17 @@ class PolicyOptimization(LightningModule):
         skipped = {"policy/skipped_steps": float(self.guard.skipped)}
         self.log_dict(_merged(before) | average(steps) | seconds | skipped, batch_size=1)
         batch.update = Update(advantages, self.policy_update.ratios, self.policy_update.entropies)
+
+    def follow_tokens(self, share: float) -> None:
+        """Sets the policy's learning rate by the share of the token limit that is used up.
+
+        Called between iterations, so that all optimiser steps of one go by the tokens of those before it.
+
+        Args:
+            share: generated tokens, divided by their limit; 0 without one.
+        """
+        self._token_share = share
+        set_rates(self.lr_schedulers())
 
     @property
     def _updates(self) -> list[PolicyUpdate | CriticUpdate]:

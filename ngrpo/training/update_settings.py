@@ -21,8 +21,8 @@ class UpdateSettings:
         precision: "32-true" computes in the dtype of the parameters; "bf16-mixed" computes in bfloat16 and keeps
             parameters, gradients and optimiser in theirs (`ngrpo.modeling.precision`). At a learning rate of 1e-6
             parameters must be float32: bfloat16 ones round most updates away.
-        learning_rate: optimiser steps made so far -> factor on the policy's learning rate; see
-            `ngrpo.training.optim.lr_schedule`.
+        learning_rate: optimiser steps made so far, and used share of the token limit -> factor on the policy's learning
+            rate; see `ngrpo.training.optim.lr_schedule.RunSchedule`.
         head_rows: most tokens whose logits over the vocabulary are held at a time.
         offload_reference: keep the reference in host memory outside its forward passes.
         offload_optimizer: keep the optimisers' moments in host memory from the end of an update to the first step of
@@ -37,7 +37,7 @@ class UpdateSettings:
     microbatch_tokens: int = 8192
     max_grad_norm: float = 1.0
     precision: str = "32-true"
-    learning_rate: Callable[[int], float] = unchanged
+    learning_rate: Callable[[int, float], float] = unchanged
     head_rows: int = HEAD_ROWS
     offload_reference: bool = False
     offload_optimizer: bool = False

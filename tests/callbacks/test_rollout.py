@@ -16,6 +16,7 @@ from ngrpo.rewards.terms.base import RewardTerms, WeightedTerm
 from ngrpo.rewards.terms.count_bonus import CountBonus
 from ngrpo.rollout.dynamic_sampling import DynamicSampling, every_group, mixed_outcomes
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+from ngrpo.training.run_length import RunLength
 from ngrpo.types.problems import PassRate, Problem, Prompt, PromptBatch
 from ngrpo.types.scores import Verdict
 
@@ -78,7 +79,11 @@ class Policy(Module):
 
     updates = 0.0
     offloads = 0
+    token_shares: tuple[float, ...] = ()
     source = ModelSource()
+
+    def follow_tokens(self, share: float) -> None:
+        self.token_shares += (share,)
 
     def offload_optimizers(self) -> None:
         self.offloads += 1
@@ -101,7 +106,7 @@ def make(tiny_source: ModelSource):
             Engine(), tiny_source.tokenizer(), lambda texts, references: MADE.scores, Remembering(refresh_every),
             RolloutSettings(group_size=2, ahead=ahead), (3,), seed=0,
         )  # fmt: skip
-        return RolloutCallback(worker, iterations, DynamicSampling(every_group))
+        return RolloutCallback(worker, RunLength(iterations), DynamicSampling(every_group))
 
     return callback
 
@@ -147,6 +152,32 @@ def test_counts_and_stop(make):
     assert run.should_stop
     assert (callback.iterations_done, callback.tokens_generated, callback.unparsable_references) == (3, 3 * 7, 3)
     assert float(callback.worker.engine.table) == 3.0
+
+
+def test_a_limit_of_tokens_stops_after_the_iteration_that_reaches_it(make):
+    callback, policy = make(iterations=9), Policy()
+    callback.run_length = RunLength(9, max_generated_tokens=15)
+    run = start(callback, policy)
+    assert len(train(callback, policy, range(10), run)) == 3  # 7, 14 and 21 tokens
+    assert run.should_stop
+    assert policy.token_shares == (0.0, 7 / 15, 14 / 15, 21 / 15)
+    assert policy.logged["train/generated_tokens"] == 21
+
+
+def test_a_resumed_run_counts_on_and_one_that_is_at_its_limit_makes_no_iteration(make, caplog):
+    first = make(iterations=9)
+    first.tokens_generated, first.iterations_done = 14, 2
+    second, policy = make(iterations=9), Policy()
+    second.run_length = RunLength(9, max_generated_tokens=15)
+    second.load_state_dict(first.state_dict() | {"tables": {"seen": torch.zeros(1, 1)}})
+    run = start(second, policy)
+    assert (policy.token_shares, run.should_stop, caplog.messages) == ((14 / 15,), False, [])
+    second.tokens_generated = 15
+    run = start(second, policy)
+    assert run.should_stop
+    assert caplog.messages == [
+        "trainer.max_generated_tokens=15 is reached already, with 15 tokens; raise it to train on"
+    ]
 
 
 def test_counts_are_those_of_all_ranks(make):

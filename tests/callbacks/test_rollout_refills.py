@@ -16,6 +16,7 @@ from ngrpo.callbacks.rollout import RolloutCallback
 from ngrpo.distributed.collectives import Ranks
 from ngrpo.rollout.dynamic_sampling import DynamicSampling, every_group, mixed_outcomes
 from ngrpo.rollout.worker import RolloutSettings
+from ngrpo.training.run_length import RunLength
 from ngrpo.types.experience import Experience
 from ngrpo.types.problems import PassRate, Problem, Prompt, PromptBatch
 from ngrpo.types.scores import Verdict
@@ -94,7 +95,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int, DynamicSampling]
             processes.here.rank, own, size = rank, made[rank], batch_size // number
             prompts = own.draw(batch_size)[rank * size : (rank + 1) * size]
             batch = PromptBatch(prompts, 0, 0, own.draw, own.pass_rates.extend)
-            RolloutCallback(own, 1, sampling).on_train_batch_start(trainer(), own.module, batch, 0)  # type: ignore[arg-type]
+            RolloutCallback(own, RunLength(1), sampling).on_train_batch_start(trainer(), own.module, batch, 0)  # type: ignore[arg-type]
             own.batch = batch
 
         threads = [Thread(target=start, args=(rank,)) for rank in range(number)]

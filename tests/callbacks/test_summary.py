@@ -13,6 +13,7 @@ from ngrpo.callbacks.evaluation import Evaluation, EvaluationResult
 from ngrpo.callbacks.rollout import RolloutCallback
 from ngrpo.callbacks.summary import Summary, closing_table
 from ngrpo.rollout.dynamic_sampling import DynamicSampling, every_group
+from ngrpo.training.run_length import RunLength
 
 METHODS = {"algo": "gspo", "exploration": "neighbor"}
 BEFORE, AFTER = {"mean@1": 0.25, "pass@4": 0.5}, {"mean@1": 0.375, "pass@4": 0.4996}
@@ -28,7 +29,7 @@ def words(table: Table) -> list[list[str]]:
 def run(results: list[EvaluationResult] | None):
     """A trainer whose rollout callback has done 3 iterations."""
     worker = SimpleNamespace(exploration=SimpleNamespace(refresh_every=0))
-    rollouts = RolloutCallback(worker, iterations=3, selection=DynamicSampling(every_group))
+    rollouts = RolloutCallback(worker, RunLength(3), DynamicSampling(every_group))
     rollouts.iterations_done, rollouts.tokens_generated = 3, 70
     made = trainer(callbacks=[rollouts])
     if results is not None:
@@ -56,7 +57,7 @@ def test_closing_table_has_before_after_and_change():
     assert lines[0] == ["algo=gspo", "exploration=neighbor"]
     assert ["held-out", "iteration", "0", "iteration", "8", "change"] in lines
     assert ["mean@1", "0.250", "0.375", "+0.125"] in lines
-    assert ["pass@4", "0.500", "0.500", "-0.000"] in lines
+    assert ["pass@4", "0.500", "0.500", "+0.000"] in lines
 
 
 def test_closing_table_without_evaluation_says_what_to_set():

@@ -10,7 +10,7 @@ import pytest
 from places import ROOT
 from prose import PAGES, execute
 
-from ngrpo.study.arm_summary import late
+from ngrpo.study.arm_summary import late, summaries
 from ngrpo.study.results import load
 
 
@@ -127,3 +127,16 @@ def test_the_ways_quoted_of_arms_that_do_not_learn_are_those_of_the_stored_runs(
     )
     text = " ".join(PAGES["docs/studies.md"].split())
     assert f"({ways:.2f} paths a group at the end), with Gaussian noise few do ({gaussian:.2f})" in text
+
+
+def test_the_findings_of_the_readme_are_those_of_the_stored_runs() -> None:
+    results = load(ROOT / "docs/study/smollm2/results.json")
+    effect = results.effects["neighbor_grpo"]
+    assert effect is not None
+    text = " ".join(PAGES["README.md"].split())
+    assert f"(cosine {effect.cosine:.4f})" in text
+    same = round(1000 * (1 - effect.against_token["next_token"]))
+    assert f"leads to the same next token after {same} of 1000 mixed steps" in text
+    gumbel = next(arm for arm in summaries(results) if arm.arm == "gumbel_grpo")
+    assert gumbel.differences is not None
+    assert f"has a higher Pass@32 ({gumbel.differences['pass@32'].value:+.3f})" in text

@@ -3,6 +3,7 @@
 import signal
 import time
 from pathlib import Path
+from threading import current_thread, main_thread
 from types import FrameType
 from typing import Any
 
@@ -27,8 +28,8 @@ class GracefulStop(Callback):
     The first signal only leaves a mark, which the ranks agree on after each iteration; Lightning's own handler would
     broadcast from within, where another collective may be under way. A second SIGTERM or Ctrl-C ends the process at
     once; SIGHUP is no request of anybody, and a terminal that closes may send it twice. Where it is ignored, as nohup
-    has it, it stays so. Neither a last evaluation nor an export is made; the checkpoint, which Lightning calls
-    last, saves the iteration.
+    has it, it stays so. In another thread than the main one no handler can be set, and the time alone counts. Neither
+    a last evaluation nor an export is made; the checkpoint, which Lightning calls last, saves the iteration.
 
     Args:
         run_dir: the run's folder.
@@ -51,6 +52,8 @@ class GracefulStop(Callback):
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Replaces the handlers, Lightning's too."""
         self._trainer = trainer
+        if current_thread() is not main_thread():
+            return
         heeded = [number for number in _SIGNALS if number != signal.SIGHUP or not _ignored(number)]
         self._handlers = {number: signal.signal(number, self._mark) for number in heeded}
 
@@ -94,9 +97,10 @@ class GracefulStop(Callback):
             raise Stopped(f"{self._message}; {how_to_resume(self.run_dir)}", self._status)
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Puts the handlers back."""
+        """Puts the handlers back, unless Lightning has already put back those from before its own."""
         for number, handler in self._handlers.items():
-            signal.signal(number, handler)
+            if signal.getsignal(number) == self._mark:
+                signal.signal(number, handler)
         self._handlers = {}
 
 

@@ -6,6 +6,7 @@ Heavy libraries are imported inside the function, so that ``--help`` does not wa
 from pathlib import Path
 
 import hydra
+from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from ngrpo.config.schema import register
@@ -18,11 +19,12 @@ def _evaluate(config: DictConfig) -> None:
     """Runs one evaluation."""
     from ngrpo.entrypoints.console import silence_libraries
     from ngrpo.entrypoints.evaluate import evaluate
+    from ngrpo.entrypoints.refused_run import removing_unused
     from ngrpo.utils.standard_streams import survive_closed_streams
 
     survive_closed_streams()
     silence_libraries()
-    with handling_errors():
+    with handling_errors(), removing_unused(Path(HydraConfig.get().runtime.output_dir)):
         grant_typed(config)
         evaluate(config, Path(config.out))
 

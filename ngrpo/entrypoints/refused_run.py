@@ -11,14 +11,14 @@ from lightning.pytorch.utilities import rank_zero_only
 from ngrpo.errors import SettingError
 from ngrpo.utils.lock import FolderInUse
 
-_FILES = {"train.log", ".lock"}
+_FILES = {"train.log", "evaluate.log", ".lock"}
 
 
 @contextmanager
 def removing_unused(run_dir: Path) -> Iterator[None]:
     """Removes the folder when a setting is refused before anything has begun, and the parents that are empty then.
 
-    A folder that was named by ``hydra.run.dir`` stays, and so do those of a sweep.
+    A folder that was named by ``hydra.run.dir``, or ``out`` of an evaluation, stays, and so do those of a sweep.
     """
     try:
         yield
@@ -32,12 +32,15 @@ def removing_unused(run_dir: Path) -> Iterator[None]:
 
 def _named() -> bool:
     hydra = HydraConfig.get()
-    return hydra.mode != RunMode.RUN or any("hydra.run.dir" in text for text in hydra.overrides.hydra)
+    typed = [*hydra.overrides.hydra, *hydra.overrides.task]
+    return hydra.mode != RunMode.RUN or any(text.startswith(("hydra.run.dir=", "out=")) for text in typed)
 
 
 def _remove(run_dir: Path) -> None:
     for name in _FILES:
         (run_dir / name).unlink(missing_ok=True)
+    here = Path.cwd()
     with suppress(OSError):  # the first that is not empty stays
-        for folder in (run_dir, run_dir.parent, run_dir.parent.parent):
-            folder.rmdir()
+        for folder in (run_dir, *run_dir.absolute().parents):
+            if here in folder.absolute().parents:
+                folder.rmdir()

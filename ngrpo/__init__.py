@@ -26,13 +26,39 @@
 - ``__main__.py``: The console command, as ``python -m ngrpo``
 - ``errors.py``: The errors that a user can act on; the scripts print the message, not a traceback
 
-This module stays free of heavy imports: the answer-checking worker processes import it.
+The functions of the Python interface (`ngrpo.entrypoints.python_api`) are imported when they are asked for: this module
+stays free of heavy imports, and the answer-checking worker processes import it.
 """
+
+from typing import TYPE_CHECKING
 
 from ngrpo.compat import import_hook
 from ngrpo.compat.attributes import serve_old_names
 
+if TYPE_CHECKING:
+    from ngrpo.entrypoints.python_api.evaluation import evaluate
+    from ngrpo.entrypoints.python_api.sampling import sample
+    from ngrpo.entrypoints.python_api.scoring import score
+    from ngrpo.entrypoints.python_api.training import train
+    from ngrpo.entrypoints.python_api.verification import verify
+
+__all__ = ["evaluate", "sample", "score", "train", "verify"]
 __version__ = "0.1.0"
 
+_API = "ngrpo.entrypoints.python_api"
+
 import_hook.install()
-serve_old_names(__name__)
+serve_old_names(
+    __name__,
+    {
+        "evaluate": f"{_API}.evaluation",
+        "sample": f"{_API}.sampling",
+        "score": f"{_API}.scoring",
+        "train": f"{_API}.training",
+        "verify": f"{_API}.verification",
+    },
+)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -2,7 +2,8 @@
 
 Each works with a warning that names the new one:
 
-- ``attributes.py``: Old names as attributes of the modules and packages that they have left
+- ``attributes.py``: Names as attributes of modules that do not define them: old ones, and those that are imported when
+  asked for
 - ``import_hook.py``: The finder of modules under the names that they had
 - ``moved.py``: The tables of what has moved since version 0.1: old name, new name
 

@@ -1,14 +1,15 @@
-"""Old names as attributes of the modules and packages that they have left."""
+"""Names as attributes of modules that do not define them: old ones, and those that are imported when asked for."""
 
 import sys
 import warnings
+from collections.abc import Mapping
 from pkgutil import resolve_name
 from typing import Any
 
 from ngrpo.compat.moved import moved_out_of
 
 
-def serve_old_names(module: str) -> None:
+def serve_old_names(module: str, present: Mapping[str, str] | None = None) -> None:
     """Lets a module give what has moved out of it, each with a warning when it is first asked for.
 
     To be called where the module is defined. A ``__getattr__`` written there would do the same, and take every name
@@ -16,11 +17,15 @@ def serve_old_names(module: str) -> None:
 
     Args:
         module: its ``__name__``.
+        present: names that are no old ones, and are imported without a warning when they are first asked for; where
+            each is defined.
     """
-    moved = moved_out_of(module)
+    moved, defined = moved_out_of(module), dict(present or {})
     attributes = vars(sys.modules[module])
 
     def __getattr__(name: str) -> Any:  # noqa: N807
+        if name in defined:
+            return attributes.setdefault(name, resolve_name(f"{defined[name]}:{name}"))
         if name not in moved:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         warnings.warn(f"{module}.{name} is {moved[name]} now; import it from there.", FutureWarning, stacklevel=2)

@@ -10,8 +10,8 @@
 - ``permissions.py``: Permissions that are typed on the command line, and that no file can give itself
 - ``ranges.py``: The ranges of numbers in a configuration; narrower ones are the classes' own
 - ``renamed_targets.py``: `_target_` strings under the names that the code had in earlier versions
-- ``schema.py``: The typed configuration: every setting of conf/train.yaml and conf/evaluate.yaml, with its type and
-  meaning
+- ``schema.py``: The typed configuration: every setting of conf/train.yaml, evaluate.yaml and sample.yaml, with type
+  and meaning
 - ``target_settings.py``: The settings that build something, and the parts that fit each of them
 - ``type_check.py``: The comparison of a value from a configuration with a type annotation
 - ``yaml_limits.py``: Limits on a user's YAML file: how large and deep it may be once its aliases are written out

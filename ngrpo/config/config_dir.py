@@ -20,3 +20,11 @@ def register(folder: Path | None = None) -> None:
         return str(folder.resolve())
 
     OmegaConf.register_new_resolver("config_dir", absolute, replace=True)
+
+
+def search_path(folder: Path | None) -> list[str]:
+    """Returns the override by which Hydra's ``compose`` finds the yaml files in a folder, as ``--config-dir`` does."""
+    if folder is None:
+        return []
+    quoted = str(folder.resolve()).replace("\\", "\\\\").replace("'", "\\'")
+    return [f"hydra.searchpath=['file://{quoted}']"]

@@ -1,4 +1,4 @@
-"""The typed configuration: every setting of conf/train.yaml and conf/evaluate.yaml, with its type and meaning."""
+"""The typed configuration: every setting of conf/train.yaml, evaluate.yaml and sample.yaml, with type and meaning."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -129,7 +129,7 @@ class Config:
 
 @dataclass
 class PromptConfig:
-    """``data`` of an evaluation: how its prompts are made.
+    """``data`` of an evaluation, or of samples: how its prompts are made.
 
     Attributes:
         max_prompt_tokens: longer prompts are left out.
@@ -188,6 +188,35 @@ class EvaluateConfig:
     custom_reward_timeout_s: float | None = None
 
 
+@dataclass
+class SampleConfig:
+    """The root of ``conf/sample.yaml``.
+
+    Attributes:
+        model: builds a `ngrpo.modeling.loading.ModelSource`.
+        exploration: builds an `ngrpo.exploration.base.Exploration`.
+        rollout: the engine, ``max_new_tokens`` and ``temperature``; the rest is for training.
+        data: how prompts are made.
+        n: responses to each prompt.
+        accelerator: cpu | gpu | auto.
+        threads: CPU threads of PyTorch; null leaves it to PyTorch.
+        matmul_precision: highest | high | medium; see `ngrpo.utils.torch_settings`.
+        seed: of the samples.
+        allow_targets: see `Config`.
+    """
+
+    model: Any = MISSING
+    exploration: Any = MISSING
+    rollout: RolloutConfig = field(default_factory=RolloutConfig)
+    data: PromptConfig = field(default_factory=PromptConfig)
+    n: int = MISSING
+    accelerator: str = "auto"
+    threads: int | None = None
+    matmul_precision: str = "highest"
+    seed: int = 0
+    allow_targets: list[str] = field(default_factory=list)
+
+
 def register() -> None:
     """Makes the schemas known to Hydra, and the resolvers: a default by the model, environment, --config-dir."""
     environment.register()
@@ -195,4 +224,5 @@ def register() -> None:
     store = ConfigStore.instance()
     store.store(group="schema", name="train", node=Config, package="_global_")
     store.store(group="schema", name="evaluate", node=EvaluateConfig, package="_global_")
+    store.store(group="schema", name="sample", node=SampleConfig, package="_global_")
     OmegaConf.register_new_resolver("for_demo", lambda path, yes, no: yes if path == "demo" else no, replace=True)

@@ -13,8 +13,12 @@ _NODES = {
         "trainer.schedule",
     ),
     "evaluate": ("model", "reward", "evaluator", "rollout.engine"),
+    "sample": ("model", "exploration", "rollout.engine"),
 }  # fmt: skip
 """Settings that name what they build, by script."""
+
+_OWN = {"train": "trainer", "evaluate": "evaluator", "sample": "n"}
+"""A setting that those before do not have, by script."""
 
 _HOMES = {
     "algo": ("ngrpo.algo.policy_loss",),
@@ -38,7 +42,7 @@ def check_targets_set(config: DictConfig) -> None:
     Raises:
         SettingError: a setting builds nothing.
     """
-    places = list(_NODES["evaluate" if "evaluator" in config else "train"])
+    places = list(_NODES[next(script for script, own in _OWN.items() if own in config)])
     places += ["critic"] if config.get("critic") is not None else []
     places += [f"callbacks.{key}" for key, node in config.get("callbacks", {}).items() if node is not None]
     places += [f"reward_terms.{key}.term" for key in config.get("reward_terms", {})]

@@ -6,6 +6,7 @@
 - ``command.py``: The console command ``ngrpo``: one subcommand for each script, and ``init``
 - ``compare_command.py``: The command line that compares evaluations problem by problem
 - ``components.py``: The parts of a run that the settings name, before a file of model or data has been read
+- ``composition.py``: Settings composed without Hydra's command line, with the same permissions as on it
 - ``config_snapshot.py``: The snapshot of a run's settings in its folder
 - ``console.py``: The handler of log records on the console that the progress bar is drawn on
 - ``demo_model_command.py``: The command line that makes a demo model: its tokenizer, and weights pretrained on
@@ -23,6 +24,9 @@
 - ``list_methods_command.py``: The command line that lists the exploration strategies and the algorithms
 - ``method_tables.py``: The tables of strategies and algorithms, read from the yamls and the classes that they build
 - ``neighbors_command.py``: The command line that prints the nearest embedding rows of words
+- ``override_words.py``: Settings given as Python values, as words of the command line
+- ``python_api/``: The Python interface: what ``ngrpo.train``, ``ngrpo.sample`` and the other functions of ``import
+  ngrpo`` do
 - ``rank_watch.py``: The watch over the other training processes of this machine, and the reason why one of them ended
 - ``refused_run.py``: The removal of the run folder of a refused command, in which nothing but its log has been written
 - ``replay_step.py``: The replay of a skipped optimiser step: sample by sample, which numbers are not finite
@@ -31,6 +35,9 @@
 - ``reward_trial.py``: The trial call of reward functions, with made-up responses to problems of the data, before
   anything is generated
 - ``run_parts.py``: The parts of a run that its callbacks may ask for by name
+- ``sample.py``: Responses to prompts, sampled as the rollouts of a training are
+- ``sample_command.py``: The command line that samples responses to a prompt, and shows what was mixed
+- ``sampled_rollout.py``: A rollout as ``ngrpo.sample`` returns it: with its text, and its mixtures in words
 - ``study_command.py``: The command line of a study: the same training with many methods and seeds, compared with
   intervals
 - ``train.py``: Training from a configuration: build the parts, check them, fit

@@ -59,7 +59,7 @@ def _run(main: Callable[[], Any]) -> None:
             " settings again instead."
         )
     config_dir.register(_folder(arguments))
-    with _typed_only(arguments.overrides):
+    with typed_only(arguments.overrides):
         main()
 
 
@@ -78,7 +78,9 @@ def _arguments() -> Namespace:
 
 
 @contextmanager
-def _typed_only(overrides: list[str]) -> Iterator[None]:
+def typed_only(overrides: list[str]) -> Iterator[None]:
+    """Refuses what is composed meanwhile if a file gives Hydra something to run that these overrides do not give."""
+
     def checked_load(self: ConfigLoaderImpl, *arguments: Any, **named: Any) -> DictConfig:
         config = _load(self, *arguments, **named)
         _check(config.hydra, overrides)

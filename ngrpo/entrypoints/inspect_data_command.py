@@ -13,19 +13,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hydra import compose, initialize_config_dir
 from rich import get_console
 from rich.markup import escape
 from rich.table import Table
 
-from ngrpo.config import config_dir
 from ngrpo.config.check import checked
 from ngrpo.config.instantiate import build
-from ngrpo.config.permissions import grant
-from ngrpo.config.schema import register
 from ngrpo.entrypoints.arguments import whole
+from ngrpo.entrypoints.composition import composed
 from ngrpo.entrypoints.error_handling import run_main
-from ngrpo.entrypoints.hydra_main import CONF
 from ngrpo.utils.sanitize import visible
 
 if TYPE_CHECKING:
@@ -62,19 +58,9 @@ def inspect_configured(settings: list[str], rows: int | None, folder: Path | Non
     """Inspects the data of the training that these settings configure."""
     from ngrpo.data.inspection import inspect
 
-    register()
-    config_dir.register(folder)
-    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        config = compose("train", overrides=[*_searched(folder), *settings])
-    grant(config, settings, folder)
-    config = checked(config)
+    config = checked(composed("train", settings, folder).config)
     tokenizer = build(config.model).tokenizer()
     return inspect(build(config.data, tokenizer=tokenizer, prompts_per_batch=1, seed=config.seed), rows)
-
-
-def _searched(folder: Path | None) -> list[str]:
-    """Returns what lets Hydra find the yaml files in a folder."""
-    return [] if folder is None else [f"hydra.searchpath=['file://{folder.resolve()}']"]
 
 
 def show(where: str, found: "Inspection", listed: int) -> None:

@@ -62,3 +62,8 @@ class RunParts:
     def by_name(self) -> dict[str, Any]:
         """Returns the parts by their names, to be passed to `ngrpo.config.instantiate.build`."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+def chosen_methods(choices: Mapping[str, str]) -> dict[str, str]:
+    """Returns the presets that a run is named by, of those that Hydra has chosen."""
+    return {group: choices[group] for group in ("algo", "exploration", "rollout")}

@@ -19,17 +19,17 @@ def _train(config: DictConfig) -> None:
     """Runs one training."""
     from ngrpo.entrypoints.console import silence_libraries
     from ngrpo.entrypoints.refused_run import removing_unused
+    from ngrpo.entrypoints.run_parts import chosen_methods
     from ngrpo.entrypoints.train import train
     from ngrpo.utils.standard_streams import survive_closed_streams
 
     survive_closed_streams()
     silence_libraries()
     runtime = HydraConfig.get().runtime
-    methods = {group: runtime.choices[group] for group in ("algo", "exploration", "rollout")}
     run_dir = Path(runtime.output_dir)
     with handling_errors(), removing_unused(run_dir):
         grant_typed(config)
-        train(config, run_dir, methods)
+        train(config, run_dir, chosen_methods(runtime.choices))
 
 
 def main() -> None:

@@ -24,6 +24,7 @@ The model that scores:
 
 Packing and attention:
 
+- ``model_in_memory.py``: A causal language model that is in memory already, as the source of a policy
 - ``packing.py``: Rollouts packed into one row without padding, with all that replaying and scoring them needs
 - ``attention.py``: One attention function for all passes, registered with transformers as ``ngrpo``
 - ``varlen.py``: Causal attention inside each of several packed sequences: one kernel on a GPU, one call a sequence

@@ -5,7 +5,6 @@ from pathlib import Path
 
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers.utils import cached_file
 
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
@@ -23,13 +22,7 @@ def load_learned(source: ModelSource, exploration: Exploration) -> dict[str, Ten
     initial = exploration.initial_parameters(source.config().hidden_size)
     if not initial:
         return {}
-    path = cached_file(
-        source.location,
-        FILE,
-        _raise_exceptions_for_missing_entries=False,
-        _raise_exceptions_for_connection_errors=False,
-        _raise_exceptions_for_gated_repo=False,
-    )
+    path = source.file(FILE)
     if path is None:
         return initial
     learned = load_file(path)

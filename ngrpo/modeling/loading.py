@@ -13,6 +13,7 @@ from transformers import (
     PretrainedConfig,
     PreTrainedModel,
 )
+from transformers.utils import cached_file
 
 from ngrpo.errors import SettingError
 from ngrpo.modeling.attention import IMPLEMENTATION
@@ -122,6 +123,17 @@ class ModelSource:
         """
         self.config()
         check_weight_files(self.path, Path(self.location))
+
+    def file(self, name: str) -> Path | None:
+        """Returns the path of a further file beside the weights; None without one."""
+        path = cached_file(
+            self.location,
+            name,
+            _raise_exceptions_for_missing_entries=False,
+            _raise_exceptions_for_connection_errors=False,
+            _raise_exceptions_for_gated_repo=False,
+        )
+        return None if path is None else Path(path)
 
     def tokenizer(self) -> Any:
         """Loads the tokenizer.

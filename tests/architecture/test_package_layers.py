@@ -86,7 +86,7 @@ def studies_are_imported_by_entry_points_when_they_run(graph: ImportGraph) -> li
 
 
 CLEAN = {
-    "__init__.py": "import ngrpo.compat.old",
+    "__init__.py": "import ngrpo.compat.old\nif TYPE_CHECKING:\n    from ngrpo.entrypoints.study import main",
     "errors.py": "",
     "compat/__init__.py": "",
     "compat/old.py": "",

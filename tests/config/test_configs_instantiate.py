@@ -18,7 +18,7 @@ from places import ROOT
 
 from ngrpo.config.check import checked
 from ngrpo.config.instantiate import build
-from ngrpo.config.schema import Config, EvaluateConfig, register
+from ngrpo.config.schema import Config, EvaluateConfig, SampleConfig, register
 from ngrpo.data.datamodule import PromptDataModule
 from ngrpo.entrypoints.console import ConsoleHandler
 from ngrpo.entrypoints.trainer import make_trainer
@@ -36,7 +36,9 @@ from ngrpo.training.optim.optimizers import EightBitAdamW
 
 CONF = ROOT / "conf"
 FILES = sorted(path.relative_to(CONF).with_suffix("").as_posix() for path in CONF.rglob("*.yaml"))
-SCHEMAS = {"train": Config, "evaluate": EvaluateConfig}
+SCHEMAS = {"train": Config, "evaluate": EvaluateConfig, "sample": SampleConfig}
+NODES = {"train": 12, "evaluate": 5, "sample": 3}
+"""Least number of parts. train: model, data, reward, algo, exploration, engine, optimizer, logger, and callbacks."""
 STUDIES = [file for file in FILES if file.startswith("study")]
 CLIP = "{_target_:ngrpo.algo.clip.clipped_surrogate,_partial_:true,low:0.2,high:0.2,dual:null}"
 FURTHER_OVERRIDES = {
@@ -71,6 +73,8 @@ FURTHER_OVERRIDES = {
 def root_of(file: str) -> str:
     if file.startswith("study"):
         return "study"
+    if file == "sample":
+        return file
     return "evaluate" if file == "evaluate" or file.startswith(("evaluator/", "benchmark/")) else "train"
 
 
@@ -152,8 +156,7 @@ def test_file_composes_and_builds(file: str, available: dict[str, Any], monkeypa
         assert composed(file).hydra.runtime.choices[group] == option
     config = checked_config(file)
     nodes = [node for node in targets(config) if node is not config.data or str(config.data.path).startswith("demo")]
-    # train: model, data, reward, algo, exploration, engine, optimizer, logger and at least five callbacks.
-    assert len(nodes) >= (12 if root_of(file) == "train" else 5)
+    assert len(nodes) >= NODES[root_of(file)]
     for node in nodes:
         made = build(node, **available)
         if node is config.get("trainer", {}).get("optimizer") and not isinstance(made, EightBitAdamW):

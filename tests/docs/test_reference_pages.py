@@ -18,9 +18,9 @@ from reference_pages.settings import Setting
 from reference_pages.yaml_comments import heading, of_keys
 
 from ngrpo.config.check import checked
-from ngrpo.config.schema import Config, EvaluateConfig, register
+from ngrpo.config.schema import Config, EvaluateConfig, SampleConfig, register
 
-SCHEMAS = {"train": Config, "evaluate": EvaluateConfig}
+SCHEMAS = {"train": Config, "evaluate": EvaluateConfig, "sample": SampleConfig}
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_every_setting_has_a_meaning_a_type_and_a_default(settings: list[Setting
     assert [one for one in settings if not (one.meaning and one.type and one.default)] == []
 
 
-@pytest.mark.parametrize("root", ["train", "evaluate"])
+@pytest.mark.parametrize("root", SCHEMAS)
 def test_every_setting_of_a_run_is_in_the_reference(root: str, reference: str):
     schema = SCHEMAS[root].__dataclass_fields__
     config = OmegaConf.to_container(composed(root))

@@ -41,7 +41,7 @@ def test_its_help_lists_the_subcommands(
 
 @pytest.mark.parametrize(
     ("word", "remedy"),
-    [("trian", "did you mean ngrpo train?"), ("exploration=neighbor", "choose one of train, evaluate, init, ")],
+    [("trian", "did you mean ngrpo train?"), ("exploration=neighbor", "choose one of train, evaluate, sample, init, ")],
 )
 def test_one_sentence_for_an_unknown_subcommand(
     word: str, remedy: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

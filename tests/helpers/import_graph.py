@@ -105,6 +105,8 @@ def _name(folder: Path, path: Path) -> str:
 
 def _read(name: str, path: Path, modules: Mapping[str, Path]) -> Module:
     tree = ast.parse(path.read_text(encoding="utf-8"))
+    if "." not in name:
+        tree = _ImportedWhenAskedFor().visit(tree)
     is_package = path.name == "__init__.py"
     package = name if is_package else name.rpartition(".")[0]
 
@@ -112,6 +114,13 @@ def _read(name: str, path: Path, modules: Mapping[str, Path]) -> Module:
         return frozenset(one for node in nodes for one in _imported(node, package, modules))
 
     return Module(is_package, named(ast.walk(tree)), named(_outside_functions(tree)))
+
+
+class _ImportedWhenAskedFor(ast.NodeTransformer):
+    """Takes away what the package itself names for type checkers alone: its interface, which is above all else."""
+
+    def visit_If(self, node: ast.If) -> ast.AST | None:  # noqa: N802
+        return None if isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING" else node
 
 
 def _outside_functions(node: ast.AST) -> Iterator[ast.AST]:

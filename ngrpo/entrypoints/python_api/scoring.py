@@ -1,0 +1,92 @@
+"""``ngrpo.score``: the log-probs and entropies of rollouts under a model."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ngrpo.config.check import checked
+from ngrpo.config.schema import SampleConfig
+from ngrpo.entrypoints.composition import composed
+from ngrpo.entrypoints.input_validation import check_accelerator
+from ngrpo.entrypoints.override_words import words_of
+from ngrpo.entrypoints.python_api.model_argument import Model, source_of, words_for
+from ngrpo.entrypoints.python_api.session import session
+from ngrpo.entrypoints.sampled_rollout import SampledRollout
+from ngrpo.modeling.learned import load_learned
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.modeling.packing import pack
+from ngrpo.modeling.policy import ScoringModel, TokenScores
+from ngrpo.training.batching import microbatches
+from ngrpo.utils.torch_settings import accelerator_of, set_torch
+
+_TOKENS = 8192
+"""Most tokens of one forward pass, as a training has it."""
+
+
+def score(
+    model: Model,
+    rollouts: Sequence[SampledRollout],
+    *overrides: str,
+    tokenizer: Any = None,
+    config_dir: Path | str | None = None,
+    verbose: bool = False,
+    **settings: Any,
+) -> list[TokenScores]:
+    """Scores rollouts as the trainer does: their mixtures are replayed with the model's own embeddings.
+
+    Args:
+        model: as of `ngrpo.sample`; another than the one that made the rollouts, too, if it has the same tokens.
+        rollouts: from `ngrpo.sample`.
+        overrides: settings of conf/sample.yaml, such as ``"model.dtype=bfloat16"``.
+        tokenizer: of a model in memory.
+        config_dir: a folder of yaml files and modules of yours.
+        verbose: shows what is logged.
+        settings: further settings by group.
+
+    Returns:
+        Of each rollout ``log_prob``, float32 [T] at the temperature of the sampling, and ``entropy``, float32 [T] in
+        nats, on the CPU.
+
+    Raises:
+        SettingError: a setting cannot work.
+    """
+    words = [*words_for(model), *words_of(settings), *overrides]
+    with session(verbose):
+        folder = None if config_dir is None else Path(config_dir)
+        config = checked(composed("sample", words, folder).config, SampleConfig)
+        set_torch(config.threads, config.matmul_precision)
+        check_accelerator(config.accelerator, "accelerator", "accelerator=cpu")
+        device = torch.device("cuda" if accelerator_of(config.accelerator) == "gpu" else "cpu")
+        return _scored(source_of(model, tokenizer, config), list(rollouts), device)
+
+
+@torch.no_grad()
+def _scored(source: ModelSource, rollouts: list[SampledRollout], device: torch.device) -> list[TokenScores]:
+    lm = source.load().to(device)
+    found: dict[int, TokenScores] = {}
+    for alike in _made_alike(rollouts):
+        strategy, temperature = rollouts[alike[0]].exploration, rollouts[alike[0]].temperature
+        policy = ScoringModel(lm, load_learned(source, strategy)).to(device)
+        lengths = [rollouts[index].tokens for index in alike]
+        for part in microbatches(lengths, lengths, _TOKENS, agree=lambda needed: needed):
+            chosen = [alike[index] for index in part]
+            batch = pack([rollouts[index] for index in chosen])
+            scores = policy(batch.to(device), temperature, strategy)
+            split = (channel.cpu().split(batch.response_lengths.tolist()) for channel in scores)
+            found.update(zip(chosen, map(TokenScores._make, zip(*split, strict=True)), strict=True))
+    return [found[index] for index in range(len(rollouts))]
+
+
+def _made_alike(rollouts: Sequence[SampledRollout]) -> list[list[int]]:
+    """Returns the indices of rollouts that can be scored together: of one strategy, at one temperature."""
+    groups: list[tuple[SampledRollout, list[int]]] = []
+    for index, rollout in enumerate(rollouts):
+        for first, indices in groups:
+            if first.exploration == rollout.exploration and first.temperature == rollout.temperature:
+                indices.append(index)
+                break
+        else:
+            groups.append((rollout, [index]))
+    return [indices for _, indices in groups]

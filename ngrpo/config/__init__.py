@@ -2,6 +2,7 @@
 
 - ``allowlist.py``: The allowlist of code that a configuration may name: naming it means running it
 - ``check.py``: The checked configuration: resolved, typed, and without a key that nothing reads
+- ``earlier_loggers.py``: The form of the setting ``logger`` in earlier versions: one logger, without a name
 - ``earlier_settings.py``: Values of settings that checkpoints and stored answers of earlier versions do not know
 - ``config_dir.py``: The folder of ``--config-dir`` as ``${config_dir:}``: how a yaml names the files that lie beside it
 - ``environment.py``: Values from the environment, such as keys: used, and never stored or shown

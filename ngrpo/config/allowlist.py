@@ -23,7 +23,8 @@ ALLOWED = ("ngrpo", "torch.optim", "lightning.pytorch.loggers", "lightning.pytor
 
 PARTS = (
     "ngrpo.algo", "ngrpo.callbacks", "ngrpo.data", "ngrpo.evaluation.benchmark", "ngrpo.evaluation.evaluator",
-    "ngrpo.exploration", "ngrpo.loggers.csv", "ngrpo.loggers.tensorboard", "ngrpo.modeling.loading",
+    "ngrpo.exploration", "ngrpo.loggers.csv", "ngrpo.loggers.mlflow", "ngrpo.loggers.tensorboard",
+    "ngrpo.loggers.trackio", "ngrpo.loggers.wandb", "ngrpo.modeling.loading",
     "ngrpo.modeling.lora", "ngrpo.rewards",
     "ngrpo.rollout.auto", "ngrpo.rollout.dynamic_sampling", "ngrpo.rollout.torch_engine.engine",
     "ngrpo.rollout.vllm.engine", "ngrpo.training.critic_update", "ngrpo.training.optim.lr_schedule",

@@ -2,20 +2,21 @@
 
 import inspect
 import logging
-from typing import Any, get_type_hints
+from typing import Any
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ngrpo.config import environment
 from ngrpo.config.allowlist import check_allowed
+from ngrpo.config.earlier_loggers import name_loggers
 from ngrpo.config.hydra_errors import composition_sentence
 from ngrpo.config.instantiate import parameters_of, target_of
 from ngrpo.config.ranges import check_sizes
 from ngrpo.config.renamed_targets import rename
 from ngrpo.config.schema import Config
 from ngrpo.config.target_settings import check_targets_fit, check_targets_set
-from ngrpo.config.type_check import fits, name
+from ngrpo.config.type_check import fits, hints_of, name
 from ngrpo.errors import SettingError
 
 log = logging.getLogger(__name__)
@@ -43,8 +44,10 @@ def checked(config: DictConfig, schema: type = Config) -> DictConfig:
     assert isinstance(merged, DictConfig)
     for sentence in rename(merged):
         log.warning(sentence)
-    check_targets_set(merged)
     check_allowed(merged, merged.allow_targets)
+    if "logger" in merged:
+        name_loggers(merged)
+    check_targets_set(merged)
     _check_signatures(merged, "")
     check_targets_fit(merged)
     check_sizes(merged)
@@ -75,7 +78,7 @@ def _check_signatures(node: Any, path: str) -> None:
 def _check_signature(node: DictConfig, path: str) -> None:
     target = target_of(node)
     parameters = parameters_of(node, target)
-    hints = get_type_hints(target.__init__ if inspect.isclass(target) else target)
+    hints = hints_of(target)
     free = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
     for key in map(str, node.keys() - _HYDRA_KEYS):
         if key not in parameters and not free:

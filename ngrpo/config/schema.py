@@ -98,7 +98,7 @@ class Config:
         exploration: builds an `ngrpo.exploration.base.Exploration`.
         rollout: rollouts and their engine.
         trainer: hardware, optimiser, number of iterations.
-        logger: builds a Lightning logger.
+        logger: builds Lightning loggers by name; null leaves one out.
         callbacks: Lightning callbacks by name; null leaves one out.
         seed: of everything random.
         ckpt: null, "latest", or a run's or checkpoint's folder to resume from.
@@ -119,7 +119,7 @@ class Config:
     exploration: Any = MISSING
     rollout: RolloutConfig = field(default_factory=RolloutConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
-    logger: Any = MISSING
+    logger: dict[str, Any] = field(default_factory=dict)
     callbacks: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
     ckpt: str | None = None

@@ -9,7 +9,7 @@ from ngrpo.errors import SettingError
 
 _NODES = {
     "train": (
-        "model", "data", "reward", "algo", "selection", "exploration", "logger", "rollout.engine", "trainer.optimizer",
+        "model", "data", "reward", "algo", "selection", "exploration", "rollout.engine", "trainer.optimizer",
         "trainer.schedule",
     ),
     "evaluate": ("model", "reward", "evaluator", "rollout.engine"),
@@ -44,7 +44,8 @@ def check_targets_set(config: DictConfig) -> None:
     """
     places = list(_NODES[next(script for script, own in _OWN.items() if own in config)])
     places += ["critic"] if config.get("critic") is not None else []
-    places += [f"callbacks.{key}" for key, node in config.get("callbacks", {}).items() if node is not None]
+    for group in ("callbacks", "logger"):
+        places += [f"{group}.{key}" for key, node in config.get(group, {}).items() if node is not None]
     places += [f"reward_terms.{key}.term" for key in config.get("reward_terms", {})]
     for place in places:
         node = OmegaConf.select(config, place)

@@ -1,13 +1,28 @@
 """The comparison of a value from a configuration with a type annotation."""
 
+import contextlib
+import inspect
 import types
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from omegaconf import DictConfig, ListConfig
 
 _SCALARS = (bool, int, float, str, types.NoneType)
+
+
+def hints_of(target: Any) -> dict[str, Any]:
+    """Returns the annotations of a target's parameters; those whose names only a type checker knows are left out."""
+    function = target.__init__ if inspect.isclass(target) else target
+    written = dict(getattr(function, "__annotations__", {}))
+    known: dict[str, Any] = {}
+    for parameter, annotation in written.items():
+        alone = types.FunctionType((lambda: None).__code__, getattr(function, "__globals__", {}))
+        alone.__annotations__ = {parameter: annotation}
+        with contextlib.suppress(NameError, AttributeError):
+            known |= get_type_hints(alone)
+    return known
 
 
 def fits(value: Any, hint: Any) -> bool:

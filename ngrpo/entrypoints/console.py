@@ -39,6 +39,9 @@ def silence_libraries() -> None:
     warnings.filterwarnings("ignore", message=".*overridden `transfer_batch_to_device`.*")
     # A slower way to gather, on request only.
     logging.getLogger("torch.distributed.tensor._redistribute").setLevel(logging.ERROR)
+    # The set-up of its data base.
+    logging.getLogger("mlflow").setLevel(logging.WARNING)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     # Lightning's own handler would print again what reaches the root logger's.
     logging.getLogger("lightning.pytorch").handlers.clear()
     logging.getLogger("lightning.pytorch.utilities.rank_zero").setLevel(logging.WARNING)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning import Callback, Trainer, seed_everything
+from lightning.pytorch.loggers import Logger
 from lightning.pytorch.utilities import rank_zero_only
 from omegaconf import DictConfig
 
@@ -73,6 +74,7 @@ def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: 
     check_run(config)
     checkpoint = _checkpoint(config, run_dir, outputs)
     saved = {} if checkpoint is None else open_checkpoint(checkpoint).run
+    loggers = _loggers(config, run_dir, checkpoint)
     _set_up_process(config)
     components = build_components(config)
     check_settings(components, config)
@@ -84,10 +86,9 @@ def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: 
         check_resumable(checkpoint, saved, parts.identity)
     try_rewards(config, components, parts.datamodule, parts.benchmarks)
     module = _module(config, components, parts)
-    trainer = make_trainer(
-        config.trainer, components.processes, _callbacks(config, parts), _logger(config, run_dir, checkpoint)
-    )
+    trainer = make_trainer(config.trainer, components.processes, _callbacks(config, parts), loggers)
     _begin_folder(config, run_dir, anew=checkpoint is None)
+    _open_loggers(loggers)
     _fit(trainer, module, parts, checkpoint)
 
 
@@ -169,9 +170,25 @@ def _callbacks(config: DictConfig, parts: RunParts) -> list[Callback]:
     return [FreshMetrics(), Connected(), *chosen]
 
 
-def _logger(config: DictConfig, run_dir: Path, checkpoint: Path | None) -> Any:
-    done = 0 if checkpoint is None else iteration_of(checkpoint)
-    return build(config.logger, save_dir=str(run_dir), iterations_done=done)
+def _loggers(config: DictConfig, run_dir: Path, checkpoint: Path | None) -> list[Logger]:
+    """Builds the loggers; each may ask for the parts that are named here."""
+    offered = {
+        "save_dir": str(run_dir),
+        "run_name": run_dir.name,
+        "iterations_done": 0 if checkpoint is None else iteration_of(checkpoint),
+        "resumed_from": None if checkpoint is None else checkpoint.parents[1],
+    }
+    made = [build(node, **offered) for node in config.logger.values() if node is not None]
+    for one in made:
+        if not isinstance(one, Logger):
+            raise SettingError(f"logger makes a {type(one).__name__}; name Lightning loggers, such as ngrpo.loggers.")
+    return made
+
+
+def _open_loggers(loggers: list[Logger]) -> None:
+    """Lets each say now, before anything is loaded, that it cannot start."""
+    for logger in loggers:
+        getattr(logger, "experiment", None)
 
 
 def _begin_folder(config: DictConfig, run_dir: Path, anew: bool) -> None:

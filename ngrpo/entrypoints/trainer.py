@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from lightning import Callback, Trainer
 from lightning.pytorch.callbacks import Checkpoint
+from lightning.pytorch.loggers import Logger
 from lightning.pytorch.strategies import ModelParallelStrategy
 
 from ngrpo.config.schema import TrainerConfig
@@ -19,7 +20,7 @@ def process_count(config: TrainerConfig) -> int:
     return int(devices) * config.num_nodes
 
 
-def make_trainer(config: TrainerConfig, processes: int, callbacks: list[Callback], logger: Any) -> Trainer:
+def make_trainer(config: TrainerConfig, processes: int, callbacks: list[Callback], logger: list[Logger]) -> Trainer:
     """Makes the Lightning trainer: one endless epoch that the rollout callback ends.
 
     One process needs no process group; several shard the models with FSDP2, and with tensor parallelism.

@@ -5,15 +5,18 @@ from importlib.util import find_spec
 from ngrpo.errors import SettingError
 
 
-def require(package: str, setting: str) -> None:
+def require(package: str, setting: str, extra: str | None = None) -> None:
     """Says so where an optional package is missing, before anything is loaded.
 
     Args:
-        package: its name, which is that of the extra too.
+        package: its name.
         setting: ``name=value`` of what needs it.
+        extra: of this program that installs it; None if that has the package's name.
 
     Raises:
         SettingError: it is not installed.
     """
     if find_spec(package) is None:
-        raise SettingError(f"{setting} needs {package}, which is not installed; run pip install 'ngrpo[{package}]'.")
+        raise SettingError(
+            f"{setting} needs {package}, which is not installed; run pip install 'ngrpo[{extra or package}]'."
+        )

@@ -243,7 +243,7 @@ def numbered(items: list[int]) -> SimpleNamespace:
 def test_the_state_of_a_callback_that_is_listed_later_is_of_the_same_iteration(tmp_path: Path):
     config = TrainerConfig(accelerator="cpu", devices=1, num_nodes=1)
     callbacks = [IterationCheckpoint(tmp_path, {}, every=1, keep=3), Counter()]
-    made = make_trainer(config, 1, callbacks, logger=False)
+    made = make_trainer(config, 1, callbacks, logger=[])
     assert made.checkpoint_callbacks == callbacks[:1]  # none of Lightning's own beside it
     made.fit(OneWeight(), DataLoader(range(9), collate_fn=numbered))
     saved = [torch.load(folder / "state.ckpt", weights_only=True) for folder in complete_checkpoints(tmp_path)]
@@ -252,4 +252,4 @@ def test_the_state_of_a_callback_that_is_listed_later_is_of_the_same_iteration(t
 
 def test_without_a_checkpoint_lightning_adds_none_of_its_own():
     config = TrainerConfig(accelerator="cpu", devices=1, num_nodes=1)
-    assert make_trainer(config, 1, [Counter()], logger=False).checkpoint_callbacks == []
+    assert make_trainer(config, 1, [Counter()], logger=[]).checkpoint_callbacks == []

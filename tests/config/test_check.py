@@ -115,13 +115,13 @@ def test_values_that_fit_pass(key: str, value: Any) -> None:
     assert OmegaConf.select(checked(mixing_with(key, value)), key) == value
 
 
-@pytest.mark.parametrize("key", ["trainer.iterations", "exploration.k", "logger"])
+@pytest.mark.parametrize("key", ["trainer.iterations", "exploration.k", "reward"])
 def test_missing_value_is_refused(key: str) -> None:
     assert refusal(mixing_with(key, "???")) == f"{key} has no value; set it."
 
 
 def test_group_taken_away_is_refused() -> None:
-    assert refusal(composed("~logger")) == "logger has no value; set it."
+    assert refusal(composed("~reward")) == "reward has no value; set it."
 
 
 def test_broken_interpolation_is_refused() -> None:

@@ -208,7 +208,7 @@ def test_trainer_is_made(file: str) -> None:
     if config.accelerator == "gpu" and not torch.cuda.is_available():
         assert (config.devices, config.precision) == ("auto", "bf16-mixed")
         return
-    assert isinstance(make_trainer(config, processes=1, callbacks=[], logger=False), Trainer)
+    assert isinstance(make_trainer(config, processes=1, callbacks=[], logger=[]), Trainer)
 
 
 @pytest.mark.parametrize("file", [file for file in FILES if file.startswith("algo/")])

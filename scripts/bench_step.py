@@ -10,10 +10,10 @@ float32 weights and moments, the moments in host memory during generation. ``our
 on the card, as TRL does here; ``trl`` is TRL's trainer with vLLM in its process, ``trl liger`` the same with its Liger
 loss.
 
-With ``--devices``: ``cards`` has a training process and an engine process a card, ``cards once`` gathers weights once
-an optimiser step, ``cards ahead`` makes the next rollouts beside the update, ``cards tensor`` splits the layers of
-trainer and engine over the cards: the trainer's over all of them, which has its engine on the first, and
-``tensor engine`` the engine's, beside one training process. ``weak`` scaling has ``--prompts`` a card, ``strong`` in
+With ``--devices``: ``cards`` has a training process and an engine process a card, ``cards plain`` gathers
+weights for every microbatch, ``cards ahead`` makes the next rollouts beside the update, ``cards tensor`` splits the
+trainer's layers over the cards, with an engine on the first of them, and ``tensor engine`` the engine's, beside one
+training process. ``weak`` scaling has ``--prompts`` a card, ``strong`` in
 all. ``recipe`` makes iterations of ``--experiment`` with its own batch, lengths and steps, on random weights of its
 model's shape.
 
@@ -54,6 +54,7 @@ UNUSED = (
     "export",
     "summary",
     "checkpoint",
+    "model_check",
 )
 """Callbacks that are no part of an iteration."""
 EXPERIMENTS = {"n_grpo_1_5b": "1.5b", "n_grpo_7b": "7b"}
@@ -214,7 +215,7 @@ AHEAD = ("rollout.ahead=1", "algo/correction=truncate")
 TENSOR = ("trainer.tensor_parallel_size={devices}", "model.compile=false")
 CARDS: dict[str, Callable[..., None]] = {
     "cards": partial(run_cards, more=()),
-    "cards once": partial(run_cards, more=("trainer.gather_once=true",)),
+    "cards plain": partial(run_cards, more=("trainer.gather_once=false",)),
     "cards ahead": partial(run_cards, more=AHEAD),
     "cards tensor": partial(run_cards, more=TENSOR),
     "tensor engine": run_tensor_engine,

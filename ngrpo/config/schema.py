@@ -55,7 +55,8 @@ class TrainerConfig:
             its ``iterations`` before; null for no limit.
         offload_reference: keep the reference in host memory outside its passes.
         offload_optimizer: keep the optimiser's moments in host memory while rollouts are made.
-        gather_once: with several devices, gather weights and sum gradients once an optimiser step.
+        gather_once: with several devices, gather weights and sum gradients once an optimiser step; null where that
+            takes a small part of a GPU's memory.
         optimizer: a partial `_target_` node, called with the parameters.
         schedule: a partial `_target_` node, called with the optimiser steps made and those of the whole run; see
             `ngrpo.training.optim.lr_schedule`.
@@ -74,7 +75,7 @@ class TrainerConfig:
     max_grad_norm: float = MISSING
     offload_reference: bool = False
     offload_optimizer: bool = False
-    gather_once: bool = False
+    gather_once: bool | None = None
     max_bad_steps: int = MISSING
     max_time: str | None = None
     max_generated_tokens: int | None = None

@@ -3,12 +3,38 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+import torch
 from torch.distributed.fsdp import FSDPModule
 
 from ngrpo.modeling.policy import ScoringModel
 
 Parts = Sequence[list[int]]
 InTurn = Callable[[Parts], Iterator[list[int]]]
+
+LARGEST_SHARE = 1 / 6
+"""Of a GPU's memory, that `gathers_once` lets whole weights and gradients take."""
+
+
+def gathers_once(wanted: bool | None, model: ScoringModel, itemsize: int, device: torch.device) -> bool:
+    """Says whether to gather once: as is wanted or, with None, where that is a small part of the device's memory.
+
+    Nothing but sizes is asked for, which are the same on every rank and after a resume.
+
+    Args:
+        wanted: ``trainer.gather_once``.
+        model: that is trained.
+        itemsize: bytes of a number in the dtype of the computation.
+        device: of this rank. A CPU has no memory of its own to fill.
+    """
+    if wanted is not None or device.type != "cuda":
+        return bool(wanted)
+    count = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+    return gathered_bytes(count, itemsize) <= LARGEST_SHARE * torch.cuda.get_device_properties(device).total_memory
+
+
+def gathered_bytes(parameters: int, itemsize: int) -> int:
+    """Returns the bytes of whole weights in the dtype of the computation and whole gradients in float32."""
+    return parameters * (itemsize + torch.float32.itemsize)
 
 
 @contextmanager

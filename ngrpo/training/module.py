@@ -18,8 +18,10 @@ from ngrpo.distributed.collectives import ranks, set_device_mesh
 from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.cost import PassCost
 from ngrpo.modeling.critic import ValueModel
-from ngrpo.modeling.loading import ModelSource
+from ngrpo.modeling.gathering import gathers_once
+from ngrpo.modeling.loading import DTYPES, ModelSource
 from ngrpo.modeling.policy import ScoringModel
+from ngrpo.modeling.precision import COMPUTED_IN
 from ngrpo.training.batching import contiguous
 from ngrpo.training.critic_update import CriticSettings, CriticUpdate
 from ngrpo.training.forward import ForwardPasses
@@ -135,7 +137,7 @@ class PolicyOptimization(LightningModule):
             mixed=self.settings.mixed,
             cost=PassCost.of(self.policy.lm.config),
             reduce=partial(over_ranks, self.trainer),
-            gather_once=self.settings.gather_once,
+            gather_once=gathers_once(self.settings.gather_once, self.policy, self._computed_in.itemsize, self.device),
         )
         self.scorer = Scorer(
             models=self.models,
@@ -146,6 +148,10 @@ class PolicyOptimization(LightningModule):
         )
         self.policy_update = self._policy_update()
         self.critic_update = self._critic_update()
+
+    @property
+    def _computed_in(self) -> torch.dtype:
+        return COMPUTED_IN if self.settings.mixed else DTYPES[self.source.dtype]
 
     def _policy_update(self) -> PolicyUpdate:
         return PolicyUpdate(

@@ -27,7 +27,8 @@ class UpdateSettings:
         offload_reference: keep the reference in host memory outside its forward passes.
         offload_optimizer: keep the optimisers' moments in host memory from the end of an update to the first step of
             the next.
-        gather_once: sharded models gather weights and sum gradients once an optimiser step, not once a microbatch.
+        gather_once: sharded models gather weights and sum gradients once an optimiser step, not once a microbatch;
+            None where there is memory enough, see `ngrpo.modeling.gathering.gathers_once`.
 
     Raises:
         SettingError: a setting is out of range.
@@ -41,7 +42,7 @@ class UpdateSettings:
     head_rows: int = HEAD_ROWS
     offload_reference: bool = False
     offload_optimizer: bool = False
-    gather_once: bool = False
+    gather_once: bool | None = None
 
     def __post_init__(self) -> None:
         for name in ("microbatch_tokens", "max_grad_norm", "head_rows"):

@@ -39,7 +39,7 @@ class RolloutCallback(Callback):
 
     Counts iterations, tokens and problems with an unusable reference over resumes, and ends the training when the run
     is as long as it should be. Tokens are those of all responses of all ranks, dropped ones too
-    (``train/generated_tokens``).
+    (``rollout/generated_tokens``).
 
     The first rank of a tensor group makes rollouts, and the others get them.
 
@@ -166,7 +166,7 @@ class RolloutCallback(Callback):
                 f"the rollout engine did not take the new weights ({failure}); {self._resume_hint()}."
             ) from failure
         seconds = {"time/wait_s": waited - start, "time/sync_s": time.perf_counter() - waited}
-        pl_module.log_dict(seconds | {"train/generated_tokens": float(self.tokens_generated)}, batch_size=1)
+        pl_module.log_dict(seconds | {"rollout/generated_tokens": float(self.tokens_generated)}, batch_size=1)
         self._follow_length(trainer, pl_module)
 
     def _follow_length(self, trainer: Trainer, module: PolicyOptimization) -> None:

@@ -16,20 +16,25 @@ from ngrpo.errors import StopNow, Stopped
 from ngrpo.training.metric_logging import over_ranks
 from ngrpo.types.problems import PromptBatch
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
+_PATIENT = (signal.SIGHUP, signal.SIGUSR1)
+"""Those that no person sends: however often they come, the iteration is finished."""
+
 _TIME_IS_UP = 1
 _SIGNAL = 1
 """Stands before a signal's number in what the ranks agree on: one that any of them got counts more than the time."""
 
 
 class GracefulStop(Callback):
-    """Ends the run after the iteration in which SIGTERM, SIGHUP or Ctrl-C came, or the time was up.
+    """Ends the run after the iteration in which SIGTERM, SIGUSR1, SIGHUP or Ctrl-C came, or the time was up.
 
     The first signal only leaves a mark, which the ranks agree on after each iteration; Lightning's own handler would
     broadcast from within, where another collective may be under way. A second SIGTERM or Ctrl-C ends the process at
     once; SIGHUP is no request of anybody, and a terminal that closes may send it twice. Where it is ignored, as nohup
-    has it, it stays so. In another thread than the main one no handler can be set, and the time alone counts. Neither
-    a last evaluation nor an export is made; the checkpoint, which Lightning calls last, saves the iteration.
+    has it, it stays so. SIGUSR1 is what SLURM is often told to send before a job's time limit: the status tells the job
+    file to put the job back into the queue, and counts more than a time that is up in the same iteration. In another
+    thread than the main one no handler can be set, and the time alone counts. Neither a last evaluation nor an export
+    is made; the checkpoint, which Lightning calls last, saves the iteration.
 
     Args:
         run_dir: the run's folder.
@@ -59,12 +64,12 @@ class GracefulStop(Callback):
 
     def _mark(self, number: int, frame: FrameType | None) -> None:
         name = signal.Signals(number).name
-        self._requests += number != signal.SIGHUP
+        self._requests += number not in _PATIENT
         if self._requests > 1:
             self._end_now(name, number)
         self._wanted = _SIGNAL + number
         if self._trainer is not None and self._trainer.is_global_zero:
-            further = "" if number == signal.SIGHUP else "; once more stops at once"
+            further = "" if number in _PATIENT else "; once more stops at once"
             get_console().print(f"{name}: the iteration is finished and saved{further}")
 
     def _end_now(self, name: str, number: int) -> None:

@@ -58,19 +58,20 @@ def leave_signals_to_parent() -> None:
 
     A terminal, a scheduler or ``kill -- -GROUP`` sends these signals to all processes of a run.
     """
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
         signal.signal(number, signal.SIG_IGN)
 
 
 def leave_group() -> None:
-    """Takes this process out of what is sent to its group, and ignores a terminal that hangs up.
+    """Takes this process out of what is sent to its group, and ignores a terminal that hangs up and SLURM's SIGUSR1.
 
     Unlike `leave_signals_to_parent` it leaves SIGTERM, by which vLLM ends its engine process.
     """
     if os.getsid(0) != os.getpid():  # which leads its group already
         os.setpgid(0, 0)
     if current_thread() is main_thread():
-        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        for number in (signal.SIGHUP, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _lives(pid: int) -> bool:

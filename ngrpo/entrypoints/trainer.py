@@ -6,6 +6,7 @@ import torch
 from lightning import Callback, Trainer
 from lightning.pytorch.callbacks import Checkpoint
 from lightning.pytorch.loggers import Logger
+from lightning.pytorch.plugins.environments import SLURMEnvironment
 from lightning.pytorch.strategies import ModelParallelStrategy
 
 from ngrpo.config.schema import TrainerConfig
@@ -38,6 +39,8 @@ def make_trainer(config: TrainerConfig, processes: int, callbacks: list[Callback
         log_every_n_steps=1,
         logger=logger,
         callbacks=callbacks,
+        # Lightning's own handler of SLURM's signal saves in the middle of an iteration; the job file requeues the job.
+        plugins=[SLURMEnvironment(auto_requeue=False)] if SLURMEnvironment.detect() else None,
         enable_checkpointing=any(isinstance(callback, Checkpoint) for callback in callbacks),  # else it adds its own
         enable_progress_bar=False,
         enable_model_summary=False,

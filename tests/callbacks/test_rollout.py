@@ -161,7 +161,7 @@ def test_a_limit_of_tokens_stops_after_the_iteration_that_reaches_it(make):
     assert len(train(callback, policy, range(10), run)) == 3  # 7, 14 and 21 tokens
     assert run.should_stop
     assert policy.token_shares == (0.0, 7 / 15, 14 / 15, 21 / 15)
-    assert policy.logged["train/generated_tokens"] == 21
+    assert policy.logged["rollout/generated_tokens"] == 21
 
 
 def test_a_resumed_run_counts_on_and_one_that_is_at_its_limit_makes_no_iteration(make, caplog):

@@ -12,7 +12,7 @@ from fake_run import batch, trainer
 from ngrpo.callbacks.stopping import GracefulStop
 from ngrpo.errors import StopNow, Stopped
 
-NUMBERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+NUMBERS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1)
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,7 @@ def test_each_finishes_the_iteration(number: signal.Signals, tmp_path: Path) -> 
 
 def test_a_second_request_stops_at_once_and_hanging_up_is_none(tmp_path: Path) -> None:
     callback, made = started(tmp_path)
-    for number in (signal.SIGHUP, signal.SIGHUP, signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGHUP, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR1, signal.SIGTERM, signal.SIGHUP):
         signal.raise_signal(number)
     assert end(callback, made)[0] == 128 + signal.SIGHUP
     with pytest.raises(StopNow) as stopped:
@@ -67,9 +67,17 @@ def test_an_ignored_hang_up_stays_ignored_as_nohup_wants_it(tmp_path: Path) -> N
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
-def test_a_signal_counts_more_than_the_time(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGUSR1])
+def test_a_signal_counts_more_than_the_time(number: signal.Signals, tmp_path: Path) -> None:
     callback, made = started(tmp_path, max_time_s=0)
     assert end(callback, made) == (0, "stopped by trainer.max_time after iteration 3 of 9")
     callback, made = started(tmp_path, max_time_s=0)
-    signal.raise_signal(signal.SIGHUP)
-    assert end(callback, made)[0] == 128 + signal.SIGHUP
+    signal.raise_signal(number)
+    assert end(callback, made)[0] == 128 + number
+
+
+def test_an_iteration_that_ends_the_run_anyway_is_not_called_a_stop(tmp_path: Path) -> None:
+    callback, made = started(tmp_path, max_time_s=0)
+    made.should_stop = True  # of the rollout callback, which comes before
+    callback.on_train_batch_end(made, None, None, batch(2), 0)
+    callback.on_train_epoch_end(made, None)

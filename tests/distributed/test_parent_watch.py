@@ -65,8 +65,8 @@ def run_here(call: str) -> subprocess.Popen[str]:
 @pytest.mark.parametrize(
     ("call", "ignored", "deadly"),
     [
-        ("leave_signals_to_parent", (signal.SIGINT, signal.SIGTERM, signal.SIGHUP), signal.SIGKILL),
-        ("leave_group", (signal.SIGHUP,), signal.SIGTERM),
+        ("leave_signals_to_parent", (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1), signal.SIGKILL),
+        ("leave_group", (signal.SIGHUP, signal.SIGUSR1), signal.SIGTERM),
     ],
 )
 def test_what_stops_a_run_does_not_end_the_processes_that_it_needs(

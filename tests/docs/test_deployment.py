@@ -67,7 +67,7 @@ def test_what_the_image_copies_builds_the_whole_wheel(tmp_path: Path):
 
 
 SRUN = """#!/usr/bin/env bash
-# Starts SLURM_NTASKS tasks here, passes SIGTERM on to them, and ends with the largest of their statuses.
+# Starts SLURM_NTASKS tasks here, passes SIGTERM and SIGUSR1 on to them, and ends with the largest of their statuses.
 shift  # --kill-on-bad-exit=0
 tasks=()
 for ((task = 0; task < SLURM_NTASKS; task++)); do
@@ -76,6 +76,7 @@ for ((task = 0; task < SLURM_NTASKS; task++)); do
 done
 echo $$ > "$STAND_IN/srun.pid"
 trap 'kill -TERM "${tasks[@]}"' TERM
+trap 'kill -USR1 "${tasks[@]}"' USR1
 status=0
 for task in "${tasks[@]}"; do
     wait "$task"; one=$?
@@ -115,7 +116,10 @@ def cluster(tmp_path: Path) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_a_slurm_job_that_is_told_to_stop_saves_requeues_itself_and_resumes(cluster: dict[str, str], tmp_path: Path):
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_slurm_job_that_is_told_to_stop_saves_requeues_itself_and_resumes(
+    number: signal.Signals, cluster: dict[str, str], tmp_path: Path
+):
     settings = ["exploration=neighbor", "algo=grpo", "callbacks.checkpoint.every=1", "algo.prompts_per_batch=8"]
     job = subprocess.Popen(["bash", str(JOB), *settings, "trainer.iterations=500"], cwd=ROOT, env=cluster)
     run = tmp_path / "run"
@@ -123,8 +127,8 @@ def test_a_slurm_job_that_is_told_to_stop_saves_requeues_itself_and_resumes(clus
         deadline = time.monotonic() + 200
         while not list(run.glob("checkpoints/iteration-*")) and job.poll() is None and time.monotonic() < deadline:
             time.sleep(0.2)
-        os.kill(int((tmp_path / "srun.pid").read_text()), signal.SIGTERM)
-        assert job.wait(timeout=120) == 143
+        os.kill(int((tmp_path / "srun.pid").read_text()), number)
+        assert job.wait(timeout=120) == 128 + number
     finally:
         job.kill()
     assert (tmp_path / "scontrol.txt").read_text() == f"requeue {cluster['SLURM_JOB_ID']}\n"

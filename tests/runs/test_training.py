@@ -37,7 +37,7 @@ OPTIONAL = (
 
 ALWAYS = {
     "train/reward", "train/pass@1", "train/pass@2", "train/pass@4", "train/mean@1", "train/zero_signal",
-    "train/distinct_answers", "train/generated_tokens",
+    "train/distinct_answers", "rollout/generated_tokens",
     "policy/entropy", "policy/kl", "policy/clip_fraction", "policy/ratio", "policy/loss",
     "policy/grad_norm", "rollout/length_mean", "rollout/length_max", "rollout/truncated", "rollout/tokens_per_s",
     "rollout/mismatch_mean", "rollout/mismatch_max", "memory/peak_gib", "time/generate_s", "time/reward_s",

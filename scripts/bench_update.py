@@ -22,7 +22,7 @@ import os
 import random
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
@@ -50,8 +50,10 @@ from ngrpo.modeling.attention import IMPLEMENTATION
 from ngrpo.modeling.cost import PassCost
 from ngrpo.modeling.layers import CHECKPOINTING
 from ngrpo.modeling.loading import DTYPES, ModelSource
+from ngrpo.modeling.lora import LoraSettings
 from ngrpo.modeling.policy import HEAD_ROWS
 from ngrpo.training.module import PolicyOptimization
+from ngrpo.training.optim.optimizers import EightBitAdamW
 from ngrpo.training.update_settings import UpdateSettings
 from ngrpo.types.problems import PromptBatch
 from ngrpo.types.records import Record
@@ -65,6 +67,13 @@ SHAPES = {
     "tiny": {"vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
              "num_attention_heads": 2, "num_key_value_heads": 2},
 }  # fmt: skip
+MakeOptimizer = Callable[[Iterable[Any]], torch.optim.Optimizer]
+OPTIMIZERS: dict[str, Callable[[], MakeOptimizer]] = {
+    "adamw": lambda: partial(torch.optim.AdamW, lr=1e-6),
+    "adamw_fused": lambda: partial(torch.optim.AdamW, lr=1e-6, fused=torch.cuda.is_available()),
+    "adamw_8bit": EightBitAdamW,
+}
+"""Makers of optimisers, by the names of conf/trainer/optimizer."""
 GROUP = 8
 GIB = 2**30
 MEMORY_TOKENS = (4096, 16384, 65536)
@@ -218,6 +227,9 @@ class Run:
         iterations: measured.
         head_rows: tokens whose logits are held at a time.
         gather_once: whether several ranks gather weights once a step.
+        dtype: of the parameters.
+        optimizer: a key of `OPTIMIZERS`.
+        lora: rank of adapters, which alone are trained; 0 for none.
     """
 
     shape: str
@@ -230,6 +242,17 @@ class Run:
     iterations: int
     head_rows: int = HEAD_ROWS
     gather_once: bool = False
+    dtype: str = "float32"
+    optimizer: str = "adamw_fused"
+    lora: int = 0
+
+    @property
+    def source(self) -> RandomSource:
+        """The model."""
+        lora = LoraSettings(rank=self.lora) if self.lora else None
+        return RandomSource(
+            dtype=self.dtype, checkpointing=self.checkpointing, compile=self.compile, lora=lora, shape=self.shape
+        )
 
     @property
     def name(self) -> str:
@@ -271,15 +294,13 @@ def measured(run: Run, peak: float) -> Result:
         enable_model_summary=False,
         use_distributed_sampler=False,
     )
-    source = RandomSource(checkpointing=run.checkpointing, compile=run.compile, shape=run.shape)
-    optimizer = partial(torch.optim.AdamW, lr=1e-6, fused=torch.cuda.is_available())
     settings = UpdateSettings(
         microbatch_tokens=run.microbatch_tokens,
         precision=run.precision,
         head_rows=run.head_rows,
         gather_once=run.gather_once,
     )
-    module = PolicyOptimization(source, algorithm(run), NeighborMixing(), optimizer, settings)
+    module = PolicyOptimization(run.source, algorithm(run), NeighborMixing(), OPTIMIZERS[run.optimizer](), settings)
     batches = [PromptBatch([], 0, number) for number in range(warm_up + run.iterations)]
     for number, batch in enumerate(batches):
         batch.experience = Made(made_rollouts(run, number, trainer.global_rank, ranks))

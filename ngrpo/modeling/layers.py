@@ -40,7 +40,7 @@ CHECKPOINTING: dict[str, Callable[[Forward], Forward]] = {
 only the layer's input kept."""
 
 
-def prepare_layers(layers: nn.ModuleList, checkpointing: str, compiled: bool) -> None:
+def prepare_layers(layers: nn.ModuleList, checkpointing: str, compiled: bool, backend: str = "inductor") -> None:
     """Changes how the layers run, not what they compute; parameters keep their names.
 
     The forward of each layer is wrapped, not its call: the hooks of FSDP2 stay outside the compiled part and are not
@@ -51,8 +51,10 @@ def prepare_layers(layers: nn.ModuleList, checkpointing: str, compiled: bool) ->
         layers: decoder layers of a transformers model.
         checkpointing: a key of `CHECKPOINTING`.
         compiled: with torch.compile.
+        backend: of torch.compile.
     """
-    wraps: list[Callable[[Forward], Forward]] = [partial(torch.compile, dynamic=True)] if compiled else []
+    compiler = partial(torch.compile, dynamic=True, backend=backend)
+    wraps: list[Callable[[Forward], Forward]] = [compiler] if compiled else []
     # The compiler must see what is made again in part. A whole layer is made again by calling it, compiled, once more:
     # the graphs are then those of a layer without checkpointing, such as the reference's.
     wraps.insert(0 if checkpointing == "selective" else len(wraps), CHECKPOINTING[checkpointing])

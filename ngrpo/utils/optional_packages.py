@@ -5,6 +5,11 @@ from importlib.util import find_spec
 from ngrpo.errors import SettingError
 
 
+def installed(package: str) -> bool:
+    """Says whether an optional package is there."""
+    return find_spec(package) is not None
+
+
 def require(package: str, setting: str, extra: str | None = None) -> None:
     """Says so where an optional package is missing, before anything is loaded.
 
@@ -16,7 +21,7 @@ def require(package: str, setting: str, extra: str | None = None) -> None:
     Raises:
         SettingError: it is not installed.
     """
-    if find_spec(package) is None:
+    if not installed(package):
         raise SettingError(
             f"{setting} needs {package}, which is not installed; run pip install 'ngrpo[{extra or package}]'."
         )

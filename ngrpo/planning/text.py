@@ -1,0 +1,67 @@
+"""A plan as people read it."""
+
+from rich.console import Console
+from rich.table import Table
+
+from ngrpo.planning.memory_plan import MemoryPlan, Phase
+from ngrpo.planning.remedies import Remedy
+from ngrpo.planning.run_settings import RunSettings
+from ngrpo.planning.time_plan import TimePlan
+
+GIB = 2**30
+
+
+def memory_table(plan: MemoryPlan) -> Table:
+    """Returns the parts by the phases of an iteration, in GiB."""
+    phases = [phase for phase in Phase if phase is not Phase.CRITIC or any(p.name == "critic" for p in plan.parts)]
+    table = Table("GiB per device", *(phase.value for phase in phases), show_footer=False)
+    for part in sorted(plan.parts, key=lambda part: -part.bytes):
+        table.add_row(part.name, *(_gib(part.bytes) if phase in part.phases else "" for phase in phases))
+    table.add_section()
+    table.add_row("together", *(_gib(plan.total(phase)) for phase in phases), style="bold")
+    return table
+
+
+def verdict(plan: MemoryPlan) -> str:
+    """Returns one sentence: the most memory, and whether the device has it."""
+    most = f"planned peak {plan.peak / GIB:.1f} GiB per device ({plan.phase.value})"
+    if plan.device_bytes == 0:
+        return f"{most}; no GPU here to compare it with."
+    has = plan.device_bytes / GIB
+    return f"{most}; the device has {has:.1f} GiB: {'fits' if plan.fits else 'does not fit'}."
+
+
+def print_plan(
+    run: RunSettings, plan: MemoryPlan, time: TimePlan, changes: list[Remedy] | None, console: Console
+) -> None:
+    """Prints model, memory, tokens, time and what to change."""
+    devices = f"{run.devices} device{'s' if run.devices > 1 else ''}"
+    trained = "" if plan.trained == plan.numbers else f", {plan.trained / 1e6:,.1f} M of them trained"
+    console.print(f"{run.config.model_type}, {plan.numbers / 1e6:,.1f} M parameters{trained}; {devices}")
+    console.print(memory_table(plan))
+    console.print(verdict(plan))
+    console.print(
+        f"a pass of at most {run.pass_tokens:,} tokens; room for {plan.cache_tokens:,} tokens in the key-value cache, "
+        f"{plan.cache_tokens // run.longest:,} of the longest rollouts"
+    )
+    console.print(
+        f"an iteration: at most {time.tokens:,} tokens ({run.prompts_per_batch} prompts x {run.group_size} rollouts x "
+        f"{run.longest:,} tokens); generate {_seconds(time.generate_s)}, score {_seconds(time.score_s)}, update "
+        f"{_seconds(time.update_s)} ({time.source})"
+    )
+    if changes is None:
+        return
+    table = Table("change", "GiB less", "then")
+    for one in changes:
+        table.add_row(one.setting, _gib(one.saved), "fits" if one.fits else "does not fit")
+    console.print(table if changes else "no single setting lowers the peak: take a smaller model or more devices.")
+
+
+def _gib(size: int) -> str:
+    return f"{size / GIB:.2f}" if size >= GIB / 100 else f"{size / GIB:.4f}"
+
+
+def _seconds(seconds: float | None) -> str:
+    if seconds is None:
+        return "not known"
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"

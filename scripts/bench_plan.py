@@ -16,14 +16,14 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 
 import torch
 from bench_update import GIB, GROUP, OPTIMIZERS, RandomSource, Run, device, measured, release
 from transformers import PretrainedConfig
 
-from ngrpo.entrypoints.arguments import real
+from ngrpo.entrypoints.arguments import real, whole
 from ngrpo.entrypoints.error_handling import run_main
 from ngrpo.errors import SettingError
 from ngrpo.exploration.neighbor import NeighborMixing
@@ -137,7 +137,7 @@ def attempts(arguments: argparse.Namespace) -> tuple[list[Comparison], list[str]
     found: list[Comparison] = []
     left_out: list[str] = []
     start = time.perf_counter()
-    for name, run in cases(arguments):
+    for name, run in islice(cases(arguments), arguments.cases):
         said = f"{name}, {run.microbatch_tokens} tokens"
         if time.perf_counter() - start > arguments.seconds:
             left_out.append(f"{said}: no time")
@@ -215,6 +215,7 @@ def main() -> None:
     parser.add_argument("--shape", choices=["1.5b", "tiny"], default="1.5b")
     parser.add_argument("--tokens", nargs="+", type=int, default=[6144, 16384], help="of a microbatch")
     parser.add_argument("--seconds", type=real(0), default=330.0, help="after which no case is started")
+    parser.add_argument("--cases", type=whole(1), help="the first so many; all of them if it is not given")
     parser.add_argument("--engine", action="store_true", help="compare vLLM's memory too")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--markdown", type=Path)

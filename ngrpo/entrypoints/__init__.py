@@ -25,6 +25,11 @@
 - ``method_tables.py``: The tables of strategies and algorithms, read from the yamls and the classes that they build
 - ``neighbors_command.py``: The command line that prints the nearest embedding rows of words
 - ``override_words.py``: Settings given as Python values, as words of the command line
+- ``plan.py``: The plan of a run: its memory, tokens and time from the configuration alone
+- ``plan_command.py``: The command line that plans a run: memory per device, tokens and seconds an iteration, and what
+  to change
+- ``planned_run.py``: A run's settings as its plan needs them, read from the configuration; no engine is built and no
+  weights are read
 - ``python_api/``: The Python interface: what ``ngrpo.train``, ``ngrpo.sample`` and the other functions of ``import
   ngrpo`` do
 - ``rank_watch.py``: The watch over the other training processes of this machine, and the reason why one of them ended

@@ -37,7 +37,10 @@ def _plan(config: DictConfig) -> None:
 def main() -> None:
     """Plans as the command line says."""
     parser = argparse.ArgumentParser(
-        prog="ngrpo plan", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="ngrpo plan",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,  # Hydra has options of its own
     )
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--card", help="plan for this card in place of the GPU that is here: H100 or H200")

@@ -4,8 +4,9 @@ import copy
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
+from torch.utils._pytree import tree_leaves
 from transformers import PretrainedConfig
 
 from ngrpo.modeling.layers import prepare_layers
@@ -47,24 +48,41 @@ def _kept_per_token(config: PretrainedConfig, checkpointing: str, dtype: torch.d
     base: Any = meta_model(config, dtype).lm.base_model
     layer = base.layers[0]
     prepare_layers(base.layers, checkpointing, compiled=True, backend=_PARTITIONED)
+    kept = _Kept(layer)
+    numbers = torch.zeros(1, _TOKENS, dtype=torch.int64, device="meta")
     inputs = torch.zeros(1, _TOKENS, config.hidden_size, dtype=dtype, device="meta", requires_grad=True)
-    positions = torch.zeros(1, _TOKENS, dtype=torch.int64, device="meta")
-    rotary = base.rotary_emb(inputs, positions)
-    storages: dict[int, int] = {}
-
-    def keep(tensor: Tensor) -> Tensor:
-        storages[tensor.untyped_storage()._cdata] = tensor.untyped_storage().nbytes()
-        return tensor
-
     try:
-        with saved_tensors_hooks(keep, lambda tensor: tensor):
-            made = layer(
-                inputs, attention_mask=None, position_ids=positions, position_embeddings=rotary, use_cache=False,
-                plan=AllocatedAttention(),
-            )  # fmt: skip
+        with saved_tensors_hooks(kept.add, lambda tensor: tensor):
+            made = base(inputs_embeds=inputs, position_ids=numbers, use_cache=False, plan=AllocatedAttention())
     finally:
         torch._dynamo.reset()
-    for known in (*layer.parameters(), *rotary):
-        storages.pop(known.untyped_storage()._cdata, None)
     del made
-    return sum(storages.values()) // _TOKENS
+    return sum(kept.storages.values()) // _TOKENS
+
+
+class _Kept:
+    """Sizes of what is kept inside one layer by address; not its weights, nor what it shares with other layers."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        self.storages: dict[int, int] = {}
+        self._shared = {_address(parameter) for parameter in layer.parameters()}
+        self._inside = False
+        layer.register_forward_pre_hook(self._enter, with_kwargs=True)
+        layer.register_forward_hook(self._leave)
+
+    def add(self, tensor: Tensor) -> Tensor:
+        if self._inside and _address(tensor) not in self._shared:
+            self.storages[_address(tensor)] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    def _enter(self, layer: nn.Module, states: tuple[Tensor, ...], others: dict[str, Any]) -> None:
+        self._inside = True
+        self._shared |= {_address(one) for one in tree_leaves(others) if isinstance(one, Tensor)}
+        self._shared -= {_address(one) for one in states}
+
+    def _leave(self, *_: Any) -> None:
+        self._inside = False
+
+
+def _address(tensor: Tensor) -> int:
+    return tensor.untyped_storage()._cdata

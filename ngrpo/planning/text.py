@@ -1,5 +1,7 @@
 """A plan as people read it."""
 
+from functools import partial
+
 from rich.console import Console
 from rich.table import Table
 
@@ -14,7 +16,7 @@ GIB = 2**30
 def memory_table(plan: MemoryPlan) -> Table:
     """Returns the parts by the phases of an iteration, in GiB."""
     phases = [phase for phase in Phase if phase is not Phase.CRITIC or any(p.name == "critic" for p in plan.parts)]
-    table = Table("GiB per device", *(phase.value for phase in phases), show_footer=False)
+    table = Table("GiB per device", *(phase.value for phase in phases))
     for part in sorted(plan.parts, key=lambda part: -part.bytes):
         table.add_row(part.name, *(_gib(part.bytes) if phase in part.phases else "" for phase in phases))
     table.add_section()
@@ -35,16 +37,17 @@ def print_plan(
     run: RunSettings, plan: MemoryPlan, time: TimePlan, changes: list[Remedy] | None, console: Console
 ) -> None:
     """Prints model, memory, tokens, time and what to change."""
-    devices = f"{run.devices} device{'s' if run.devices > 1 else ''}"
     trained = "" if plan.trained == plan.numbers else f", {plan.trained / 1e6:,.1f} M of them trained"
-    console.print(f"{run.config.model_type}, {plan.numbers / 1e6:,.1f} M parameters{trained}; {devices}")
+    devices = f"{run.devices} device{'s' if run.devices > 1 else ''}"
+    say = partial(console.print, highlight=False, soft_wrap=True)
+    say(f"{run.config.model_type}, {plan.numbers / 1e6:,.1f} M parameters{trained}; {devices}")
     console.print(memory_table(plan))
-    console.print(verdict(plan))
-    console.print(
+    say(verdict(plan))
+    say(
         f"a pass of at most {run.pass_tokens:,} tokens; room for {plan.cache_tokens:,} tokens in the key-value cache, "
         f"{plan.cache_tokens // run.longest:,} of the longest rollouts"
     )
-    console.print(
+    say(
         f"an iteration: at most {time.tokens:,} tokens ({run.prompts_per_batch} prompts x {run.group_size} rollouts x "
         f"{run.longest:,} tokens); generate {_seconds(time.generate_s)}, score {_seconds(time.score_s)}, update "
         f"{_seconds(time.update_s)} ({time.source})"

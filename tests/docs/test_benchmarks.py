@@ -86,3 +86,12 @@ def test_whole_steps_of_several_processes(tmp_path: Path):
     assert two["tokens"] > one["tokens"] > one["generated_tokens"]
     assert two["efficiency"] == pytest.approx(two["tokens_per_s"] / one["tokens_per_s"] / 2)
     assert (tmp_path / "cards.md").read_text().count("| cards ") == 2
+
+
+def test_plans_are_compared_with_measurements(tmp_path: Path):
+    run("bench_plan.py", "--tokens", "4096", "--cases", "1", "--json", str(tmp_path / "plan.json"))
+    made = json.loads((tmp_path / "plan.json").read_text())
+    (case,) = made["results"]
+    assert case["case"] == "checkpointing full"
+    assert case["planned"] > 0
+    assert made["left_out"] == []

@@ -189,6 +189,7 @@ def test_command(command: str, run_folder: Path, classifier: Path, tmp_path: Pat
         "scripts/list_methods.py": lambda: execute(words),
         "scripts/study.py": lambda: execute([*words[:-1], str(folder)]),
         "scripts/verify.py": lambda: execute(words),
+        "scripts/plan.py": lambda: execute(words),
         "scripts/inspect_data.py": lambda: inspect_data(words, folder),
         "data=mixture": lambda: train_on_mixture(words, folder),
         "scripts/check_replay.py": lambda: check_replay(words),

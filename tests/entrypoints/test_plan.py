@@ -1,0 +1,61 @@
+"""``ngrpo plan``: what it prints for the demo, for a card that is not here, and for a run that does not fit."""
+
+import re
+
+import pytest
+from forked import server
+from places import ROOT
+
+from ngrpo.planning.cards import CARDS, known_card
+
+PLAN = str(ROOT / "scripts/plan.py")
+
+
+def planned(folder, *words):
+    done = server().run((PLAN, *words), folder)
+    assert done.status == 0, done.said
+    return done.said
+
+
+def test_it_plans_the_demo_and_leaves_nothing_behind(tmp_path):
+    said = planned(tmp_path)
+    assert "qwen2, 0.7 M parameters; 1 device" in said
+    assert "no GPU here to compare it with" in said
+    assert re.search(r"generate not known, score [\d.]+ s, update [\d.]+ s \(two layers measured here\)", said)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_it_plans_for_a_card_that_is_not_here(tmp_path):
+    said = planned(tmp_path, "--card", "H100", "rollout=vllm", "rollout.engine.gpu_memory_utilization=0.3")
+    assert "the device has 79.0 GiB: fits" in said
+    assert "as measured on H100" in said
+
+
+def test_it_says_what_to_change_where_a_run_does_not_fit(tmp_path):
+    said = planned(tmp_path, "--memory-gib", "0.1", "exploration=neighbor")
+    assert "the device has 0.1 GiB: does not fit" in said
+    assert "model.checkpointing=full" in said
+    assert "no such device here to measure on" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("--card", "A9000"), "--card A9000 was not measured; choose H200 or H100 80GB, or give its memory"),
+        (("model.checkpointing=most",), "model.checkpointing=most is not known"),
+    ],
+)
+def test_it_refuses_in_a_sentence(words, sentence, tmp_path):
+    done = server().run((PLAN, *words), tmp_path)
+    assert done.status == 1
+    assert sentence in done.said
+    assert "Traceback" not in done.said
+
+
+@pytest.mark.parametrize(
+    ("name", "card"), [("NVIDIA H200", "H200"), ("NVIDIA H100 80GB HBM3", "H100 80GB"), ("h100", "H100 80GB")]
+)
+def test_cards_are_known_by_cudas_name_or_a_part_of_it(name, card):
+    assert known_card(name).name == card
+    assert known_card("NVIDIA A100-SXM4-80GB") is None
+    assert len({one.name for one in CARDS}) == len(CARDS)

@@ -1,13 +1,14 @@
-"""Distributions in TensorBoard: advantages, importance ratios, response lengths."""
+"""Distributions: advantages, importance ratios, response lengths."""
 
 from typing import Any
 
 import torch
 from lightning import Callback, LightningModule, Trainer
-from lightning.pytorch.loggers import TensorBoardLogger
 from torch import Tensor
 
 from ngrpo.errors import SettingError
+from ngrpo.loggers.media import Histogram
+from ngrpo.loggers.media_adapters import log_media
 from ngrpo.types.problems import PromptBatch
 
 
@@ -34,11 +35,8 @@ class Histograms(Callback):
         """Writes on rank 0."""
         if batch.iteration % self.every or not trainer.is_global_zero:
             return
-        values = distributions(batch)
-        for logger in trainer.loggers:
-            if isinstance(logger, TensorBoardLogger):
-                for tag, numbers in values.items():
-                    logger.experiment.add_histogram(tag, numbers, batch.iteration)
+        media = {tag: Histogram.of(numbers) for tag, numbers in distributions(batch).items()}
+        log_media(trainer, media, batch.iteration)
 
 
 def distributions(batch: PromptBatch) -> dict[str, Tensor]:

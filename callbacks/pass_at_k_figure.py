@@ -1,13 +1,15 @@
-"""Pass@k curves as figures in TensorBoard."""
+"""Pass@k curves as figures."""
 
 from collections.abc import Sequence
+from io import BytesIO
 from typing import Any
 
 from lightning import Callback, LightningModule, Trainer
-from lightning.pytorch.loggers import TensorBoardLogger
 from matplotlib.figure import Figure
 
 from ngrpo.callbacks.evaluation import EvaluationResult, evaluation_results
+from ngrpo.loggers.media import Image
+from ngrpo.loggers.media_adapters import log_media
 from ngrpo.report.curves import pass_curve
 from ngrpo.types.problems import PromptBatch
 
@@ -45,12 +47,15 @@ class PassAtKFigure(Callback):
         if len(results) in (0, self._drawn) or not trainer.is_global_zero:
             return
         self._drawn = len(results)
-        for logger in trainer.loggers:
-            if isinstance(logger, TensorBoardLogger):
-                for prefix in results[-1].rates:
-                    figure = pass_at_k_figure(results, prefix)
-                    logger.experiment.add_figure(f"eval/{prefix}pass_at_k", figure, results[-1].iteration)
-                    figure.clear()  # its parts refer to each other: they would stay until the next full collection
+        media = {f"eval/{prefix}pass_at_k": _image(pass_at_k_figure(results, prefix)) for prefix in results[-1].rates}
+        log_media(trainer, media, results[-1].iteration)
+
+
+def _image(figure: Figure) -> Image:
+    png = BytesIO()
+    figure.savefig(png, format="png")
+    figure.clear()  # its parts refer to each other: they would stay until the next full collection
+    return Image.of(png.getvalue())
 
 
 def pass_at_k_figure(results: Sequence[EvaluationResult], prefix: str = "") -> Figure:

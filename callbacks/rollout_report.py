@@ -1,16 +1,19 @@
-"""Sample rollouts as text in TensorBoard."""
+"""Sample rollouts as a table."""
 
 from typing import Any
 
 from lightning import Callback, LightningModule, Trainer
-from lightning.pytorch.loggers import TensorBoardLogger
 
 from ngrpo.errors import SettingError
+from ngrpo.loggers.media import Table
+from ngrpo.loggers.media_adapters import log_media
 from ngrpo.report.token_texts import token_texts
 from ngrpo.types.experience import Experience
 from ngrpo.types.problems import PromptBatch
 from ngrpo.types.rollouts import Rollout
 from ngrpo.utils.sanitize import markdown_literal
+
+COLUMNS = ("question", "answer", "response", "reward", "verdict", "mixed positions")
 
 
 class RolloutReport(Callback):
@@ -38,10 +41,20 @@ class RolloutReport(Callback):
         """Writes on rank 0."""
         if batch.iteration % self.every or not trainer.is_global_zero:
             return
-        text = report(self.tokenizer, batch.experience, self.rollouts)
-        for logger in trainer.loggers:
-            if isinstance(logger, TensorBoardLogger):
-                logger.experiment.add_text("rollouts", text, batch.iteration)
+        log_media(trainer, {"rollouts": table(self.tokenizer, batch.experience, self.rollouts)}, batch.iteration)
+
+
+def table(tokenizer: Any, experience: Experience, count: int) -> Table:
+    """Returns the first rollouts, one a row, with the number of their mixed positions."""
+    rewards = experience.rewards.flatten().tolist()
+    rows = []
+    for index, rollout in enumerate(experience.rollouts[:count]):
+        problem = experience.prompts[index // experience.group_size].problem
+        response = "".join(token_texts(tokenizer, rollout.response_ids.tolist()))
+        verdict = str(experience.scores[index].status)
+        mixed = len(rollout.mixture.positions)
+        rows.append((problem.question, str(problem.answer), response, rewards[index], verdict, mixed))
+    return Table(COLUMNS, rows, report(tokenizer, experience, count))
 
 
 def report(tokenizer: Any, experience: Experience, count: int) -> str:

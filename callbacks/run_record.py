@@ -11,6 +11,8 @@ from ngrpo.callbacks.evaluation import evaluation_results, log_evaluation
 from ngrpo.checkpoint.folders import iteration_of
 from ngrpo.distributed.collectives import gathered
 from ngrpo.errors import SettingError
+from ngrpo.loggers.media import Page
+from ngrpo.loggers.media_adapters import log_media
 from ngrpo.report.page import write_page
 from ngrpo.report.run_records import EvaluationRecord, IterationRecord
 from ngrpo.report.run_store import RunStore
@@ -67,6 +69,7 @@ class RunRecord(Callback):
         self.page_every = page_every
         self.store = RunStore(run_dir)
         self._evaluated: set[int] = set()
+        self._done = 0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Takes over the record of the run that is resumed."""
@@ -77,7 +80,7 @@ class RunRecord(Callback):
         self._add_evaluations(trainer)
 
     def _resume(self, trainer: Trainer, checkpoint: Path) -> None:
-        done = iteration_of(checkpoint)
+        done = self._done = iteration_of(checkpoint)
         self.store.go_on_from(checkpoint.parents[1], done)
         self._evaluated = {record.iteration for record in self.store.evaluations()}
         # The closing evaluation of a run that is resumed is in no checkpoint, and its loggers have dropped it.
@@ -94,7 +97,7 @@ class RunRecord(Callback):
         entropies = self._entropies(batch, shown)
         if not trainer.is_global_zero:
             return
-        done = batch.iteration + 1
+        done = self._done = batch.iteration + 1
         self.store.add_iteration(
             IterationRecord(
                 batch.iteration, _of_iteration(trainer.callback_metrics), [p for own in everyone for p in own]
@@ -112,7 +115,7 @@ class RunRecord(Callback):
         """Writes the page."""
         if trainer.is_global_zero:
             self._add_evaluations(trainer)
-            write_page(self.run_dir)
+            log_media(trainer, {"report": Page(str(write_page(self.run_dir)))}, self._done)
 
     def _entropies(self, batch: PromptBatch, shown: bool) -> dict[int, list[float]]:
         """Returns the entropies of what rank 0 stores, by the rollout's key (a collective).

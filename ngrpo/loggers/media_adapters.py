@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 from lightning import Trainer
-from lightning.pytorch.loggers import Logger
+from lightning.pytorch.loggers import Logger, TensorBoardLogger
 
 from ngrpo.loggers.media import Medium
+from ngrpo.loggers.tensorboard_media import TensorBoardMedia
 
 
 @runtime_checkable
@@ -22,7 +23,7 @@ class MediaLogger(Protocol):
         """
 
 
-_ADAPTERS: dict[type[Any], Callable[[Any], MediaLogger]] = {}
+_ADAPTERS: dict[type[Any], Callable[[Any], MediaLogger]] = {TensorBoardLogger: TensorBoardMedia}
 
 
 def register(kind: type[Any], adapter: Callable[[Any], MediaLogger]) -> None:

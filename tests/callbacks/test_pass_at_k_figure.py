@@ -1,13 +1,13 @@
 """Pass@k curves as figures."""
 
-from pathlib import Path
+from io import BytesIO
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from fake_run import batch, trainer
-from lightning.pytorch.loggers import TensorBoardLogger
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from PIL import Image
 
 from ngrpo.callbacks.evaluation import Evaluation, EvaluationResult
 from ngrpo.callbacks.pass_at_k_figure import PassAtKFigure, pass_at_k_figure, spread
@@ -45,13 +45,10 @@ def test_a_long_run_draws_no_more_curves_than_can_be_told_apart():
     assert [axes.lines[at].get_ydata()[0] for at in (0, -1)] == [0.0, 299 / 300]
 
 
-def test_drawn_once_an_evaluation(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    written: list[tuple] = []
-    experiment = SimpleNamespace(add_figure=lambda tag, figure, step: written.append((tag, step)))
-    monkeypatch.setattr(TensorBoardLogger, "experiment", experiment)
+def test_drawn_once_an_evaluation():
     evaluation = Evaluation(None, SimpleNamespace(eval_prompts=list), None)
     run = trainer(callbacks=[evaluation])
-    run.loggers.append(TensorBoardLogger(tmp_path))
+    written = run.loggers[0].media
     callback = PassAtKFigure()
     callback.on_train_batch_end(run, None, None, batch(0), 0)
     assert written == []
@@ -60,4 +57,5 @@ def test_drawn_once_an_evaluation(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
         callback.on_train_batch_end(run, None, None, batch(iteration), 0)
     evaluation.results = RESULTS
     callback.on_train_end(run, None)
-    assert written == [("eval/pass_at_k", 1), ("eval/pass_at_k", 2)]
+    assert [(tag, step) for tag, _, step in written] == [("eval/pass_at_k", 1), ("eval/pass_at_k", 2)]
+    assert np.asarray(Image.open(BytesIO(written[0][1].data))).std() > 10

@@ -1,15 +1,13 @@
 """Samples as Markdown."""
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 import torch
 from fake_run import batch, trainer
-from lightning.pytorch.loggers import TensorBoardLogger
 from made_rollouts import experience, rollout, score
 
-from ngrpo.callbacks.rollout_report import RolloutReport, marked, report
+from ngrpo.callbacks.rollout_report import RolloutReport, marked, report, table
 from ngrpo.errors import SettingError
 from ngrpo.types.scores import Verdict
 
@@ -44,18 +42,24 @@ def test_each_response_comes_with_its_own_question_and_score():
     assert "reward 0.75, correct" in report(Words(), shaped, 1)
 
 
-def test_written_every_few_iterations_by_rank_0(monkeypatch: pytest.MonkeyPatch, tmp_path):
-    written: list[tuple[str, str, int]] = []
-    logger = TensorBoardLogger(tmp_path)
-    experiment = SimpleNamespace(add_text=lambda *arguments: written.append(arguments))
-    monkeypatch.setattr(TensorBoardLogger, "experiment", experiment)
+def test_a_row_has_the_same_with_the_number_of_mixed_positions():
+    made = table(Words(), MADE, 2)
+    assert made.rows == [
+        ("question 0", "0", " w1 w2 w3", 1.0, "correct", 1),
+        ("question 0", "0", " w5 w6", 0.0, "wrong", 0),
+    ]
+    assert all(len(row) == len(made.columns) for row in made.rows)
+    assert made.markdown == report(Words(), MADE, 2)
+
+
+def test_written_every_few_iterations_by_rank_0():
     run = trainer()
-    run.loggers.append(logger)
+    written = run.loggers[0].media
     callback = RolloutReport(Words(), every=2, rollouts=1)
     for iteration in range(5):
         callback.on_train_batch_end(run, None, None, batch(iteration, MADE), 0)
     assert [step for _, _, step in written] == [0, 2, 4]
-    assert written[0][:2] == ("rollouts", report(Words(), MADE, 1))
+    assert written[0][:2] == ("rollouts", table(Words(), MADE, 1))
     run.is_global_zero = False
     callback.on_train_batch_end(run, None, None, batch(6, MADE), 0)
     assert len(written) == 3

@@ -51,13 +51,20 @@ class Module:
 
 
 class Logger:
-    """Keeps (step, metrics)."""
+    """Keeps (step, metrics), and (tag, medium, step)."""
 
     def __init__(self) -> None:
         self.logged: list[tuple[int, dict[str, float]]] = []
+        self.media: list[tuple[str, Any, int]] = []
 
     def log_metrics(self, metrics: dict[str, float], step: int) -> None:
         self.logged.append((step, metrics))
+
+    def log_media(self, media: dict[str, Any], step: int) -> None:
+        self.media += [(tag, medium, step) for tag, medium in media.items()]
+
+    def log_hyperparams(self, params: dict[str, Any]) -> None:
+        self.settings = params
 
 
 def trainer(strategy: Strategy | None = None, callbacks: list[Any] | None = None, **more: Any) -> Any:

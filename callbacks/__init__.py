@@ -13,17 +13,19 @@ the callbacks below and before the checkpoint's, so its ``state_dict`` is saved 
 - ``exploration_monitor.py``: Metrics of what exploration did to the rollouts
 - ``export.py``: The trained policy as a Hugging Face folder
 - ``fresh_metrics.py``: The reset of metrics before each iteration
-- ``histograms.py``: Distributions in TensorBoard: advantages, importance ratios, response lengths
+- ``health.py``: Signs of trouble as metrics: what is warned of once shows at every iteration
+- ``histograms.py``: Distributions: advantages, importance ratios, response lengths
 - ``memory.py``: Peak memory of the run
 - ``mismatch_limit.py``: The limit on how far the engine's log-probs may be from the trainer's
 - ``model_check.py``: The comparison of trainer and engine with the model's own logits, before the first iteration
-- ``pass_at_k_figure.py``: Pass@k curves as figures in TensorBoard
+- ``pass_at_k_figure.py``: Pass@k curves as figures
 - ``progress.py``: The progress of the run, on the terminal and in the log
 - ``random_state.py``: The states of all global random generators, in checkpoints
 - ``rollout.py``: The rollout callback: scored rollouts before each update, weights to the engine after it
 - ``rollout_metrics.py``: Reward, Pass@k, lengths and speed of the training rollouts
-- ``rollout_report.py``: Sample rollouts as text in TensorBoard
+- ``rollout_report.py``: Sample rollouts as a table
 - ``run_record.py``: The record that the report page is made from, and the page
+- ``run_settings.py``: The settings of the run, in every logger
 - ``solution_paths.py``: The number of distinct solution paths among the rollouts of a group
 - ``stopping.py``: The stop on request: the iteration is finished and saved, and the run says how to resume
 - ``summary.py``: The run's summary.json, and the closing table on the terminal

@@ -11,6 +11,7 @@
 - ``permissions.py``: Permissions that are typed on the command line, and that no file can give itself
 - ``ranges.py``: The ranges of numbers in a configuration; narrower ones are the classes' own
 - ``renamed_targets.py``: `_target_` strings under the names that the code had in earlier versions
+- ``run_name.py``: The name of a run, by which loggers and folders tell it apart
 - ``schema.py``: The typed configuration: every setting of conf/train.yaml, evaluate.yaml and sample.yaml, with type
   and meaning
 - ``target_settings.py``: The settings that build something, and the parts that fit each of them

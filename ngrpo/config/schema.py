@@ -6,7 +6,7 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, OmegaConf
 
-from ngrpo.config import config_dir, environment
+from ngrpo.config import config_dir, environment, run_name
 
 
 @dataclass
@@ -222,6 +222,7 @@ def register() -> None:
     """Makes the schemas known to Hydra, and the resolvers: a default by the model, environment, --config-dir."""
     environment.register()
     config_dir.register()
+    run_name.register()
     store = ConfigStore.instance()
     store.store(group="schema", name="train", node=Config, package="_global_")
     store.store(group="schema", name="evaluate", node=EvaluateConfig, package="_global_")

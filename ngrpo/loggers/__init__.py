@@ -8,7 +8,9 @@
 - ``media_adapters.py``: The registry that says how a logger takes media; what it cannot take is left out without a word
 - ``mlflow.py``: Runs in MLflow
 - ``resumable.py``: The constructor that loggers of resumed runs have in common
+- ``scalar_layout.py``: The charts of TensorBoard's tab of custom scalars
 - ``tensorboard.py``: Event files for TensorBoard
+- ``tensorboard_media.py``: Media in TensorBoard's event files
 - ``trackio.py``: Runs in Trackio
 - ``wandb.py``: Runs in Weights & Biases
 """

@@ -26,12 +26,12 @@ LEVELS = {
 """Metrics that show trouble, by the name under ``health/``; 0 is well, but for a little mismatch."""
 
 SOURCES = {
-    "memory": "ngrpo.training.memory_budget",
-    "engine": "ngrpo.rollout",
-    "reward": "ngrpo.rewards",
-    "checkpoint": "ngrpo.callbacks.checkpoint",
+    "memory_warnings": "ngrpo.training.memory_budget",
+    "engine_warnings": "ngrpo.rollout",
+    "reward_warnings": "ngrpo.rewards",
+    "checkpoint_warnings": "ngrpo.callbacks.checkpoint",
 }
-"""Modules, or packages, whose warnings are counted by themselves, as ``health/NAME_warnings``."""
+"""Modules, or packages, whose warnings are counted by themselves, as ``health/NAME``."""
 
 _ENTROPY = "policy/entropy"
 
@@ -51,7 +51,7 @@ class WarningCounter(logging.Handler):
         """Returns the counts since the last call, by metric; one for all warnings."""
         counts, self.counts = self.counts, Counter()
         found = {
-            f"health/{name}_warnings": float(sum(n for at, n in counts.items() if f"{at}.".startswith(f"{source}.")))
+            f"health/{name}": float(sum(n for at, n in counts.items() if f"{at}.".startswith(f"{source}.")))
             for name, source in SOURCES.items()
         }
         return {"health/warnings": float(counts.total()), **found}

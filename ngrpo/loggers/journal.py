@@ -6,7 +6,7 @@ it twice. With the journal a resumed run tells it exactly what it lacks.
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,11 @@ class Row:
     metrics: dict[str, float] = field(default_factory=dict)
     media: dict[str, Medium] = field(default_factory=dict)
 
+    def without(self, tags: Set[str]) -> "Row":
+        """Returns what the row has under other tags."""
+        metrics = {tag: value for tag, value in self.metrics.items() if tag not in tags}
+        return Row(self.step, metrics, {tag: medium for tag, medium in self.media.items() if tag not in tags})
+
     def add(self, other: "Row") -> None:
         """Takes over what another row has of the same step."""
         self.metrics |= other.metrics
@@ -45,14 +50,15 @@ class Journal:
 
     Attributes:
         run: the run's id in the service: that of the source, or a new one.
-        given: the first step of which nothing had been logged when the earlier process ended.
+        last: the last step of which the earlier process had logged anything; -1 without one.
     """
 
     def __init__(self, file: Path, source: Path, before: int) -> None:
         self.file = file
         header, rows = _read(source) if before and source.is_file() else ({}, [])
         self.run = str(header.get("run") or uuid.uuid4().hex[:8])
-        self.given = max((row.step + 1 for row in rows), default=0)
+        self.last = max((row.step for row in rows), default=-1)
+        self._earlier = rows
         self._kept = [row for row in rows if row.step < before]
         file.parent.mkdir(parents=True, exist_ok=True)
         write_text(file, "".join(f"{line}\n" for line in [json.dumps({"run": self.run}), *map(_line, self._kept)]))
@@ -61,6 +67,10 @@ class Journal:
         """Writes a row; it is out of this process when the call returns."""
         with self.file.open("a", encoding="utf-8") as file:
             file.write(f"{_line(row)}\n")
+
+    def given(self, step: int) -> set[str]:
+        """Returns the tags that the earlier process had logged of a step."""
+        return {tag for row in self._earlier if row.step == step for tag in (*row.metrics, *row.media)}
 
     def kept(self) -> list[Row]:
         """Returns the rows of the earlier process, one a step, in order."""

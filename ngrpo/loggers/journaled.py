@@ -50,7 +50,8 @@ class JournaledLogger(Logger):
         self._source = resumed_from or self._save_dir
         self._journal: Journal | None = None
         self._experiment: Any = None
-        self._held = 0
+        self._held = -1
+        self._held_tags: set[str] = set()
         self._pending: dict[int, Row] = {}
         self._last = -1
 
@@ -62,7 +63,7 @@ class JournaledLogger(Logger):
             journal: with the run's id, and what earlier processes have logged.
 
         Returns:
-            What the service calls a run, and the first step that it holds nothing of.
+            What the service calls a run, and the last step that it holds anything of; -1 for none.
 
         Raises:
             SettingError: it cannot be reached, or refuses.
@@ -107,6 +108,7 @@ class JournaledLogger(Logger):
             name = f"{self.service}.jsonl"
             self._journal = Journal(self._save_dir / FOLDER / name, self._source / FOLDER / name, self.iterations_done)
             self._experiment, self._held = self.open(self._journal)
+            self._held_tags = self._journal.given(self._held)
             if self._held > self.iterations_done:
                 log.warning(
                     "logger=%s holds iterations up to %d of this run already and takes nothing back: those after %d are"
@@ -117,7 +119,9 @@ class JournaledLogger(Logger):
         return self._journal
 
     def _send(self, row: Row) -> None:
-        if row.step >= self._held:
+        """Sends what the service lacks; of the last step that it holds, as of a closing evaluation, it has a part."""
+        row = row.without(self._held_tags) if row.step == self._held else row
+        if row.step >= self._held and (row.metrics or row.media):
             self.send(row)
 
     def _log(self, row: Row) -> None:

@@ -62,7 +62,7 @@ class Mlflow(JournaledLogger):
         try:
             client = mlflow.MlflowClient(uri, registry_uri=uri)
             self._run = self._found(client, journal.run) or self._created(client, journal.run)
-            return client, self._first_step(client)
+            return client, self._last_step(client)
         except (MlflowException, ValueError, OSError) as error:
             raise SettingError(
                 f"logger=mlflow cannot use logger.mlflow.tracking_uri={uri} ({first_line(error)}); give another, such "
@@ -87,11 +87,10 @@ class Mlflow(JournaledLogger):
         tags = self._tags | {"ngrpo_run": identifier}
         return str(client.create_run(self._experiment_id(client), tags=tags, run_name=self.run_name).info.run_id)
 
-    def _first_step(self, client: Any) -> int:
+    def _last_step(self, client: Any) -> int:
         names = client.get_run(self._run).data.metrics
-        return max(
-            (point.step + 1 for name in names for point in client.get_metric_history(self._run, name)), default=0
-        )
+        histories = (client.get_metric_history(self._run, name) for name in names)
+        return max((point.step for history in histories for point in history), default=-1)
 
     def send(self, row: Row) -> None:
         """Logs a row in one transaction, then its media."""

@@ -53,7 +53,7 @@ class Trackio(JournaledLogger):
         quiet = {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
         with contextlib.redirect_stdout(io.StringIO()):
             run = trackio.init(self._project, name, space_id=self._space, resume="allow", **(quiet | self._settings))
-        return run, 0 if local else journal.given
+        return run, -1 if local else journal.last
 
     def _remove_earlier(self, name: str) -> None:
         import trackio

@@ -61,8 +61,8 @@ class Wandb(JournaledLogger):
         run.define_metric("*", step_metric=STEP)
         if run.offline:
             self._remove_earlier(journal.run, Path(run.dir).parent)
-            return run, 0
-        return run, int(run.summary.get(STEP, -1)) + 1
+            return run, -1
+        return run, int(run.summary.get(STEP, -1))
 
     def _remove_earlier(self, identifier: str, present: Path) -> None:
         for folder in present.parent.glob(f"offline-run-*-{identifier}"):

@@ -16,7 +16,7 @@ from reference_pages.presets import CONF
 from reference_pages.result_figure import FIGURE, figure
 
 SOURCES = [path for folder in ("ngrpo", "callbacks", "examples") for path in sorted((ROOT / folder).rglob("*.py"))]
-GROUPS = ("critic", "exploration", "memory", "policy", "reward", "rollout", "sampling", "time", "train")
+GROUPS = ("critic", "exploration", "health", "memory", "policy", "reward", "rollout", "sampling", "time", "train")
 """First words of the metrics' names; those of evaluations have the name of a benchmark in between."""
 PLACEHOLDERS = re.compile(r"%[-+.\d]*[a-zA-Z]|\{[^{}]*\}")
 STORED = [page for page in PAGES if page.startswith("docs/study/")]

@@ -72,7 +72,7 @@ def test_a_journal_keeps_its_id_and_what_is_before_the_checkpoint(tmp_path: Path
     with file.open("a") as torn:
         torn.write('{"step": 9, "met')
     resumed = Journal(other, file, 2)
-    assert (resumed.run, resumed.given) == (first.run, 5)
+    assert (resumed.run, resumed.last, resumed.given(4)) == (first.run, 4, {"y"})
     assert [(row.step, row.metrics) for row in resumed.kept()] == [(0, {"x": 0.0}), (1, {"y": 1.0, "x": 1.0})]
     assert Journal(other, other, 2).kept() == resumed.kept()
     anew = Journal(file, file, 0)

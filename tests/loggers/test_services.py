@@ -4,11 +4,14 @@ import math
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from killed_logger import Points, in_mlflow, in_trackio, in_wandb, log
 
 from ngrpo.errors import SettingError
+from ngrpo.loggers.journal import Journal, Row
+from ngrpo.loggers.journaled import JournaledLogger
 from ngrpo.loggers.mlflow import Mlflow
 from ngrpo.loggers.wandb import Wandb
 
@@ -73,3 +76,46 @@ def test_an_unknown_place_is_said_in_a_sentence(tmp_path: Path) -> None:
     logger = Mlflow(str(tmp_path), "a-run", tracking_uri="nowhere://x")
     with pytest.raises(SettingError, match=r"logger.mlflow.tracking_uri=nowhere://x"):
         _ = logger.experiment
+
+
+class Kept(JournaledLogger):
+    """A service that takes nothing back, with what it holds."""
+
+    held: ClassVar[list[Row]] = []
+
+    def open(self, journal: Journal) -> tuple[None, int]:
+        return None, max((row.step for row in self.held), default=-1)
+
+    def send(self, row: Row) -> None:
+        self.held.append(row)
+
+    def configure(self, settings: object) -> None:
+        pass
+
+    def close(self, succeeded: bool) -> None:
+        pass
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_what_takes_nothing_back_gets_what_it_lacks(
+    finished: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also the rest of the row of a closing evaluation, and what was logged before the checkpoint and never sent."""
+    monkeypatch.setattr(Kept, "held", [])
+    first = Kept("json", str(tmp_path), "a-run")
+    for step in range(3):
+        first.log_metrics({"eval/x": step + 1.0}, step + 1)
+        first.log_metrics({"train/x": float(step)}, step)
+        first.save()
+    if finished:
+        first.finalize("success")
+    resumed = Kept("json", str(tmp_path), "a-run", iterations_done=2)
+    resumed.log_metrics({"eval/x": 2.0}, 2)
+    for step in (2, 3):
+        resumed.log_metrics({"eval/x": step + 1.0}, step + 1)
+        resumed.log_metrics({"train/x": float(step)}, step)
+        resumed.save()
+    resumed.finalize("success")
+    for tag, steps in (("train/x", [0, 1, 2, 3]), ("eval/x", [1, 2, 3, 4])):
+        assert [row.step for row in Kept.held if tag in row.metrics] == steps
+        assert all(row.metrics[tag] == row.step for row in Kept.held if tag in row.metrics)

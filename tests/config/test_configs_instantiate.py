@@ -3,6 +3,7 @@
 import inspect
 import logging
 import logging.config
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -33,6 +34,7 @@ from ngrpo.study.definition import load_study
 from ngrpo.study.study_jobs import StudyJobs
 from ngrpo.study.untrained import training_config
 from ngrpo.training.optim.optimizers import EightBitAdamW
+from ngrpo.training.run_length import RunLength
 
 CONF = ROOT / "conf"
 FILES = sorted(path.relative_to(CONF).with_suffix("").as_posix() for path in CONF.rglob("*.yaml"))
@@ -132,6 +134,8 @@ def available(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         "datamodule": PromptDataModule(tokenizer=tokenizer, prompts_per_batch=4, seed=0, eval_problems=4),
         "selection": DynamicSampling(every_group),
         "iterations": 2,
+        "run_length": RunLength(2, None),
+        "run_name": "neighbor-gspo-s0",
         "run_dir": run_dir,
         "identity": {},
         "save_dir": str(run_dir),
@@ -239,4 +243,4 @@ def test_job_logging_writes_the_file_and_the_console(tmp_path: Path, capsys: pyt
     finally:
         root.handlers, root.level = before
     assert (tmp_path / "train.log").read_text().endswith("[ngrpo.example][INFO] iteration [1] done\n")
-    assert capsys.readouterr().out == "iteration [1] done\n"
+    assert re.fullmatch(r"\d\d:\d\d:\d\d  iteration \[1\] done\n", capsys.readouterr().out)

@@ -31,8 +31,7 @@ SMALL = (
 OPTIONAL = (
     "rollout_metrics", "exploration_monitor", "memory", "evaluation", "rollout_report", "progress", "export",
     "summary", "checkpoint", "random_state", "stopping", "collapse_warnings", "run_record", "histograms", "model_check",
-    "mismatch_limit",
-    "pass_at_k_figure",
+    "mismatch_limit", "pass_at_k_figure", "run_settings", "health",
 )  # fmt: skip
 
 ALWAYS = {
@@ -200,9 +199,9 @@ def test_each_optional_callback_can_be_left_out(tmp_path: Path, name: str):
     tags = {tag.partition("/")[0] for tag in events(folder).Tags()["scalars"]} - {"epoch", "time"}
     written_by = {
         "rollout_metrics": {"train", "reward"}, "exploration_monitor": {"exploration"}, "memory": {"memory"},
-        "evaluation": {"eval"},
+        "evaluation": {"eval"}, "health": {"health"},
     }  # fmt: skip
-    everything = {"policy", "rollout", "train", "reward", "exploration", "memory", "eval"}
+    everything = {"health", "policy", "rollout", "train", "reward", "exploration", "memory", "eval"}
     assert tags == everything - written_by.get(name, set())
 
 

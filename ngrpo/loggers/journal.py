@@ -47,21 +47,29 @@ class Journal:
         file: of the run.
         source: the journal of the run that is resumed, perhaps the same file.
         before: rows from this step on are dropped; 0 begins a new run.
+        name: of a new run.
 
     Attributes:
         run: the run's id in the service: that of the source, or a new one.
+        name: what the run is called there, in the same way.
         last: the last step of which the earlier process had logged anything; -1 without one.
     """
 
-    def __init__(self, file: Path, source: Path, before: int) -> None:
+    def __init__(self, file: Path, source: Path, before: int, name: str = "") -> None:
         self.file = file
         header, rows = _read(source) if before and source.is_file() else ({}, [])
         self.run = str(header.get("run") or uuid.uuid4().hex[:8])
+        self.name = str(header.get("name") or name)
         self.last = max((row.step for row in rows), default=-1)
         self._earlier = rows
         self._kept = [row for row in rows if row.step < before]
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_text(file, "".join(f"{line}\n" for line in [json.dumps({"run": self.run}), *map(_line, self._kept)]))
+        write_text(
+            file,
+            "".join(
+                f"{line}\n" for line in [json.dumps({"run": self.run, "name": self.name}), *map(_line, self._kept)]
+            ),
+        )
 
     def append(self, row: Row) -> None:
         """Writes a row; it is out of this process when the call returns."""

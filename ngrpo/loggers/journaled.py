@@ -83,8 +83,8 @@ class JournaledLogger(Logger):
 
     @property
     def name(self) -> str:
-        """The run's name in the service."""
-        return self.run_name
+        """The run's name in the service; that of the run that is resumed, once it is opened."""
+        return self.run_name if self._journal is None else self._journal.name
 
     @property
     def version(self) -> str | None:
@@ -106,7 +106,8 @@ class JournaledLogger(Logger):
     def _opened(self) -> Journal:
         if self._journal is None:
             name = f"{self.service}.jsonl"
-            self._journal = Journal(self._save_dir / FOLDER / name, self._source / FOLDER / name, self.iterations_done)
+            file, source = self._save_dir / FOLDER / name, self._source / FOLDER / name
+            self._journal = Journal(file, source, self.iterations_done, self.run_name)
             self._experiment, self._held = self.open(self._journal)
             self._held_tags = self._journal.given(self._held)
             if self._held > self.iterations_done:

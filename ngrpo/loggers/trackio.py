@@ -46,7 +46,7 @@ class Trackio(JournaledLogger):
         """Starts the run under a name that holds its id: Trackio finds a run by its name."""
         import trackio
 
-        name = f"{self.run_name}-{journal.run}"
+        name = f"{journal.name}-{journal.run}"
         local = self._space is None and "server_url" not in self._settings
         if local:
             self._remove_earlier(name)

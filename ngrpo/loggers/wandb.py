@@ -49,7 +49,7 @@ class Wandb(JournaledLogger):
         import wandb
 
         quiet = wandb.Settings(console="off", silent=True)
-        named = {"dir": self.save_dir, "id": journal.run, "name": self.run_name, "resume": "allow", "settings": quiet}
+        named = {"dir": self.save_dir, "id": journal.run, "name": journal.name, "resume": "allow", "settings": quiet}
         try:
             run = wandb.init(**(named | self._settings))
         except (wandb.errors.Error, ValueError, TypeError) as error:

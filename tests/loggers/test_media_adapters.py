@@ -65,13 +65,14 @@ def test_a_page_that_has_gone_is_not_logged_again(tmp_path: Path) -> None:
 
 def test_a_journal_keeps_its_id_and_what_is_before_the_checkpoint(tmp_path: Path) -> None:
     file, other = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
-    first = Journal(file, file, 0)
+    first = Journal(file, file, 0, "first")
     for step in range(4):
         first.append(Row(step, {"x": float(step)}))
         first.append(Row(step + 1, {"y": 1.0}))
     with file.open("a") as torn:
         torn.write('{"step": 9, "met')
-    resumed = Journal(other, file, 2)
+    resumed = Journal(other, file, 2, "other folder")
+    assert resumed.name == "first"
     assert (resumed.run, resumed.last, resumed.given(4)) == (first.run, 4, {"y"})
     assert [(row.step, row.metrics) for row in resumed.kept()] == [(0, {"x": 0.0}), (1, {"y": 1.0, "x": 1.0})]
     assert Journal(other, other, 2).kept() == resumed.kept()

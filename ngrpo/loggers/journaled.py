@@ -111,7 +111,7 @@ class JournaledLogger(Logger):
             self._experiment, self._held = self.open(self._journal)
             self._held_tags = self._journal.given(self._held)
             if self._held > self.iterations_done:
-                log.warning(
+                log.info(
                     "logger=%s holds iterations up to %d of this run already and takes nothing back: those after %d are"
                     " not logged anew", self.service, self._held, self.iterations_done,
                 )  # fmt: skip

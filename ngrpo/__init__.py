@@ -7,6 +7,7 @@
 - ``exploration/``: Exploration strategies: how the next input embedding of a rollout is made
 - ``rewards/``: Rewards: the verifier of answers, further terms, and processes that isolate custom ones
 - ``training/``: One optimiser step: from scored rollouts to updated weights
+- ``planning/``: Plans of a run's memory and time, before anything is loaded
 - ``algo/``: Algorithms as compositions of pure functions
 - ``modeling/``: Models: loading, packing, attention, replay, sharding
 - ``data/``: Prompts: sources, chat templates, the data module

@@ -28,10 +28,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Restored:
-    """State of an interrupted run's engine: tables that may be older than the weights, and prefetched rollouts."""
+    """What an interrupted run had: tables that may be older than the weights, prefetched rollouts, states of rewards.
+
+    The states are those of all data ranks; of an earlier version there are none.
+    """
 
     tables: dict[str, Tensor]
     prefetched: list[Tensor]
+    reward_states: list[dict[str, Any]]
 
 
 class RolloutCallback(Callback):
@@ -84,6 +88,8 @@ class RolloutCallback(Callback):
         if self._restored is not None:
             self.worker.restore_tables(self._restored.tables)
             self.prefetch.load_state_dict(self._restored.prefetched, ranks().data_rank)
+            if self._restored.reward_states:
+                self.worker.load_reward_state(self._restored.reward_states[ranks().data_rank])
         self._follow_length(trainer, pl_module)
         if trainer.should_stop and self.iterations_done < self.run_length.iterations:
             log.warning(
@@ -184,15 +190,17 @@ class RolloutCallback(Callback):
         return how_to_resume(self.run_dir) if self.run_dir else "nothing was saved"
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the counts, the state of reward terms, the tables and the prefetched rollouts (a collective).
+        """Returns the counts, the states of rewards, the tables and the prefetched rollouts (a collective).
 
-        Tables and rollouts are of weights that may no longer exist. The keys are those of version 0.1.
+        Tables and rollouts are of weights that may no longer exist. Every rank calls rewards of its own on rollouts of
+        its own, so there is a state for each. The keys are those of version 0.1, and ``reward_states``.
         """
         return {
             "iterations_done": self.iterations_done,
             "tokens_generated": self.tokens_generated,
             "unparsable_references": self.unparsable_references,
             "reward_terms": self.worker.terms.state_dict(),
+            "reward_states": gathered(self.worker.reward_state()),
             "tables": self._tables_in_use(),
             "made_ahead": self.prefetch.state_dict() if self.worker.settings.ahead else [],
         }
@@ -208,7 +216,8 @@ class RolloutCallback(Callback):
         self.tokens_generated = state_dict["tokens_generated"]
         self.unparsable_references = state_dict["unparsable_references"]
         self.worker.terms.load_state_dict(state_dict["reward_terms"])
-        self._restored = _Restored(state_dict["tables"], state_dict["made_ahead"])
+        states = state_dict.get("reward_states", [])  # not in those of version 0.1
+        self._restored = _Restored(state_dict["tables"], state_dict["made_ahead"], states)
 
 
 def rollout_callback(trainer: Trainer) -> RolloutCallback:

@@ -7,9 +7,10 @@ from typing import Any
 
 from hydra.errors import InstantiationException
 from hydra.utils import get_object, instantiate
-from omegaconf import DictConfig
+from omegaconf import DictConfig, ListConfig
 
 from ngrpo.errors import SettingError
+from ngrpo.utils.author_code import from_author
 
 _COLLECTING = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -30,12 +31,16 @@ def build(node: DictConfig, **available: Any) -> Any:
     passed = {name: value for name, value in available.items() if name in named and name not in node}
     if not node.get("_partial_"):
         _check_complete(node, [p for p in parameters.values() if p.name not in passed], sorted(available))
+        _check_named(node, parameters, {*passed, *map(str, node)})
+    for child in node.values():
+        _check_children(child)
     # Passed to the partial, not to Hydra, which would turn dataclass objects into dictionaries.
     try:
         made = instantiate(node, _partial_=True, _convert_="all")
     except InstantiationException as error:
-        if isinstance(error.__cause__, SettingError):
-            raise error.__cause__ from None
+        cause = error.__cause__
+        if isinstance(cause, SettingError) or (cause is not None and from_author(cause)):
+            raise cause from None
         raise
     return partial(made, **passed) if node.get("_partial_") else made(**passed)
 
@@ -50,6 +55,31 @@ def _check_complete(node: DictConfig, parameters: list[inspect.Parameter], avail
         f"_target_={node['_target_']} also needs {', '.join(missing)}; choose a preset that sets them, or add them"
         f"{asked}."
     )
+
+
+def _check_named(node: DictConfig, parameters: Mapping[str, inspect.Parameter], given: set[str]) -> None:
+    """Settings and parts are passed by name."""
+    by_position = [p.name for p in parameters.values() if p.kind is p.POSITIONAL_ONLY and p.name in given]
+    if by_position:
+        raise SettingError(
+            f"_target_={node['_target_']} takes {', '.join(by_position)} by position only, and settings and parts of "
+            "the run are passed by name; take the / out of its parameters."
+        )
+
+
+def _check_children(node: Any) -> None:
+    """The nodes within a node, which Hydra builds."""
+    if isinstance(node, ListConfig):
+        for child in node:
+            _check_children(child)
+    if not isinstance(node, DictConfig):
+        return
+    if "_target_" in node and not node.get("_partial_"):
+        parameters = parameters_of(node, target_of(node))
+        _check_complete(node, list(parameters.values()), [])
+        _check_named(node, parameters, set(map(str, node)))
+    for child in node.values():
+        _check_children(child)
 
 
 def target_of(node: DictConfig) -> Callable[..., Any]:

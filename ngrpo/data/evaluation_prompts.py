@@ -31,7 +31,9 @@ def evaluation_source(path: DataPath | None, common: SourceSettings) -> ProblemS
         path = demo[0].name
     if path is None:
         return None
-    return open_source(path, "held_out", replace(common.fields(), difficulty_required=False), "data.eval_path")
+    # Evaluation data may state the answers that training data has in its solutions only.
+    fields = replace(common.fields(), difficulty_required=False, solution_required=False)
+    return open_source(path, "held_out", fields, "data.eval_path")
 
 
 def first_prompts(source: ProblemSource, build: PromptBuilder, limit: int) -> list[Prompt]:

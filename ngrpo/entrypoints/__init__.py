@@ -37,8 +37,8 @@
 - ``replay_step.py``: The replay of a skipped optimiser step: sample by sample, which numbers are not finite
 - ``replay_step_command.py``: The command line that replays a skipped optimiser step
 - ``report_command.py``: The command line that writes a run's report page anew
-- ``reward_trial.py``: The trial call of reward functions, with made-up responses to problems of the data, before
-  anything is generated
+- ``reward_trial.py``: The trial call of rewards, with made-up responses to problems of the data, before anything
+  is generated
 - ``run_parts.py``: The parts of a run that its callbacks may ask for by name
 - ``sample.py``: Responses to prompts, sampled as the rollouts of a training are
 - ``sample_command.py``: The command line that samples responses to a prompt, and shows what was mixed

@@ -1,20 +1,25 @@
-"""The trial call of reward functions, with made-up responses to problems of the data, before anything is generated."""
+"""The trial call of rewards, with made-up responses to problems of the data, before anything is generated."""
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from inspect import Parameter
+from io import BytesIO
 from itertools import cycle, islice
 from typing import Any
 
+import torch
 from omegaconf import DictConfig
 
+from ngrpo.config.allowlist import ALLOWED, below
 from ngrpo.config.instantiate import target_of
 from ngrpo.entrypoints.components import Components
-from ngrpo.errors import RunError, SettingError
+from ngrpo.errors import RunError, SettingError, first_line
 from ngrpo.rewards.functions.columns import COMPLETIONS, columns_of, parameters_of_call, takes_columns
-from ngrpo.rewards.isolation.isolated import LIMIT, CallFailed
-from ngrpo.rewards.terms.base import Responses
+from ngrpo.rewards.isolation.isolated import LIMIT, CallFailed, IsolatedObject
+from ngrpo.rewards.terms.base import Responses, Stateful
+from ngrpo.rewards.terms.calls import declared
 from ngrpo.rewards.terms.results import WrongResult, refuse_nan
 from ngrpo.types.problems import Problem, Prompt
 from ngrpo.types.scores import Score, Verdict
@@ -30,7 +35,7 @@ _UNKNOWN = Problem(0, "What is 1 + 1?", "2")
 def try_rewards(
     config: DictConfig, parts: Components, datamodule: Any, benchmarks: Mapping[str, Sequence[Prompt]]
 ) -> None:
-    """Calls the reward and the reward terms of a training once, as far as they are reward functions.
+    """Calls a reward of the user's own, and each reward term that is a reward function, once.
 
     Args:
         config: checked.
@@ -39,14 +44,16 @@ def try_rewards(
         benchmarks: prompts by name, which the reward scores too.
 
     Raises:
-        SettingError: a function asks for columns that are not there, raises, takes too long, or does not return one
-            number for each response.
+        SettingError: one asks for columns that are not there, raises, takes too long, does not return one number for
+            each response, or has a state that no checkpoint can hold.
     """
     trained = _problems_of(datamodule)
-    _try("reward", config.reward, parts.reward, {"data": trained} | _problems_by_place(benchmarks), _reward_call)
+    unkept = _unkept_fields(datamodule)
+    places = {"data": trained} | _problems_by_place(benchmarks)
+    _try(_Tried("reward", config.reward, parts.reward, _reward_call, unkept), places)
     for term in parts.terms:
         node = config.reward_terms[term.name].term
-        _try(f"reward_terms.{term.name}", node, term.function, {"data": trained}, _term_call)
+        _try(_Tried(f"reward_terms.{term.name}", node, term.function, _term_call, unkept), {"data": trained})
 
 
 def try_reward(node: DictConfig, reward: Any, benchmarks: Mapping[str, Sequence[Prompt]]) -> None:
@@ -55,20 +62,38 @@ def try_reward(node: DictConfig, reward: Any, benchmarks: Mapping[str, Sequence[
     Raises:
         SettingError: see `try_rewards`.
     """
-    _try("reward", node, reward, _problems_by_place(benchmarks), _reward_call)
+    _try(_Tried("reward", node, reward, _reward_call), _problems_by_place(benchmarks))
 
 
-Call = Callable[[Any, list[Problem], list[str]], Any]
+@dataclass(frozen=True)
+class _Tried:
+    """A reward or a term, and how it is called.
+
+    Attributes:
+        setting: where it is configured.
+        node: its ``_target_`` node.
+        made: what was built of it.
+        call: calls it on problems and responses.
+        unkept: fields of the training data that are not kept.
+    """
+
+    setting: str
+    node: DictConfig
+    made: Any
+    call: Callable[[Any, list[Problem], list[str]], Any]
+    unkept: Sequence[str] = ()
 
 
-def _try(setting: str, node: DictConfig, made: Any, places: Mapping[str, Sequence[Problem]], call: Call) -> None:
-    if not takes_columns(target_of(node)):
-        return
+def _try(tried: _Tried, places: Mapping[str, Sequence[Problem]]) -> None:
+    function = takes_columns(target_of(tried.node))
+    if not function and (tried.call is _term_call or below(tried.node["_target_"], ALLOWED)):
+        return  # a term of responses gets tokens, which nobody can make up
+    given = (COMPLETIONS, "answer") if function else ()
     for where, problems in places.items():
-        _check_columns(setting, node, where, columns_of(problems))
+        _check_columns(tried, where, [*given, *columns_of(problems)], positional=0 if function else 2)
     problems = [problem for problem in next(iter(places.values())) for _ in _MADE_UP]
     texts = [text.replace("%s", problem.answer) for problem, text in zip(problems, cycle(_MADE_UP), strict=False)]
-    _check_result(setting, lambda: _undisturbed(made, lambda function: call(function, problems, texts)), len(texts))
+    _check_result(tried.setting, lambda: _undisturbed(tried, problems, texts), len(texts))
 
 
 def _problems_by_place(benchmarks: Mapping[str, Sequence[Prompt]]) -> dict[str, list[Problem]]:
@@ -82,20 +107,43 @@ def _problems_of(datamodule: Any) -> list[Problem]:
     return list(islice((row for row in rows if isinstance(row, Problem)), 2)) or [_UNKNOWN, _UNKNOWN]
 
 
-def _check_columns(setting: str, node: DictConfig, where: str, columns: Mapping[str, Any]) -> None:
-    offered = [COMPLETIONS, "answer", *columns]
+def _unkept_fields(datamodule: Any) -> list[str]:
+    """Returns the names of the fields of the training data that rewards do not get."""
+    sources = [one.source for one in getattr(datamodule, "sources", {}).values()]
+    return list(dict.fromkeys(name for source in sources for name in getattr(source, "unkept", ())))
+
+
+def _check_columns(tried: _Tried, where: str, offered: Sequence[str], positional: int) -> None:
+    """Refuses parameters that get nothing, and those that take what is passed by name by their position only.
+
+    Args:
+        tried: what is called.
+        where: the problems are from.
+        offered: names.
+        positional: number of leading parameters that are passed by position.
+    """
+    setting, target = tried.setting, tried.node["_target_"]
+    asked = list(parameters_of_call(target_of(tried.node)).items())[positional:]
+    by_position = [name for name, parameter in asked if parameter.kind is Parameter.POSITIONAL_ONLY]
+    if by_position:
+        raise SettingError(
+            f"{setting}._target_={target} takes {', '.join(by_position)} by position only, and columns are passed by "
+            "name; take the / out of its parameters."
+        )
     missing = [
         name
-        for name, parameter in parameters_of_call(target_of(node)).items()
+        for name, parameter in asked
         if parameter.default is Parameter.empty
         and parameter.kind not in (Parameter.VAR_POSITIONAL, Parameter.VAR_KEYWORD)
         and name not in offered
-        and name not in node
+        and name not in tried.node
     ]
     if missing:
+        kept = f" (there are {', '.join(tried.unkept)})" if tried.unkept and where == "data" else ""
         raise SettingError(
-            f"{setting}._target_={node['_target_']} asks for {', '.join(missing)}, and the rows of {where} have "
-            f"{', '.join(offered)}; add fields of the data to {where}.keep_fields, or a setting as +{setting}.<name>."
+            f"{setting}._target_={target} asks for {', '.join(missing)}, and the rows of {where} have "
+            f"{', '.join(offered)}; add fields of the data to {where}.keep_fields{kept}, or a setting as "
+            f"+{setting}.<name>."
         )
 
 
@@ -114,25 +162,51 @@ def _check_result(setting: str, call: Callable[[], Any], count: int) -> None:
         raise SettingError(f"{setting} raised {error!r}{origin(error)} {asked}; fix it.") from error
 
 
-def _undisturbed(made: Any, call: Callable[[Any], Any]) -> Any:
+def _undisturbed(tried: _Tried, problems: list[Problem], texts: list[str]) -> Any:
     """Calls a function, and gives it back the state that it had."""
+    made = tried.made
     isolated = getattr(made, "isolated", None)
-    if isolated is None:
-        state = deepcopy(made.state_dict())
-        result = call(made)
-        made.load_state_dict(state)
+    if isolated is not None:
+        state = isolated.state
+        result = tried.call(isolated, problems, texts)
+        _check_state(tried.setting, isolated.state)
+        if state:
+            isolated.restore(state)
         return result
-    state = isolated.state
-    result = call(isolated)
-    if state:
-        isolated.restore(state)
+    if not isinstance(made, Stateful):
+        return tried.call(made, problems, texts)
+    state = deepcopy(made.state_dict())
+    result = tried.call(made, problems, texts)
+    _check_state(tried.setting, made.state_dict())
+    made.load_state_dict(state)
     return result
 
 
+def _check_state(setting: str, state: Any) -> None:
+    """Refuses what would be found unreadable when the run is resumed."""
+    if state is None:
+        return
+    if not isinstance(state, dict):
+        raise SettingError(f"{setting} has a state_dict() of type {type(state).__name__}; return a dictionary.")
+    content = BytesIO()
+    try:
+        torch.save(state, content)
+        content.seek(0)
+        torch.load(content, weights_only=True)
+    except Exception as error:
+        raise SettingError(
+            f"{setting} has a state that no checkpoint can hold ({first_line(error)}); let state_dict() return "
+            "numbers, text, tensors, lists and dictionaries."
+        ) from error
+
+
 def _reward_call(function: Any, problems: list[Problem], texts: list[str]) -> Any:
-    return function(texts, [problem.answer for problem in problems], **columns_of(problems))
+    offered = {COMPLETIONS: texts, **columns_of(problems)}
+    # In its own process a reward picks out itself what it declares.
+    passed = offered if isinstance(function, IsolatedObject) else declared(function, offered)
+    return function(texts, [problem.answer for problem in problems], **passed)
 
 
 def _term_call(function: Any, problems: list[Problem], texts: list[str]) -> Any:
     scores = [Score(0.0, False, None, Verdict.WRONG)] * len(texts)
-    return function(Responses(problems, [], texts, scores))
+    return function(Responses(problems, [], texts, scores, texts))

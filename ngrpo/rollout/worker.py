@@ -17,7 +17,7 @@ from ngrpo.exploration.runtime.bound import BoundExploration, bind
 from ngrpo.exploration.runtime.strategy_errors import StrategyError, from_strategy
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.rewards.functions.columns import columns_of
-from ngrpo.rewards.terms.base import Responses, RewardTerms, WeightedTerm
+from ngrpo.rewards.terms.base import Responses, RewardTerms, Stateful, WeightedTerm
 from ngrpo.rewards.terms.calls import scored
 from ngrpo.rollout.engine import Report, RolloutEngine
 from ngrpo.rollout.null_engine import NullEngine
@@ -191,6 +191,17 @@ class RolloutWorker:
             self._bound = bound.after(self._finished)
         return self._bound
 
+    def reward_state(self) -> dict[str, Any]:
+        """Returns the state of the reward and of its terms on this rank."""
+        reward = self.reward.state_dict() if isinstance(self.reward, Stateful) else {}
+        return {"reward": reward, "terms": self.terms.state_dict()}
+
+    def load_reward_state(self, state: Mapping[str, Any]) -> None:
+        """Restores it."""
+        if state["reward"] and isinstance(self.reward, Stateful):
+            self.reward.load_state_dict(state["reward"])
+        self.terms.load_state_dict(state["terms"])
+
     def restore_tables(self, tables: Mapping[str, Tensor]) -> None:
         """Takes the tables that an interrupted run was using, instead of building them from newer weights."""
         if ranks().first:
@@ -289,7 +300,9 @@ class RolloutWorker:
 
     def close(self) -> None:
         """Frees engine and reward."""
-        self.reward.close()
+        close = getattr(self.reward, "close", None)  # a function has nothing to free
+        if close is not None:
+            close()
         self.engine.close()
 
     def _texts_to_score(self, prompts: Sequence[Prompt], samples: int, texts: Sequence[str]) -> list[str]:

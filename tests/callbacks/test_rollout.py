@@ -8,6 +8,7 @@ from fake_run import Module, Strategy, batch, trainer
 from made_rollouts import experience, rollout, score
 
 from ngrpo.callbacks.rollout import RolloutCallback
+from ngrpo.distributed.collectives import Ranks
 from ngrpo.errors import RunError
 from ngrpo.exploration.base import Exploration, Step
 from ngrpo.exploration.vocabulary import Vocabulary
@@ -230,6 +231,50 @@ def test_terms_are_added_once_and_saved(make):
     again.worker.terms = RewardTerms([WeightedTerm("count", 1.0, CountBonus())])
     again.load_state_dict(callback.state_dict())
     assert again.worker.terms.state_dict() == saved
+
+
+class Counting:
+    """A reward whose state is the number of its calls."""
+
+    calls = 0
+
+    def __call__(self, texts, references):
+        self.calls += 1
+        return MADE.scores
+
+    def state_dict(self):
+        return {"calls": self.calls}
+
+    def load_state_dict(self, state):
+        self.calls = state["calls"]
+
+
+def test_the_state_of_the_reward_is_saved_for_each_rank(make, monkeypatch):
+    callback, policy = make(), Policy()
+    callback.worker.reward = Counting()
+    train(callback, policy, range(2), start(callback, policy))
+    saved = callback.state_dict()
+    assert saved["reward_states"] == [{"reward": {"calls": 2}, "terms": {}}]
+    saved["reward_states"].append({"reward": {"calls": 7}, "terms": {}})
+    for rank, calls in ((0, 2), (1, 7)):
+        monkeypatch.setattr("ngrpo.callbacks.rollout.ranks", lambda rank=rank: Ranks(rank, 2))
+        again = make()
+        again.worker.reward = Counting()
+        again.load_state_dict(saved)
+        start(again, Policy())
+        assert again.worker.reward.calls == calls
+
+
+def test_a_checkpoint_of_version_0_1_has_no_state_of_the_reward(make):
+    callback, policy = make(), Policy()
+    train(callback, policy, range(1), start(callback, policy))
+    saved = callback.state_dict()
+    del saved["reward_states"]
+    again = make()
+    again.worker.reward = Counting()
+    again.load_state_dict(saved)
+    start(again, Policy())
+    assert again.worker.reward.calls == 0
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,33 @@ def test_build_leaves_other_faults_of_a_nested_target_to_hydra() -> None:
         build(node(_target_=target(takes_all), inner={"_target_": target(Inner), "extra": 1}))
 
 
+def by_position(size: int, /, every: int = 1) -> tuple[int, int]:
+    return size, every
+
+
+@pytest.mark.parametrize("given", [{"size": 3}, {}], ids=["a setting", "a part"])
+def test_parameters_by_position_only_are_refused_with_the_remedy(given: dict[str, int]) -> None:
+    made = node(_target_=target(by_position), **given)
+    for outer in (made, node(_target_=target(takes_all), inner={**made, "size": 3})):
+        with pytest.raises(SettingError, match=r"by_position takes size by position only, .*; take the / out of its"):
+            build(outer, size=7)
+
+
+def test_a_nested_target_without_its_required_settings_is_refused() -> None:
+    with pytest.raises(SettingError, match=r"^_target_=.*scaled also needs value; choose a preset"):
+        build(node(_target_=target(takes_all), inner=[{"_target_": target(scaled)}]))
+
+
+class Broken:
+    def __init__(self) -> None:
+        raise KeyError("a typing error of the author")
+
+
+def test_an_exception_of_a_nested_targets_own_passes_as_it_is() -> None:
+    with pytest.raises(KeyError, match="a typing error of the author"):
+        build(node(_target_=target(takes_all), inner={"_target_": target(Broken)}))
+
+
 def test_a_target_without_its_required_settings_is_refused_in_one_sentence() -> None:
     with pytest.raises(SettingError) as caught:
         build(OmegaConf.create({"_target_": "ngrpo.algo.policy_loss.Algorithm", "kl_coef": 0.0}))

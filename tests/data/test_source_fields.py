@@ -107,7 +107,11 @@ def test_check_names_the_setting_and_the_choices() -> None:
 
 def test_one_of_answer_and_solution_is_enough_and_a_difficulty_only_if_required() -> None:
     Fields(solution="s").check(["problem", "s"], "data.path='x'")
-    Fields(solution="s").check(["problem", "answer"], "data.path='x'")
+    Fields(solution="s", solution_required=False).check(["problem", "answer"], "data.path='x'")
+    with pytest.raises(
+        SettingError, match=r"^data\.solution_field='s' is no field of data\.path='x'; set it to one of: ans"
+    ):
+        Fields(solution="s").check(["problem", "answer"], "data.path='x'")
     message = (
         r"data\.sources\.a\.answer_field='answer'.*: problem, or data\.sources\.a\.solution_field .*'s' names none"
     )

@@ -1,12 +1,19 @@
 """Every extension of docs/extending.md trains by its command, and its curve is in the log."""
 
 import math
+import os
 import re
 import shlex
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 from places import ROOT
 from prose import PAGES, commands, execute
 from stand_in import stand_in_judge
@@ -80,3 +87,50 @@ def test_examples_are_short_and_on_a_page() -> None:
 def test_files_named_on_the_page_are_there() -> None:
     for name in re.findall(r"`((?:examples|ngrpo|conf)/[\w/.]+)`", PAGES[PAGE]):
         assert (ROOT / name).exists(), name
+
+
+KILLED = [
+    *("exploration=custom", "exploration._target_=fading_blend.FadingBlend", "exploration.over=5"),
+    *("+callbacks.smoothed._target_=smoothed_reward.SmoothedReward", "callbacks.checkpoint.every=1"),
+    *("reward_terms=[custom]", "reward_terms.custom.term._target_=counting_reward.Novelty"),
+]
+
+
+@pytest.mark.faults
+def test_rates_and_states_go_on_after_a_kill(tmp_path: Path) -> None:
+    broken, resumed = tmp_path / "broken", tmp_path / "resumed"
+    given = [*QUICK, *(word.replace("exploration.over", "+exploration.over") for word in KILLED)]
+    given += ["trainer.iterations=6"]
+    environment = os.environ | {"PYTHONPATH": f"{ROOT}:{ROOT / 'examples'}", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "scripts/train.py", *given, f"hydra.run.dir={broken}"]
+    process = subprocess.Popen(command, cwd=ROOT, env=environment)
+    deadline = time.monotonic() + 240
+    while not (broken / "checkpoints" / "iteration-3").exists():
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    execute(
+        ["python", "scripts/train.py", *given, f"hydra.run.dir={resumed}", f"ckpt={broken}"],
+        PYTHONPATH=str(ROOT / "examples"),
+    )
+    after = curve(resumed, "exploration/rate")
+    done = 6 - len(after)
+    assert done >= 3
+    assert after == pytest.approx([0.5 * max(1 - i / 5, 0) for i in range(done, 6)])
+    before, after_all = state(broken, done), state(resumed, 6)
+    value = before["SmoothedReward"]["value"]
+    for reward, smoothed in zip(curve(resumed, "train/reward"), curve(resumed, "train/reward_smoothed"), strict=True):
+        value = 0.9 * value + 0.1 * reward
+        assert smoothed == pytest.approx(value, abs=1e-5)
+    assert after_all["SmoothedReward"]["value"] == pytest.approx(value, abs=1e-5)
+    for kept, iterations in ((before, done), (after_all, 6)):
+        counts = kept["RolloutCallback"]["reward_terms"]["custom"]["counts"]
+        assert sum(counts.values()) == 16 * iterations
+
+
+def state(run: Path, iteration: int) -> dict[str, Any]:
+    """What the callbacks have in a checkpoint."""
+    file = run / "checkpoints" / f"iteration-{iteration}" / "state.ckpt"
+    return {name.split("{")[0]: one for name, one in torch.load(file, weights_only=True)["callbacks"].items()}

@@ -64,6 +64,7 @@ REWARD = ["reward=custom", "reward._target_=reward_functions.returning"]
         ("text", "reward returned 'good' (str) for response 0, which is no number"),
         ("none inside", "reward returned None for response 0, which is no number"),
         ("matrix", "reward returned shape (4, 1), not one value"),
+        ("infinite", "reward returned inf for response 0"),
     ],
 )
 def test_a_wrong_result_is_refused(what: str, clause: str, tmp_path: Path, nothing_is_loaded: None) -> None:
@@ -100,7 +101,7 @@ def test_columns_that_are_not_there_are_named(tmp_path: Path, data: list[str], n
     own = ["reward=custom", "reward._target_=reward_functions.by_level", IN_PROCESS]
     sentence = (
         r"^reward._target_=reward_functions.by_level asks for level, and the rows of data have completions, answer, "
-        r"prompts, questions; add fields of the data to data.keep_fields, or a setting as \+reward.<name>\.$"
+        r"prompts, questions; add fields of the data to data.keep_fields \(there are level\), or a setting as \+reward"
     )
     with pytest.raises(SettingError, match=sentence):
         run(tmp_path / "run", *own, *data)
@@ -145,3 +146,37 @@ def test_an_evaluation_tries_too(tmp_path: Path) -> None:
     given = [*own, "benchmark.demo.problems=2", "n=1"]
     with pytest.raises(SettingError, match=r"^reward returned None, .* on a trial call with 4 made-up responses"):
         evaluate(config("evaluate", given), tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("by_position", r"takes completions, answer by position only, and columns are passed by name; take the / out"),
+        (
+            "of_pairs_and_more",
+            r"asks for level, and the rows of data have prompts, questions; add fields of the data to",
+        ),
+        ("of_too_few_pairs", r"^reward returned 1 scores for 4 responses on a trial call"),
+        ("Forgetful", r"^reward has a state that no checkpoint can hold \(.*\); let state_dict\(\) return numbers"),
+    ],
+)
+def test_what_cannot_be_called_or_saved_is_refused(
+    name: str, sentence: str, tmp_path: Path, nothing_is_loaded: None
+) -> None:
+    with pytest.raises(SettingError, match=sentence):
+        run(tmp_path / "run", "reward=custom", f"reward._target_=reward_functions.{name}", IN_PROCESS)
+
+
+def test_the_trial_passes_whatever_can_be_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Passed(Exception):
+        pass
+
+    def stop(*_: object, **__: object) -> None:
+        raise Passed
+
+    monkeypatch.setattr("ngrpo.entrypoints.train._module", stop)
+    for name in ("of_pairs", "only_columns", "shortest", "of_ten", "Awaited", "ready_made"):
+        for limit in ("null", "20") if name in ("of_pairs", "ready_made") else ("null",):
+            own = ["reward=custom", f"reward._target_=reward_functions.{name}", f"custom_reward_timeout_s={limit}"]
+            with pytest.raises(Passed):
+                run(tmp_path / "run", *own)

@@ -4,8 +4,11 @@ import asyncio
 import math
 import os
 import time
+from decimal import Decimal
+from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
 
@@ -83,4 +86,57 @@ def returning(completions: list[str], what: str) -> Any:
         "scalars": [torch.tensor(0.5)] * n,
         "array": torch.ones(n).numpy(),
         "flags": [True] * n,
+        "generator": (0.0 for _ in range(n)),
+        "dict": dict.fromkeys(completions, 1.0),
+        "set": {0.0, 1.0},
+        "infinite": [math.inf] * n,
+        "decimals": [Decimal("0.5")] * n,
+        "complex": [1j] * n,
+        "texts in an array": np.array(["a"] * n),
+        "objects in an array": np.array([None] * n),
+        "numpy scalars": [np.float32(0.5)] * n,
+        "numpy flags": np.ones(n, dtype=bool),
+        "bfloat16": torch.ones(n, dtype=torch.bfloat16),
+        "with gradient": torch.ones(n, requires_grad=True),
+        "columns of one": [[0.5]] * n,
     }[what]
+
+
+def by_position(completions: list[str], answer: list[str], /) -> list[float]:
+    return [0.0] * len(completions)
+
+
+def of_pairs(responses: list[str], references: list[str], questions: list[str]) -> list[float]:
+    return [float(reference in response) for response, reference in zip(responses, references, strict=True)]
+
+
+def of_too_few_pairs(responses: list[str], references: list[str]) -> list[float]:
+    return [1.0]
+
+
+def of_pairs_and_more(responses: list[str], references: list[str], level: list[int]) -> list[float]:
+    return [1.0] * len(level)
+
+
+def only_columns(**columns: list[Any]) -> list[float]:
+    return [float(len(text)) for text in columns["completions"]]
+
+
+shortest = lambda completions: [1.0 / (1 + len(text)) for text in completions]  # noqa: E731
+of_ten = partial(brevity, longest=10)
+
+
+class Awaited:
+    async def __call__(self, completions: list[str], **columns: list[Any]) -> list[float]:
+        await asyncio.sleep(0)
+        return [1.0] * len(completions)
+
+
+ready_made = Awaited()
+
+
+class Forgetful(Counted):
+    """Its state is nothing that a checkpoint reads."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"calls": Forgetful}

@@ -72,6 +72,7 @@ class Fields:
         difficulty: a number, or text with one.
         difficulty_required: whether rows without a difficulty are excluded.
         keep: further fields, for rewards.
+        solution_required: whether a solution that is named must be there beside the answer.
     """
 
     question: str = "problem"
@@ -80,6 +81,7 @@ class Fields:
     difficulty: str = "difficulty"
     difficulty_required: bool = False
     keep: tuple[str, ...] = ()
+    solution_required: bool = True
 
     def row(self, key: int, record: Mapping[str, Any]) -> Row:
         """Return the problem in `record`, or why there is none."""
@@ -117,8 +119,13 @@ class Fields:
             return last_boxed(solution) or Excluded("no_box_in_solution")
         return answer or Excluded("missing_answer")
 
+    def unkept(self, available: Collection[str]) -> tuple[str, ...]:
+        """Returns those of the field names found that rewards do not get."""
+        known = (self.question, self.answer, *self.keep)
+        return tuple(sorted(name for name in available if name not in known))
+
     def check(self, available: Collection[str], data: str, prefix: str = "data") -> None:
-        """Refuse names that the data does not have; of answer and solution, one is enough.
+        """Refuse names that the data does not have; where there is a solution, there need be no answer.
 
         Args:
             available: the field names found.
@@ -131,6 +138,8 @@ class Fields:
         needed = {"question_field": self.question}
         if self.solution not in available:
             needed["answer_field"] = self.answer
+        if self.solution is not None and self.solution_required and self.answer in available:
+            needed["solution_field"] = self.solution
         if self.difficulty_required:
             needed["difficulty_field"] = self.difficulty
         for name in self.keep:

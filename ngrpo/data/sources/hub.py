@@ -71,6 +71,7 @@ class HubSource:
                 " configuration and split ('org/name:configuration@split'), the network and the access token, or give a"
                 " local file."
             ) from error
+        self.unkept = self._fields.unkept(first)
         self._fields.check(first.keys(), f"{setting}={shown!r}", setting.rpartition(".")[0])
 
     def rows(self, start: int = 0) -> Iterator[Row]:

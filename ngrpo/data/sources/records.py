@@ -27,6 +27,9 @@ class RowsInMemory:
 
     An epoch is a permutation of the rows drawn from (seed, epoch).
 
+    Attributes:
+        unkept: names of the fields that rewards do not get.
+
     Args:
         identity: names the data.
         records: one mapping a row.
@@ -51,6 +54,7 @@ class RowsInMemory:
         available = {name for record in records for name in record}
         fields.check(available, f"{setting}={shown}", setting.rpartition(".")[0])
         self.identity = identity
+        self.unkept = fields.unkept(available)
         self._rows = [fields.row(key, record) for key, record in enumerate(records)]
 
     def rows(self, start: int = 0) -> Iterator[Row]:

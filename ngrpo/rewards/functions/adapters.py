@@ -9,7 +9,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from ngrpo.config.instantiate import build, target_of
-from ngrpo.rewards.functions.columns import columns_of, takes_columns
+from ngrpo.rewards.functions.columns import columns_of, parameters_of_call, takes_columns
 from ngrpo.rewards.terms.base import Responses, Stateful
 from ngrpo.rewards.terms.calls import declared
 
@@ -80,7 +80,10 @@ async def _result(awaitable: Awaitable[Any]) -> Any:
 
 
 def as_reward(node: DictConfig) -> DictConfig:
-    """Returns the node of a reward: a reward function's in its adapter, another one as it is."""
+    """Returns the node of a reward: a reward function's in its adapter, a function of responses as a partial one.
+
+    A function whose settings are complete makes the reward, and its node stays as it is, like that of a class.
+    """
     return _adapted(node, RewardFunction)
 
 
@@ -91,12 +94,17 @@ def as_term(node: DictConfig) -> DictConfig:
 
 def _adapted(node: DictConfig, adapter: type[_Adapter]) -> DictConfig:
     target = target_of(node)
-    if not takes_columns(target):
-        return node
     plain = OmegaConf.to_container(node, resolve=True)
     assert isinstance(plain, dict)
     partial_function = {} if inspect.isclass(target) else {"_partial_": True}
     inner = {str(key): value for key, value in plain.items()} | partial_function
+    if not takes_columns(target):
+        missing = [
+            name
+            for name, one in parameters_of_call(target).items()
+            if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD) and name not in node
+        ]
+        return OmegaConf.create(inner) if missing else node
     # Not recursive: the adapter builds it, so that an exception of its making comes as it is.
     path = f"{adapter.__module__}.{adapter.__qualname__}"
     return OmegaConf.create({"_target_": path, "_recursive_": False, "node": inner})

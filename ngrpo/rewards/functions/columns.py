@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Sequence
+from inspect import Parameter
 from typing import Any
 
 from ngrpo.types.problems import Problem
@@ -40,5 +41,12 @@ def parameters_of_call(target: Callable[..., Any]) -> dict[str, inspect.Paramete
 
 
 def takes_columns(target: Callable[..., Any]) -> bool:
-    """Says whether a function, or an object of a class, is a reward function: one with a parameter ``completions``."""
-    return COMPLETIONS in parameters_of_call(target)
+    """Says whether a function, or an object of a class, is a reward function.
+
+    That is one with a parameter ``completions``, or with ``**columns`` and no place for responses and references.
+    """
+    parameters = parameters_of_call(target)
+    kinds = [parameter.kind for parameter in parameters.values()]
+    places = sum(kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD) for kind in kinds)
+    takes_pairs = places >= 2 or Parameter.VAR_POSITIONAL in kinds
+    return COMPLETIONS in parameters or (Parameter.VAR_KEYWORD in kinds and not takes_pairs)

@@ -96,6 +96,14 @@ class IsolatedReward:
         log.warning("%s %s: the rewards of %d responses are excluded", self.isolated.setting, failure, count)
         return [Score(torch.nan, False, None, failure.verdict)] * count
 
+    def state_dict(self) -> dict[str, Any]:
+        """Holds the reward's state after its last call; nothing if it has none."""
+        return self.isolated.state or {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores it."""
+        self.isolated.restore(state or None)
+
     def close(self) -> None:
         """Ends the process."""
         self.isolated.close()

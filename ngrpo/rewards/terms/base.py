@@ -68,7 +68,10 @@ An attribute ``bounds``, its smallest and largest value, lets ``algo.advantage.b
 
 @runtime_checkable
 class Stateful(Protocol):
-    """A term whose state belongs into checkpoints: primitives only, the same on all ranks."""
+    """A reward or term whose state belongs into checkpoints: numbers, text, tensors, lists and dictionaries.
+
+    Every rank has an object of its own, whose state is saved and restored apart from the others'.
+    """
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the state."""

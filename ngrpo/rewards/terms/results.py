@@ -26,7 +26,7 @@ def numbers(result: Any, count: int) -> list[float]:
     Raises:
         WrongResult: it is something else.
     """
-    return [one.reward if isinstance(one, Score) else one for one in _elements(result, count)]
+    return [_number(one) for one in _elements(result, count)]
 
 
 def scores_of(result: Any, texts: Sequence[str]) -> list[Score]:
@@ -42,14 +42,20 @@ def scores_of(result: Any, texts: Sequence[str]) -> list[Score]:
 
 
 def refuse_nan(result: Any, count: int) -> None:
-    """Refuses a result with NaN, as `numbers` does what is no number.
+    """Refuses a result with NaN or an infinite number, as `numbers` does what is no number.
+
+    A `Score` may have it: its verdict says why.
 
     Raises:
-        WrongResult: there is one.
+        WrongResult: there is one, or an infinite number.
     """
-    for index, value in enumerate(numbers(result, count)):
-        if math.isnan(value):
-            raise WrongResult(f"returned nan for response {index}")
+    for index, value in enumerate(_elements(result, count)):
+        if not (isinstance(value, Score) and math.isnan(value.reward)) and not math.isfinite(_number(value)):
+            raise WrongResult(f"returned {_number(value)} for response {index}")
+
+
+def _number(one: Any) -> float:
+    return one.reward if isinstance(one, Score) else one
 
 
 def _score(value: float, text: str) -> Score:
@@ -62,7 +68,7 @@ def _elements(result: Any, count: int) -> list[Any]:
     if shape is not None and hasattr(result, "tolist"):
         if tuple(shape) != (count,):
             raise WrongResult(f"returned shape {tuple(shape)}, not one value for each of {count} responses")
-        return [float(value) for value in result.tolist()]
+        result = result.tolist()
     if not isinstance(result, Sequence) or isinstance(result, str | bytes | Mapping):
         raise WrongResult(f"returned {_shown(result)}, not a list with a number for each of {count} responses")
     if len(result) != count:

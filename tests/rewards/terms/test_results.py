@@ -1,5 +1,6 @@
 """What counts as one number a response, and what is said of anything else."""
 
+import math
 import re
 from typing import Any
 
@@ -13,7 +14,9 @@ from ngrpo.types.scores import Score, Verdict
 TEXTS = ["a", "b", "c", "d"]
 
 
-@pytest.mark.parametrize("what", ["scalars", "array", "flags", "process"])
+@pytest.mark.parametrize(
+    "what", ["scalars", "array", "flags", "process", "numpy scalars", "numpy flags", "bfloat16", "with gradient"]
+)
 def test_lists_arrays_and_their_scalars_are_numbers(what: str) -> None:
     values = numbers(returning(TEXTS, what), 4)
     assert all(type(value) is float for value in values)
@@ -33,6 +36,13 @@ def test_lists_arrays_and_their_scalars_are_numbers(what: str) -> None:
         (torch.tensor(1.0), "returned shape (), not one value for each of 4 responses"),
         ([0.0, None, 0.0, 0.0], "returned None for response 1, which is no number"),
         ([0.0, 0.0, "x", 0.0], "returned 'x' (str) for response 2, which is no number"),
+        (returning(TEXTS, "generator"), "(generator), not a list"),
+        (returning(TEXTS, "dict"), "(dict), not a list"),
+        (returning(TEXTS, "set"), "(set), not a list"),
+        (returning(TEXTS, "decimals"), "returned Decimal('0.5') (Decimal) for response 0, which is no number"),
+        (returning(TEXTS, "complex"), "returned 1j (complex) for response 0, which is no number"),
+        (returning(TEXTS, "texts in an array"), "returned 'a' (str) for response 0, which is no number"),
+        (returning(TEXTS, "objects in an array"), "returned None for response 0, which is no number"),
         ([[0.0]] * 4, "returned [0.0] (list) for response 0, which is no number"),
     ],
 )
@@ -46,6 +56,9 @@ def test_nan_is_a_number_but_not_on_a_trial() -> None:
     assert len(numbers(result, 4)) == 4
     with pytest.raises(WrongResult, match="returned nan for response 1"):
         refuse_nan(result, 4)
+    with pytest.raises(WrongResult, match="returned -inf for response 0"):
+        refuse_nan([-math.inf] * 4, 4)
+    refuse_nan([Score(math.nan, False, None, Verdict.UNPARSABLE_REFERENCE)] * 4, 4)
 
 
 def test_a_number_is_the_score_of_an_answer_that_is_right_above_one_half() -> None:

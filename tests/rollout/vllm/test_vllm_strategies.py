@@ -1,10 +1,13 @@
 """Strategies that record more than ids and weights, inside vLLM: replayed, held to the torch engine, preempted."""
 
+import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
+from places import ROOT
+from torch import Tensor
 from vllm_checks import (
     MIXING,
     UNSTOPPED,
@@ -18,7 +21,7 @@ from vllm_checks import (
 )
 
 from ngrpo.errors import SettingError
-from ngrpo.exploration.base import Exploration
+from ngrpo.exploration.base import Exploration, Step, StepContext
 from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.gaussian_top_k import GaussianTopK
 from ngrpo.exploration.gumbel import GumbelSoftThinking
@@ -49,7 +52,24 @@ VECTORS: list[Exploration] = [
     GaussianTopK(k=5, end_token=None),
     HybridReasoning(r_min=0.5, r_max=0.9, end_token=None),
 ]
+SCHEDULE = json.loads((ROOT / "tests/exploration/adaptive_mixing.json").read_text())["adaptive_mixing_schedule"]
 Trainers = Callable[[BoundExploration], ScoringModel]
+
+
+@dataclass(frozen=True)
+class Resting(Exploration):
+    """Feeds the two most likely tokens, then as many tokens plainly as iterations are finished."""
+
+    end_token: str | None = None
+
+    width = 2
+    stateful = True
+
+    def step(self, logits: Tensor, ctx: StepContext) -> Step:
+        probs, ids = logits.softmax(-1).topk(2)
+        mixed = ctx.state == 0
+        state = torch.where(mixed, ctx.progress, (ctx.state - 1).clamp(min=0)).int()
+        return Step(ctx.sample(logits), mixed, ids, probs / probs.sum(-1, keepdim=True), state=state)
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +118,24 @@ def test_rates_follow_the_finished_iterations(sums, oracle, bound_to_demo, train
     assert totals[0] > 1.4 * totals[1] > 2.8 * totals[2]
 
 
+def test_sizes_and_rates_are_those_of_the_worked_example(sums, bound_to_demo):
+    given, expected = SCHEDULE["inputs"], SCHEDULE["outputs"]["iteration, rho, k"]
+    strategy = AnnealedNeighborMixing(
+        rate_start=given["rho_start"],
+        rate_end=given["rho_end"],
+        k_start=given["k_start"],
+        k_end=given["k_end"],
+        schedule_iterations=given["n"],
+        end_token=None,
+    )
+    for finished, rate, k in expected[::2]:
+        rollouts = sums.generate(REQUESTS, UNSTOPPED, bound_to_demo(strategy).after(int(finished)))
+        sizes = torch.cat([(r.mixture.record.weights > 0).sum(-1) for r in rollouts])
+        tokens = sum(rollout.length for rollout in rollouts)
+        assert set(sizes.tolist()) == {int(k)}
+        assert abs(len(sizes) / tokens - rate) < 5 * (rate * (1 - rate) / tokens) ** 0.5
+
+
 @pytest.mark.parametrize("strategy", VECTORS)
 def test_vectors(vectors, oracle, bound_to_demo, trainer_of, strategy):
     assert_good(vectors, oracle, trainer_of, bound_to_demo(strategy))
@@ -133,6 +171,20 @@ def test_preempted_rows_keep_their_cold_count(demo, oracle, bound_to_demo, train
     preempted = count_preemptions(engine)
     assert_good(engine, oracle, trainer_of, bound_to_demo(SUMS[0]), random_requests(12, 5, 60))
     assert len(preempted) >= 3
+
+
+def test_preempted_rows_keep_time_and_state(demo, oracle, bound_to_demo, trainer_of):
+    """What is recomputed comes from the record, and what is new from the iterations and the state of the row."""
+    engine = start_engine(demo, ANNEALED, num_gpu_blocks_override=16)
+    preempted = count_preemptions(engine)
+    for number, strategy in enumerate([ANNEALED, Resting(end_token=None)], 1):
+        totals = []
+        for finished in (0, 3):
+            bound = bound_to_demo(strategy).after(finished)
+            assert_good(engine, oracle, trainer_of, bound, random_requests(12, 5, 60))
+            totals.append(mixed_total(engine.generate(random_requests(12, 5, 60), UNSTOPPED, bound)))
+        assert totals[0] > 1.4 * totals[1]
+        assert len(preempted) >= 3 * number
 
 
 def test_rows_that_do_not_explore_are_sampled_plainly(vectors, oracle, bound_to_demo):

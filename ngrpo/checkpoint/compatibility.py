@@ -26,6 +26,7 @@ CHANGEABLE = (
     "model.checkpointing",
     "model.compile",
     "reward.batch_size",
+    "reward.cache",
     "reward.concurrency",
     "reward.device",
     "reward.key_variable",

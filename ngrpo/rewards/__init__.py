@@ -4,6 +4,7 @@ r"""Rewards: the verifier of answers, further terms, and processes that isolate 
 - ``formulas.py``: Text as formulas: their numbers and letters, and the operators between them, whatever notation they
   are written in
 - ``functions/``: Reward functions as people write them: of completions and named columns, returning numbers
+- ``grade_cache.py``: Grades of a judge on disk, so that what has been asked before is answered as it was
 - ``isolation/``: Rewards in processes of their own, which can be killed
 - ``llm_judge.py``: An LLM judge: a model behind an OpenAI-compatible endpoint that grades completions
 - ``math.py``: The mathematics reward: the boxed answer, compared with the reference

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ from torch import Tensor
 from ngrpo.errors import SettingError, first_line
 from ngrpo.types.problems import Message
 from ngrpo.utils.hub_access import offline_if_unreachable
+from ngrpo.utils.out_of_memory import out_of_memory
 
 _UNIT = ("sigmoid", "softmax")
 
@@ -24,9 +26,9 @@ class RewardModel:
 
     Args:
         path: folder, or name on the hub, of a model with ``AutoModelForSequenceClassification`` and its tokenizer.
-        label: which of its outputs is the reward; 0 for a model with one.
+        label: which of its outputs is the reward; None for a model that has one.
         scale: ``none`` takes the output itself, ``sigmoid`` its logistic function, ``softmax`` its share of all.
-        max_tokens: the last ones of a longer chat are scored.
+        max_tokens: the last ones of a longer chat are scored; no more than the model has positions for.
         batch_size: chats scored at a time.
         device: cpu, cuda, cuda:1, or auto for the first GPU there is.
         dtype: of the weights, or auto for that which they are stored in.
@@ -38,7 +40,7 @@ class RewardModel:
     def __init__(
         self,
         path: str,
-        label: int = 0,
+        label: int | None = None,
         scale: Literal["none", "sigmoid", "softmax"] = "none",
         max_tokens: int = 4096,
         batch_size: int = 8,
@@ -48,6 +50,8 @@ class RewardModel:
         for name, value in (("max_tokens", max_tokens), ("batch_size", batch_size)):
             if value < 1:
                 raise SettingError(f"reward.{name}={value} scores nothing; set it to 1 or more.")
+        if dtype not in ("auto", "float32", "bfloat16", "float16"):
+            raise SettingError(f"reward.dtype={dtype} is unknown; choose auto, float32, bfloat16 or float16.")
         if scale not in ("none", *_UNIT):
             raise SettingError(f"reward.scale={scale} is no scale; choose none, sigmoid or softmax.")
         self.path = path
@@ -87,19 +91,30 @@ class RewardModel:
             ids: list[int] = self._tokenizer(text, add_special_tokens=False)["input_ids"]
         else:
             asked = "\n".join(message["content"] for message in messages)
-            ids = self._tokenizer(asked, completion)["input_ids"]
-        return ids[-self.max_tokens :]
+            # The pair begins with a token that encoders need: the tokenizer shortens it.
+            return list(self._tokenizer(asked, completion, truncation=True, max_length=self._longest)["input_ids"])
+        return ids[-self._longest :]
+
+    @cached_property
+    def _longest(self) -> int:
+        positions = getattr(self._model.config, "max_position_embeddings", None) or self.max_tokens
+        return min(self.max_tokens, positions, self._tokenizer.model_max_length)
 
     @torch.inference_mode()
     def _scored(self, rows: Sequence[Sequence[int]]) -> Tensor:
         longest = max(map(len, rows))
-        padding = self._model.config.pad_token_id
+        # Decoders score the last token that is no padding: without such a token it is one that no row has.
+        padding = self._padding
+        if padding is None:
+            present = {number for row in rows for number in row}
+            padding = next(number for number in count() if number not in present)
+            self._model.config.pad_token_id = padding
         ids = torch.tensor([[*row, *[padding] * (longest - len(row))] for row in rows], device=self._model.device)
         mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows], device=self._model.device)
         outputs = self._model(input_ids=ids, attention_mask=mask).logits.float()
         if self.scale == "softmax":
-            return outputs.softmax(-1)[:, self.label].cpu()
-        chosen = outputs[:, self.label]
+            return outputs.softmax(-1)[:, self.label or 0].cpu()
+        chosen = outputs[:, self.label or 0]
         return (chosen.sigmoid() if self.scale == "sigmoid" else chosen).cpu()
 
     @cached_property
@@ -114,16 +129,26 @@ class RewardModel:
 
         model = self._loaded(AutoModelForSequenceClassification, dtype=self.dtype)
         outputs = model.config.num_labels
-        if not 0 <= self.label < outputs:
+        if self.label is None and outputs > 1:
+            names = ", ".join(f"{number} ({name})" for number, name in sorted(model.config.id2label.items()))
+            raise SettingError(
+                f"reward.path={self.path} has {outputs} outputs, and reward.label says of none that it is the reward; "
+                f"choose one of {names}."
+            )
+        if not 0 <= (self.label or 0) < outputs:
             raise SettingError(
                 f"reward.label={self.label} is none of the {outputs} outputs of reward.path={self.path}; lower it."
             )
-        if model.config.pad_token_id is None:
-            model.config.pad_token_id = next(
-                (one for one in (self._tokenizer.pad_token_id, self._tokenizer.eos_token_id) if one is not None), 0
-            )
+        self._padding: int | None = model.config.pad_token_id
         there = "cuda" if torch.cuda.is_available() else "cpu"
-        return model.to(there if self.device == "auto" else self.device).eval()
+        try:
+            return model.to(there if self.device == "auto" else self.device).eval()
+        except (RuntimeError, AssertionError) as error:  # of a device that is not there, or of none
+            if out_of_memory(error):
+                raise
+            raise SettingError(
+                f"reward.device={self.device} cannot be used ({first_line(error)}); choose cpu, cuda or auto."
+            ) from error
 
     def _loaded(self, kind: Any, **options: Any) -> Any:
         if not Path(self.path).exists():

@@ -15,6 +15,7 @@ class Verdict(StrEnum):
         CRASHED: the comparison ran out of memory, or ended its process twice.
         NO_ANSWER: the response states no answer.
         UNEVALUATED: the answer repeats an expression of the question where a number is asked for; it is none.
+        UNGRADED: a judge that was asked for a grade gave none.
     """
 
     CORRECT = "correct"
@@ -24,6 +25,7 @@ class Verdict(StrEnum):
     CRASHED = "crashed"
     NO_ANSWER = "no_answer"
     UNEVALUATED = "unevaluated"
+    UNGRADED = "ungraded"
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,7 @@ def test_figures_of_an_iteration():
             "reward/crashed": 1 / 8,
             "reward/unparsable_reference": 0.0,
             "reward/unevaluated": 0.0,
+            "reward/ungraded": 0.0,
             "reward/left_out": 0.0,
         }
     )

@@ -1,5 +1,6 @@
 """The reward model against single forward passes: batches, templates, scales, and what is refused."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,13 @@ from typing import Any
 import pytest
 import torch
 from tiny_tokenizer import CHAT_TEMPLATE, tiny_tokenizer
-from transformers import AutoModelForSequenceClassification, LlamaConfig, LlamaForSequenceClassification
+from transformers import (
+    AutoModelForSequenceClassification,
+    BertConfig,
+    BertForSequenceClassification,
+    LlamaConfig,
+    LlamaForSequenceClassification,
+)
 
 from ngrpo.errors import SettingError
 from ngrpo.rewards.reward_model import RewardModel
@@ -37,7 +44,6 @@ def classifier(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
 def alone(folder: Path, text: str) -> torch.Tensor:
     model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
     ids = tiny_tokenizer()(text, add_special_tokens=False)["input_ids"]
-    model.config.pad_token_id = tiny_tokenizer().eos_token_id
     with torch.inference_mode():
         logits: torch.Tensor = model(torch.tensor([ids])).logits[0]
     return logits
@@ -96,5 +102,32 @@ def test_what_cannot_work_is_refused(classifier: Callable[..., Path], tmp_path: 
     (tmp_path / "empty").mkdir()
     with pytest.raises(SettingError, match=r"reward\.path=.*empty cannot be loaded as a sequence classifier"):
         RewardModel(str(tmp_path / "empty"))(["2"], ["what is 2"])
+    with pytest.raises(
+        SettingError, match=r"has 3 outputs, .*; choose one of 0 \(LABEL_0\), 1 \(LABEL_1\), 2 \(LABEL_2\)"
+    ):
+        RewardModel(str(classifier(3)), device="cpu")(["2"], ["what is 2"])
+    with pytest.raises(SettingError, match=r"reward\.device=cuda:77 cannot be used"):
+        RewardModel(str(classifier()), device="cuda:77")(["2"], ["what is 2"])
+    with pytest.raises(SettingError, match=r"reward\.dtype=float99 is unknown"):
+        RewardModel("x", dtype="float99")
     with pytest.raises(SettingError, match=r"reward\.label=1 is none of the 1 outputs of reward\.path="):
         RewardModel(str(classifier()), label=1)(["2"], ["what is 2"])
+
+
+def test_an_encoder_keeps_its_first_token_and_its_positions(tmp_path: Path) -> None:
+    tokenizer = tiny_tokenizer(None)
+    tokenizer.pad_token, tokenizer.model_max_length = "<end>", 12
+    config = BertConfig(
+        vocab_size=len(tokenizer), hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+        max_position_embeddings=12, num_labels=1,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    BertForSequenceClassification(config).save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    long = " ".join(["what is 2"] * 20)
+    model = RewardModel(str(tmp_path), device="cpu")
+    longest, short = model([long, "2"], [long, "what is 2"])
+    assert math.isfinite(longest)
+    assert short == pytest.approx(
+        RewardModel(str(tmp_path), batch_size=1, device="cpu")(["2"], ["what is 2"])[0], abs=1e-5
+    )

@@ -70,7 +70,7 @@ def described(mixed: MixedToken, token: str) -> str:
     if not mixed.names and mixed.noise is None:
         return f" [{token.strip()} | recorded vector]"
     pairs = list(zip(mixed.names or [token], mixed.weights or [1.0], strict=True))
-    parts = [f"{name.strip()} {weight:.2f}" for name, weight in pairs[:1]]
-    parts += [f"{name.strip()} {weight:.2f}" for name, weight in pairs[1:] if weight >= _SHOWN]
+    parts = [f"{name.strip()} {weight:z.2f}" for name, weight in pairs[:1]]
+    parts += [f"{name.strip()} {weight:z.2f}" for name, weight in pairs[1:] if weight >= _SHOWN]
     parts += [] if mixed.noise is None else [f"noise {mixed.noise:.3g}"]
     return f" [{' | '.join(parts)}]"

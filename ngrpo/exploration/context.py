@@ -1,7 +1,7 @@
 """The context of a decode step: all that a strategy may depend on besides the logits."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -67,7 +67,7 @@ class StepContext(RowContext):
     end_ids: Tensor
     tables: Mapping[str, Tensor]
     state: Tensor
-    progress: Tensor
+    progress: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.int64), kw_only=True)
 
     def sample(self, logits: Tensor) -> Tensor:
         """Draws one token a row from softmax(logits); logits [R, V] -> int64 [R].

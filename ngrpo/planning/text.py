@@ -26,21 +26,21 @@ def memory_table(plan: MemoryPlan) -> Table:
 
 def verdict(plan: MemoryPlan) -> str:
     """Returns one sentence: the most memory, and whether the device has it."""
-    most = f"planned peak {plan.peak / GIB:.1f} GiB per device ({plan.phase.value})"
+    most = f"planned peak {plan.peak / GIB:z.1f} GiB per device ({plan.phase.value})"
     if plan.device_bytes == 0:
         return f"{most}; no GPU here to compare it with."
     has = plan.device_bytes / GIB
-    return f"{most}; the device has {has:.1f} GiB: {'fits' if plan.fits else 'does not fit'}."
+    return f"{most}; the device has {has:z.1f} GiB: {'fits' if plan.fits else 'does not fit'}."
 
 
 def print_plan(
     run: RunSettings, plan: MemoryPlan, time: TimePlan, changes: list[Remedy] | None, console: Console
 ) -> None:
     """Prints model, memory, tokens, time and what to change."""
-    trained = "" if plan.trained == plan.numbers else f", {plan.trained / 1e6:,.1f} M of them trained"
+    trained = "" if plan.trained == plan.numbers else f", {plan.trained / 1e6:z,.1f} M of them trained"
     devices = f"{run.devices} device{'s' if run.devices > 1 else ''}"
     say = partial(console.print, highlight=False, soft_wrap=True)
-    say(f"{run.config.model_type}, {plan.numbers / 1e6:,.1f} M parameters{trained}; {devices}")
+    say(f"{run.config.model_type}, {plan.numbers / 1e6:z,.1f} M parameters{trained}; {devices}")
     console.print(memory_table(plan))
     say(verdict(plan))
     say(
@@ -61,10 +61,10 @@ def print_plan(
 
 
 def _gib(size: int) -> str:
-    return f"{size / GIB:.2f}" if size >= GIB / 100 else f"{size / GIB:.4f}"
+    return f"{size / GIB:z.2f}" if size >= GIB / 100 else f"{size / GIB:z.4f}"
 
 
 def _seconds(seconds: float | None) -> str:
     if seconds is None:
         return "not known"
-    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    return f"{seconds:z.0f} s" if seconds >= 10 else f"{seconds:z.1f} s"

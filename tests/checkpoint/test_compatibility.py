@@ -31,7 +31,7 @@ def defaults() -> DictConfig:
 
 def _has(config: DictConfig, name: str) -> bool:
     path, _, last = name.rpartition(".")
-    return last in OmegaConf.select(config, path, default={}) if path else last in config
+    return last in list(OmegaConf.select(config, path, default={}) if path else config)  # also one that is missing
 
 
 @cache

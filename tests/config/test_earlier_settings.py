@@ -31,6 +31,19 @@ MORE = {
     "reward/reward_model": ["reward.path=classifier"],
     "reward/llm_judge": ["reward.url=http://localhost:1/v1", "reward.model=judge"],
     "benchmark/custom": ["benchmark.custom.path=problems.json"],
+    **{
+        f"algo/{part}/custom": [f"algo.{part}._target_=ngrpo.algo.{target}"]
+        for part, target in {
+            "advantage": "advantage.raw",
+            "aggregate": "aggregate.token_mean",
+            "clip": "clip.unclipped",
+            "correction": "correction.NoCorrection",
+            "credit": "credit.Broadcast",
+            "kl": "kl.k1",
+            "ratio": "ratio.token",
+        }.items()
+    },
+    "data/custom": ["data.path._target_=ngrpo.data.sources.demo.DemoSource"],
     "exploration/custom": ["exploration._target_=ngrpo.exploration.token.TokenSampling"],
     "rollout/base": ["rollout.engine={_target_:ngrpo.rollout.torch_engine.engine.TorchEngine}"],
 }

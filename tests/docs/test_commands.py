@@ -159,6 +159,9 @@ def test_command(command: str, run_folder: Path, classifier: Path, tmp_path: Pat
         "tensorboard --logdir outputs": "a server; tests/runs/test_training.py reads the event files",
         "python examples/make_reward_model.py outputs/classifier": "the fixture classifier runs it",
         "python examples/stand_in_judge.py 8123": "a server; train_with_judge runs it",
+        'ngrpo sample demo "Tom has 3 apples and buys 4 more. How many?" exploration=neighbor n=4': (
+            "tests/entrypoints/test_sample_command.py runs it"
+        ),
         "ngrpo init mine": "tests/architecture/test_wheel.py runs it, and the next",
         "ngrpo train --config-dir mine experiment=mine trainer.iterations=5": "test_wheel.py runs it",
         "bash scripts/setup_vllm_cpu.sh": "continuous integration runs it",

@@ -13,3 +13,8 @@ nothing but warnings unless ``verbose=True``, leave the process's settings as th
 - ``training.py``: ``ngrpo.train``: a training run in this process
 - ``verification.py``: ``ngrpo.verify``: whether an answer is right
 """
+
+import warnings
+
+# tqdm, which other libraries import, asks every notebook for widgets; nothing here draws with it.
+warnings.filterwarnings("ignore", message="IProgress not found")

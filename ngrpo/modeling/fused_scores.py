@@ -69,6 +69,7 @@ class _FusedTokenScores(torch.autograd.Function):
             product = _product(hidden[at].to(dtype), served, bias)
             made = _on(product, _scores)(product, tokens[at], temperature, logit_map)
             log_probs[at], entropies[at], normalisers[at] = made
+            del product  # else it lives until the next chunk's is there, and two are the most memory of the pass
         ctx.save_for_backward(hidden, weight, bias, tokens, normalisers, entropies)
         ctx.settings = temperature, rows, dtype, logit_map
         return log_probs, entropies
@@ -92,6 +93,7 @@ class _FusedTokenScores(torch.autograd.Function):
             to_hidden[at] = (to_product @ served).to(hidden.dtype)
             if to_weight is not None:
                 to_weight += to_product.T @ inputs
+            del product, to_product
         return (
             to_hidden,
             None if to_weight is None else to_weight.to(weight.dtype),

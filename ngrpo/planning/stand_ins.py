@@ -72,8 +72,8 @@ class AllocatedHead(torch.autograd.Function):
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, rows: int) -> Tensor:
         """Allocates a chunk of logits after the other."""
         for count in _chunks(len(hidden), rows):
-            product = hidden.new_empty(count, len(weight))  # the one before is alive until this one is there
-        del product
+            product = hidden.new_empty(count, len(weight))
+            del product
         ctx.save_for_backward(hidden, weight)
         ctx.rows = rows
         return hidden.new_empty(len(hidden), dtype=torch.float32)
@@ -89,6 +89,7 @@ class AllocatedHead(torch.autograd.Function):
             to_product = torch.empty_like(product)
             if to_weight is not None:
                 to_weight += to_product.T @ hidden[:count]
+            del product, to_product
         return to_hidden, None if to_weight is None else to_weight.to(weight.dtype), None
 
 

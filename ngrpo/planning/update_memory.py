@@ -114,11 +114,7 @@ def copied_weights(size: ModelSize, run: RunSettings) -> int:
 
 
 def head_bytes(run: RunSettings) -> int:
-    """Returns the bytes of two or three chunks of logits and their gradients, and of the head's float32 gradient.
-
-    With more rows than a chunk has, the chunk before is alive until the next one is there.
-    """
+    """Returns the bytes of a chunk of logits, of its gradient, and of the head's float32 gradient."""
     vocabulary, rows = run.config.vocab_size, min(run.head_rows, run.pass_tokens)
-    chunks = 3 if run.pass_tokens > run.head_rows else 2
     gradient = 0 if run.lora is not None else vocabulary * run.config.hidden_size * 4
-    return chunks * rows * vocabulary * run.computed_in.itemsize + gradient
+    return 2 * rows * vocabulary * run.computed_in.itemsize + gradient

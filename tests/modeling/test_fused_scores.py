@@ -1,5 +1,7 @@
 """The head in chunks gives what all logits at once give, values and gradients."""
 
+import weakref
+
 import pytest
 import torch
 from torch import Tensor
@@ -104,17 +106,22 @@ def test_all_logits_are_never_held(monkeypatch):
     from ngrpo.modeling import fused_scores
 
     largest: list[int] = []
+    alive: list[int] = []
+    made: list[weakref.ref] = []
     product_of = fused_scores._product
 
     def watched(*arguments):
+        alive.append(sum(one() is not None for one in made))
         product = product_of(*arguments)
         largest.append(len(product))
+        made.append(weakref.ref(product))
         return product
 
     monkeypatch.setattr(fused_scores, "_product", watched)
     hidden, weight, _, tokens = leaves(torch.float32, False)
     fused_token_scores(hidden, weight, None, tokens, 1.0, 4)[0].sum().backward()
     assert largest == [4, 4, 3] * 2
+    assert alive == [0] * 6  # a chunk is gone before the next one is made
 
 
 @pytest.mark.slow

@@ -141,6 +141,7 @@ def attempts(arguments: argparse.Namespace) -> tuple[list[Comparison], list[str]
         said = f"{name}, {run.microbatch_tokens} tokens"
         if time.perf_counter() - start > arguments.seconds:
             left_out.append(f"{said}: no time")
+            store(arguments, found, left_out, [])
             continue
         try:
             found.append(compared(name, run))

@@ -58,6 +58,21 @@ def test_two_cards_are_as_fast_as_quoted() -> None:
         assert two["grad_norm"] == pytest.approx(one["grad_norm"], rel=1e-3)
 
 
+def test_the_profile_of_two_cards_was_measured() -> None:
+    made = benchmark("update_2xh200_profile")
+    one = made["one card"]
+    assert f"One card alone made {one['tokens_per_s']:,.0f} tokens/s" in " ".join(PAGES["docs/benchmarks.md"].split())
+    for name, two in made["two cards"].items():
+        profile = two.get("profile")
+        waits = (
+            [f"{profile[part] / profile['span_ms']:.0%}" for part in ("nccl_exposed_ms", "idle_ms")] if profile else []
+        )
+        expected = [f"{two['tokens_per_s']:,.0f}", f"{two['tokens_per_s'] / one['tokens_per_s']:.2f}"]
+        assert quoted(name) == [*expected, *(wait.replace("%", " %") for wait in waits or ["", ""])]
+        assert two["loss"] == pytest.approx(one["loss"], rel=1e-3)
+        assert two["grad_norm"] == pytest.approx(one["grad_norm"], rel=1e-3)
+
+
 def test_the_memory_quoted_was_measured() -> None:
     made = benchmark("memory_h200")
     for run, result in zip(made["runs"], made["results"], strict=True):

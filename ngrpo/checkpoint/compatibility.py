@@ -48,6 +48,7 @@ CHANGEABLE = (
     "trainer.offload_reference",
     "trainer.optimizer.lr",
     "trainer.optimizer.weight_decay",
+    "trainer.plan_memory",
     "trainer.schedule",
     "trainer.threads",
 )

@@ -57,6 +57,7 @@ class TrainerConfig:
         offload_optimizer: keep the optimiser's moments in host memory while rollouts are made.
         gather_once: with several devices, gather weights and sum gradients once an optimiser step; null where that
             takes a small part of a GPU's memory.
+        plan_memory: say the planned peak at the start on a GPU, and refuse what certainly cannot fit.
         optimizer: a partial `_target_` node, called with the parameters.
         schedule: a partial `_target_` node, called with the optimiser steps made and those of the whole run; see
             `ngrpo.training.optim.lr_schedule`.
@@ -79,6 +80,7 @@ class TrainerConfig:
     max_bad_steps: int = MISSING
     max_time: str | None = None
     max_generated_tokens: int | None = None
+    plan_memory: bool = True
     optimizer: Any = MISSING
     schedule: Any = MISSING
 

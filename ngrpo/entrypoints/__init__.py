@@ -30,6 +30,8 @@
   to change
 - ``planned_run.py``: A run's settings as its plan needs them, read from the configuration; no engine is built and no
   weights are read
+- ``planned_start.py``: The plan of a training's memory at its start: one line, and a refusal of what certainly cannot
+  fit
 - ``python_api/``: The Python interface: what ``ngrpo.train``, ``ngrpo.sample`` and the other functions of ``import
   ngrpo`` do
 - ``rank_watch.py``: The watch over the other training processes of this machine, and the reason why one of them ended

@@ -24,6 +24,7 @@ from ngrpo.distributed.rendezvous import Connected, on_loopback
 from ngrpo.entrypoints.components import Components, build_components
 from ngrpo.entrypoints.config_snapshot import has_config, save_config
 from ngrpo.entrypoints.input_validation import check_hardware, check_training_inputs
+from ngrpo.entrypoints.planned_start import check_memory
 from ngrpo.entrypoints.rank_watch import watching_ranks
 from ngrpo.entrypoints.reward_trial import try_rewards
 from ngrpo.entrypoints.run_parts import RunParts
@@ -79,6 +80,7 @@ def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: 
     components = build_components(config)
     check_settings(components, config)
     tokenizer = check_training_inputs(components, config)
+    check_memory(config)
     fix_date(config.data, tokenizer, saved.get("data.template_date"))
     parts = _run_parts(config, components, tokenizer, run_dir, methods, outputs)
     check_finite(config)

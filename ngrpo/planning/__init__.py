@@ -9,6 +9,8 @@ What a plan reads and says:
 - ``cards.py``: Figures of known cards: their memory and bandwidth, and what this program was measured to reach on them
 - ``memory_plan.py``: The memory that a run takes on each device, part by part and phase by phase of an iteration
 - ``planned_engines.py``: The rollout engines as they are planned: where their memory comes from
+- ``quick_plan.py``: A plan in less than a second: two shallow models, and parts that grow linearly in the
+  layers
 - ``remedies.py``: Settings that make a run take less memory, each with the effect that it has on this run's plan
 - ``run_settings.py``: The settings of a run that its memory and speed depend on
 - ``text.py``: A plan as people read it

@@ -35,6 +35,16 @@ def remedies(run: RunSettings, plan: MemoryPlan) -> list[Remedy]:
     return sorted((one for one in found if one.saved > 0), key=lambda one: -one.saved)
 
 
+def lowering_certain(run: RunSettings, plan: MemoryPlan) -> Remedy | None:
+    """Returns the change that lowers `MemoryPlan.certain` most, with what it saves of that; None if none does."""
+    found = []
+    for setting, changed in _changes(run):
+        certain = plan_memory(changed).certain
+        found.append(Remedy(setting, plan.certain - certain, certain <= plan.device_bytes))
+    best = max(found, key=lambda one: one.saved, default=None)
+    return best if best is not None and best.saved > 0 else None
+
+
 def _changes(run: RunSettings) -> Iterator[tuple[str, RunSettings]]:
     """Yields what is not so already, with what is to be typed for it."""
     for kind in ("selective", "full"):

@@ -8,6 +8,7 @@
 - ``environment.py``: Values from the environment, such as keys: used, and never stored or shown
 - ``hydra_errors.py``: The one sentence for a mistake on the command line that Hydra or OmegaConf complains of
 - ``instantiate.py``: Objects built from `_target_` nodes
+- ``own_engines.py``: A user's own engine in place of the default's: ``rollout.engine._target_=my.Engine``
 - ``permissions.py``: Permissions that are typed on the command line, and that no file can give itself
 - ``ranges.py``: The ranges of numbers in a configuration; narrower ones are the classes' own
 - ``renamed_targets.py``: `_target_` strings under the names that the code had in earlier versions

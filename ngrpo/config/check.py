@@ -12,6 +12,7 @@ from ngrpo.config.allowlist import check_allowed
 from ngrpo.config.earlier_loggers import name_loggers
 from ngrpo.config.hydra_errors import composition_sentence
 from ngrpo.config.instantiate import parameters_of, target_of
+from ngrpo.config.own_engines import settle_own_engine
 from ngrpo.config.ranges import check_sizes
 from ngrpo.config.renamed_targets import rename
 from ngrpo.config.schema import Config
@@ -48,6 +49,8 @@ def checked(config: DictConfig, schema: type = Config) -> DictConfig:
     if "logger" in merged:
         name_loggers(merged)
     check_targets_set(merged)
+    if "rollout" in merged:
+        settle_own_engine(merged)
     _check_signatures(merged, "")
     check_targets_fit(merged)
     check_sizes(merged)

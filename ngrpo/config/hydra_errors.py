@@ -14,6 +14,9 @@ _UNKNOWN_OPTION = re.compile(r"Could not find '([^']+)/([^'/]+)'\s+Available opt
 _UNKNOWN_FILE = re.compile(r"Could not (?:load|find) '([^']+)/([^'/]+)'")
 _WRONG_TYPE = re.compile(r"Error merging override (\S+=.*)")
 _SYNTAX = re.compile(r"Error parsing override '(.*?)'", re.S)
+ONLY_VLLM = ("dtype", "gpu_memory_utilization", "tensor_parallel_size", "enforce_eager", "own_process", "options")
+"""Settings of ``rollout.engine`` that are vLLM's alone."""
+
 _HOMES = ("/hydra/", "/omegaconf/", "/antlr4/", "/site-packages/yaml/")
 
 
@@ -50,6 +53,8 @@ def _alternative(name: str, cause: BaseException) -> str:
     parent = getattr(cause, "parent_node", None)
     known = [str(key) for key in parent] if isinstance(parent, DictConfig) else []
     place, _, key = name.rpartition(".")
+    if place == "rollout.engine" and key in ONLY_VLLM:
+        return " of rollout=auto or rollout=torch; set rollout=vllm, whose engine has it"
     near = get_close_matches(key, known, n=1)
     if near:
         return f"; the nearest is {f'{place}.{near[0]}'.lstrip('.')}"

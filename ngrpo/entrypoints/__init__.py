@@ -11,6 +11,7 @@
 - ``console.py``: The handler of log records on the console that the progress bar is drawn on
 - ``demo_model_command.py``: The command line that makes a demo model: its tokenizer, and weights pretrained on
   generated word problems
+- ``engine_choice.py``: The engine of ``rollout=auto``, chosen by the whole configuration and written into it
 - ``error_handling.py``: The error handling of the scripts: one line and an exit status for whatever a user can fix
 - ``evaluate.py``: The evaluation of a model without training it
 - ``evaluate_command.py``: The command line of an evaluation: ``ngrpo evaluate model.path=FOLDER``

@@ -17,6 +17,7 @@ from ngrpo.config.ranges import check_finite
 from ngrpo.config.schema import EvaluateConfig
 from ngrpo.data.chat_template import chat_format, fix_date
 from ngrpo.entrypoints.config_snapshot import has_config, load_config, save_config
+from ngrpo.entrypoints.engine_choice import choose_for_sampling
 from ngrpo.entrypoints.input_validation import check_accelerator, check_inputs
 from ngrpo.entrypoints.reward_trial import try_reward
 from ngrpo.entrypoints.validation import check_evaluation
@@ -84,6 +85,8 @@ def _evaluate(config: DictConfig, out: Path) -> dict[str, Report]:
     source, evaluator = build(config.model), build(config.evaluator)
     check_evaluation(config, evaluator)
     ks = chosen_ks(config.k, evaluator.samples)
+    requests = config.problems_at_once * evaluator.samples
+    choose_for_sampling(config, source, evaluator.exploration, requests, out)
     worker = _worker(config, source, evaluator)
     tasks = _tasks(config, source, evaluator, worker, out)
     try_reward(config.reward, worker.reward, {name: task.prompts for name, task in tasks.items()})

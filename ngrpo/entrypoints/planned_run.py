@@ -11,7 +11,6 @@ from ngrpo.errors import SettingError
 from ngrpo.modeling.loading import DTYPES, ModelSource
 from ngrpo.planning.planned_engines import PlannedTorchEngine, PlannedVllm
 from ngrpo.planning.run_settings import PlannedEngine, RunSettings
-from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.utils.torch_settings import accelerator_of
 
 _TORCH_SLOTS, _VLLM_SLOTS, _FRACTION = 128, 256, 0.5
@@ -94,15 +93,9 @@ def _vllm(config: DictConfig, source: ModelSource) -> PlannedEngine:
     )
 
 
-def _auto(config: DictConfig, source: ModelSource) -> PlannedEngine:
-    chosen = build(config.rollout.engine, model=source, exploration=build(config.exploration))
-    return _torch(config, source) if isinstance(chosen, TorchEngine) else _vllm(config, source)
-
-
 _ENGINES: Mapping[str, Callable[[DictConfig, ModelSource], PlannedEngine]] = {
     "TorchEngine": _torch,
     "VllmEngine": _vllm,
-    "auto_engine": _auto,
 }
 
 

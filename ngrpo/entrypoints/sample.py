@@ -10,6 +10,7 @@ from ngrpo.config.instantiate import build
 from ngrpo.config.ranges import check_finite
 from ngrpo.data.chat import PromptBuilder
 from ngrpo.data.chat_template import chat_format, fix_date
+from ngrpo.entrypoints.engine_choice import choose_for_sampling
 from ngrpo.entrypoints.input_validation import check_accelerator, check_inputs, check_mixtures
 from ngrpo.entrypoints.sampled_rollout import SampledRollout
 from ngrpo.errors import SettingError
@@ -53,6 +54,7 @@ def draw_samples(
     settings = RolloutSettings(max_new_tokens=config.rollout.max_new_tokens, temperature=config.rollout.temperature)
     check_finite(config)
     check_mixtures(strategy, source.config())
+    choose_for_sampling(config, source, strategy, len(asked) * config.n)
     engine: RolloutEngine = build(config.rollout.engine, model=source, exploration=strategy)
     if isinstance(source, ModelInMemory) and not isinstance(engine, TorchEngine):
         raise SettingError(

@@ -23,6 +23,7 @@ from ngrpo.distributed.parent_watch import end_with_parent, ending_children
 from ngrpo.distributed.rendezvous import Connected, on_loopback
 from ngrpo.entrypoints.components import Components, build_components
 from ngrpo.entrypoints.config_snapshot import has_config, save_config
+from ngrpo.entrypoints.engine_choice import choose_for_training
 from ngrpo.entrypoints.input_validation import check_hardware, check_training_inputs
 from ngrpo.entrypoints.planned_start import check_memory
 from ngrpo.entrypoints.rank_watch import watching_ranks
@@ -77,6 +78,7 @@ def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: 
     saved = {} if checkpoint is None else open_checkpoint(checkpoint).run
     loggers = _loggers(config, run_dir, checkpoint)
     _set_up_process(config)
+    choose_for_training(config, None if checkpoint is None else checkpoint.parents[1])
     components = build_components(config)
     check_settings(components, config)
     tokenizer = check_training_inputs(components, config)

@@ -3,7 +3,7 @@
 `worker` is the entry: it asks an `engine` for rollouts and scores them. `dynamic_sampling`, `prefetch` and `recovery`
 are the parts of the loop in `ngrpo.callbacks.rollout`. An engine is any object with the methods in `engine`.
 
-- ``auto.py``: The best engine that can run here
+- ``auto.py``: The best engine for a run: vLLM on a GPU where it can serve the run, else the torch engine
 - ``dynamic_sampling.py``: Dynamic sampling: groups without a training signal are dropped, and replaced by groups of
   further prompts
 - ``engine.py``: The protocol of rollout engines

@@ -1,14 +1,77 @@
-"""The best engine that can run here."""
+"""The best engine for a run: vLLM on a GPU where it can serve the run, else the torch engine."""
 
 import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from ngrpo.errors import SettingError
+from ngrpo.errors import SettingError, first_line
 from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.modeling.model_in_memory import ModelInMemory
 from ngrpo.rollout.engine import RolloutEngine
 from ngrpo.rollout.torch_engine.engine import TorchEngine
+from ngrpo.utils.torch_settings import accelerator_of
 
 log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What is around an engine that is to be chosen.
+
+    Attributes:
+        accelerator: "gpu" or "cpu".
+        requests: most rollouts in one call; 0 if that is not known.
+        evaluated: further strategies that the same engine will run.
+    """
+
+    accelerator: str
+    requests: int = 0
+    evaluated: Sequence[Exploration] = ()
+
+
+def reason_for_torch(
+    model: ModelSource,
+    exploration: Exploration,
+    max_prompt_tokens: int,
+    max_new_tokens: int,
+    around: Surroundings,
+    dense_record_gib: float = 16.0,
+) -> str | None:
+    """Returns why vLLM cannot serve a run here; None if it can. Nothing is started, and no weights are read.
+
+    Args:
+        model: where the weights come from.
+        exploration: the strategy that the engine is made for.
+        max_prompt_tokens: longest prompt.
+        max_new_tokens: longest response.
+        around: the machine and the run.
+        dense_record_gib: see `ngrpo.rollout.vllm.engine.VllmEngine`.
+    """
+    if around.accelerator != "gpu":
+        return "the run is on a CPU"
+    if isinstance(model, ModelInMemory):
+        return "the model is in memory, and vLLM loads files"
+    if any(exploration.sums_rows and not _fits(one, exploration) for one in around.evaluated):
+        return "an evaluation mixes more than the training strategy, for which vLLM is started"
+    from ngrpo.rollout.vllm.availability import has_native
+    from ngrpo.rollout.vllm.engine import VllmEngine
+
+    try:
+        engine = VllmEngine(model, exploration, max_prompt_tokens, max_new_tokens, dense_record_gib=dense_record_gib)
+        for strategy in (exploration, *around.evaluated):
+            engine.check_load(strategy, around.requests, max_new_tokens)
+        native = has_native(model.config())
+    except SettingError as refused:
+        return str(refused)
+    except (ImportError, OSError) as failed:
+        return f"vLLM cannot be imported ({first_line(failed)})"
+    return None if native else f"vLLM has no implementation of its own for model.path={model.path}"
+
+
+def _fits(strategy: Exploration, started_for: Exploration) -> bool:
+    return strategy.sums_rows and strategy.width <= max(started_for.width, 1)
 
 
 def auto_engine(
@@ -16,32 +79,34 @@ def auto_engine(
     exploration: Exploration,
     max_prompt_tokens: int,
     max_new_tokens: int,
-    max_batch_size: int = 256,
+    max_batch_size: int | None = None,
+    compile: bool | None = None,
     dense_record_gib: float = 16.0,
+    accelerator: str = "auto",
 ) -> RolloutEngine:
-    """Returns vLLM's engine where a tested vLLM is installed, else the torch engine, and logs which.
+    """Returns vLLM's engine on a GPU where it can serve the model, else the torch engine, and logs which and why.
+
+    The commands choose by the whole configuration (`ngrpo.entrypoints.engine_choice`); this is the choice without one.
 
     Args:
         model: where the weights come from.
         exploration: the training strategy.
         max_prompt_tokens: longest prompt.
         max_new_tokens: longest response.
-        max_batch_size: most rollouts running at once.
+        max_batch_size: most rollouts running at once; None is the engine's own default.
+        compile: of the torch engine; True and False take that one.
         dense_record_gib: see `ngrpo.rollout.vllm.engine.VllmEngine`.
+        accelerator: of the program: auto, cpu or gpu.
     """
     from ngrpo.rollout.vllm.engine import VllmEngine
 
-    try:
-        engine = VllmEngine(
-            model,
-            exploration,
-            max_prompt_tokens,
-            max_new_tokens,
-            max_batch_size,
-            dense_record_gib=dense_record_gib,
-        )
-    except SettingError as reason:
+    around = Surroundings(accelerator_of(accelerator))
+    reason: str | None = f"rollout.engine.compile={str(compile).lower()} is a setting of it"
+    if compile is None:
+        reason = reason_for_torch(model, exploration, max_prompt_tokens, max_new_tokens, around, dense_record_gib)
+    slots: dict[str, Any] = {} if max_batch_size is None else {"max_batch_size": max_batch_size}
+    if reason is not None:
         log.info("rollout=auto takes the torch engine: %s", reason)
-        return TorchEngine(model, max_batch_size)
-    log.info("rollout=auto takes vLLM")
-    return engine
+        return TorchEngine(model, compile=bool(compile), **slots)
+    log.info("rollout=auto takes vLLM: there are a GPU and a tested version")
+    return VllmEngine(model, exploration, max_prompt_tokens, max_new_tokens, dense_record_gib=dense_record_gib, **slots)

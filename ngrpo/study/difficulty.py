@@ -42,7 +42,12 @@ def measure_levels(conf: Path, study: StudyConfig) -> LevelAccuracies:
     tokenizer = source.tokenizer()
     settings = RolloutSettings(1, config.rollout.max_new_tokens, config.rollout.temperature)
     evaluator = Evaluator(samples=study.levels.samples)
-    engine = build(config.rollout.engine, model=source)
+    engine = build(
+        config.rollout.engine,
+        model=source,
+        exploration=evaluator.exploration,
+        accelerator=config.trainer.accelerator,
+    )
     worker = RolloutWorker(
         engine, tokenizer, build(config.reward), evaluator.exploration, settings, source.stop_ids(tokenizer), seed=0
     )

@@ -73,7 +73,12 @@ def load_untrained(conf: Path, arms: Mapping[str, list[str]], problems: int, sam
     source = build(first.model)
     tokenizer = source.tokenizer()
     device = torch.device("cuda" if accelerator_of(first.trainer.accelerator) == "gpu" else "cpu")
-    engine = build(first.rollout.engine, model=source)
+    engine = build(
+        first.rollout.engine,
+        model=source,
+        exploration=build(first.exploration),
+        accelerator=first.trainer.accelerator,
+    )
     engine.start(device)
     first.data.eval_problems = problems
     data = build(first.data, tokenizer=tokenizer, prompts_per_batch=1, seed=0)

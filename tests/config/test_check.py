@@ -97,7 +97,7 @@ def test_wrong_type_in_a_typed_group_is_refused_by_hydra(override: str) -> None:
         ("exploration.k", True, "bool", "int"),
         ("exploration.k", [3], "ListConfig", "int"),
         ("exploration.end_token", 7, "int", "str | None"),
-        ("rollout.engine.max_batch_size", "all", "str", "int"),
+        ("rollout.engine.max_batch_size", "all", "str", "int | None"),
         ("algo.advantage.eps", "tiny", "str", "float"),
         ("callbacks.checkpoint.keep", None, "NoneType", "int"),
     ],

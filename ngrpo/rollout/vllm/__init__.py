@@ -3,6 +3,8 @@
 `engine` is what the trainer uses. Everything that touches vLLM's private interfaces lives in `runner_v1`, `runner_v2`,
 `embedding`, `prefix_cache`, `process_watch` and `progress`; `versions` refuses a vLLM that they were not tested with.
 
+- ``availability.py``: Facts for the choice of an engine: the memory of a GPU, and the models that vLLM has
+  implementations of
 - ``checksum.py``: Checksums of tensors, over the bits of their elements and their order
 - ``coverage.py``: The coverage of a weight transfer: served weights that still hold a mark were not written
 - ``device.py``: The GPU of a worker: which one child processes see, and its view of host memory

@@ -1,0 +1,33 @@
+"""A user's own engine in place of the default's: ``rollout.engine._target_=my.Engine``."""
+
+import inspect
+
+from omegaconf import DictConfig
+
+from ngrpo.config.instantiate import parameters_of, target_of
+
+_AUTO = "ngrpo.rollout.auto.auto_engine"
+_OF_AUTO = {"max_prompt_tokens", "max_new_tokens", "max_batch_size", "compile", "dense_record_gib"}
+_OF_TORCH = {"max_batch_size": 128, "compile": False}
+
+
+def settle_own_engine(config: DictConfig) -> None:
+    """Gives an engine that replaces ``auto_engine`` in its node the settings of conf/rollout/torch.yaml, in place.
+
+    Those were the default's before ``rollout=auto`` was; of the others it gets those that it names.
+
+    Args:
+        config: of a script with engines; its targets are allowed.
+    """
+    node = config.rollout.engine
+    if not isinstance(node, DictConfig) or "_target_" not in node:
+        return
+    if node["_target_"] == _AUTO or not node.keys() >= _OF_AUTO:
+        return
+    named = parameters_of(node, target_of(node))
+    for name in _OF_AUTO - _OF_TORCH.keys():
+        if name not in named or named[name].kind is inspect.Parameter.VAR_KEYWORD:
+            del node[name]
+    for name, value in _OF_TORCH.items():
+        if node[name] is None:
+            node[name] = value

@@ -61,10 +61,10 @@ def _refusal(plan: MemoryPlan, remedy: Remedy | None) -> str:
     change = (
         "take a smaller model or more devices (trainer.devices)"
         if remedy is None
-        else f"set {remedy.setting}, which saves {remedy.saved / GIB:.1f} GiB"
+        else f"set {remedy.setting}, which saves {remedy.saved / GIB:z.1f} GiB"
         + ("" if remedy.fits else ", and take more devices")
     )
     return (
-        f"weights, gradients and moments take {plan.certain / GIB:.1f} GiB per device, and the device has "
-        f"{plan.device_bytes / GIB:.1f} GiB; {change}, or trainer.plan_memory=false to try it all the same."
+        f"weights, gradients and moments take {plan.certain / GIB:z.1f} GiB per device, and the device has "
+        f"{plan.device_bytes / GIB:z.1f} GiB; {change}, or trainer.plan_memory=false to try it all the same."
     )

@@ -26,8 +26,11 @@ def all_columns(completions: list[str], **columns: list[Any]) -> list[float]:
 
 
 async def awaited(completions: list[str], answer: list[str]) -> list[float]:
+    """Ends only where two responses are waited for at the same time."""
+    both = asyncio.Barrier(2)
+
     async def one(text: str, expected: str) -> float:
-        await asyncio.sleep(0.2)
+        await asyncio.wait_for(both.wait(), 60)
         return float(expected in text)
 
     return list(await asyncio.gather(*(one(*pair) for pair in zip(completions, answer, strict=True))))

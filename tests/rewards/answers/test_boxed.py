@@ -106,6 +106,13 @@ HOSTILE: dict[str, Callable[[int], str]] = {
 
 
 def peak_and_lines(search: Callable[[str], object], text: str) -> tuple[int, int]:
+    """Returns bytes at the peak and lines run, the least of three: the rest of the process may add to it."""
+    search(text[:100])  # compiles the patterns
+    measured = [one_peak_and_lines(search, text) for _ in range(3)]
+    return min(peak for peak, _ in measured), min(lines for _, lines in measured)
+
+
+def one_peak_and_lines(search: Callable[[str], object], text: str) -> tuple[int, int]:
     """The bytes that a search allocates at most, and the lines of Python that it runs."""
     lines = 0
 
@@ -145,9 +152,9 @@ def test_time_grows_with_the_length(kind: str) -> None:
     def fastest(n: int) -> float:
         text, times = HOSTILE[kind](n), []
         for _ in range(5):
-            start = time.process_time()
+            start = time.thread_time()
             answer_of(text, "</think>")
-            times.append(time.process_time() - start)
+            times.append(time.thread_time() - start)
         return min(times)
 
     assert fastest(40_000) <= 10 * fastest(10_000) + 0.01  # four times as long: 16 times if it were quadratic
@@ -155,9 +162,9 @@ def test_time_grows_with_the_length(kind: str) -> None:
 
 def test_forty_thousand_nested_boxes() -> None:
     text = HOSTILE["nested"](40_000)
-    start = time.process_time()
+    start = time.thread_time()
     assert answer_of(text, "</think>") == "7"
-    assert time.process_time() - start < 2  # 24.8 s and 6.1 GB when every box was copied
+    assert time.thread_time() - start < 2  # 24.8 s and 6.1 GB when every box was copied
 
 
 @pytest.mark.parametrize("box", [r"\boxed{%s}", r"\fbox{%s}", r"\boxed %s"])

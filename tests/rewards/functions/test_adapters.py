@@ -2,7 +2,6 @@
 
 import logging
 import os
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -70,10 +69,7 @@ def test_what_takes_columns() -> None:
 
 
 def test_an_async_function_is_awaited_all_responses_at_once(make: Callable[..., Any]) -> None:
-    reward = make("awaited", limit_s=None)
-    start = time.monotonic()
-    assert rewards(reward) == [1.0, 0.0]
-    assert time.monotonic() - start < 0.39
+    assert rewards(make("awaited", limit_s=None)) == [1.0, 0.0]
     assert rewards(make("awaited")) == [1.0, 0.0]
 
 

@@ -10,6 +10,9 @@ from torch import Tensor
 
 from ngrpo.algo.aggregate import BatchTotals
 from ngrpo.algo.clip import Surrogate
+from ngrpo.algo.correction import Correction
+from ngrpo.algo.credit import Credited, ScoredBatch
+from ngrpo.algo.groups import Groups
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.errors import SettingError
 from ngrpo.utils.remote_error import log_traceback, origin
@@ -21,7 +24,7 @@ _TOKENS = int(_LENGTHS.sum())
 
 
 def try_algorithm(algorithm: Algorithm, group_size: int) -> None:
-    """Calls advantage, ratio, clip, aggregation and KL once each.
+    """Calls advantage, credit, ratio, clip, aggregation, KL and correction once each.
 
     Args:
         algorithm: the composition.
@@ -31,6 +34,7 @@ def try_algorithm(algorithm: Algorithm, group_size: int) -> None:
         SettingError: one of them raises, or returns something else than its setting asks for.
     """
     _try_advantage(algorithm, group_size)
+    _try_credit(algorithm)
     new = torch.linspace(-1.0, -0.8, _TOKENS).requires_grad_()
     old = torch.full((_TOKENS,), -0.9)
     ratio = _called("ratio", lambda: algorithm.ratio(new, old, _LENGTHS))
@@ -41,6 +45,7 @@ def try_algorithm(algorithm: Algorithm, group_size: int) -> None:
     _check("aggregate", "weights", weights, (len(_LENGTHS),))
     divergence = _called("kl", lambda: algorithm.kl(new, old, old))
     _check("kl", "divergences", divergence, (_TOKENS,), gradient=True)
+    _try_correction(algorithm)
 
 
 def _try_advantage(algorithm: Algorithm, group_size: int) -> None:
@@ -57,6 +62,48 @@ def _try_advantage(algorithm: Algorithm, group_size: int) -> None:
             "advantage",
             f"{float(advantages[2, -1]):g} for a response without a reward (nan); keep nan there, which excludes it",
         )
+
+
+def _try_credit(algorithm: Algorithm) -> None:
+    """Of two responses to one prompt, the second of them unscored."""
+    scores = torch.full((_TOKENS,), -0.9)
+    batch = ScoredBatch(
+        groups=Groups.of([0, 0]),
+        rewards=torch.tensor([1.0, math.nan]),
+        answers=torch.tensor([0, 1]),
+        lengths=_LENGTHS,
+        truncated=torch.tensor([False, True]),
+        reduce=lambda values, _: values,
+        old_log_prob=scores,
+        ref_log_prob=scores,
+        values=torch.zeros(_TOKENS) if algorithm.credit.needs_values else None,
+    )
+    advantages, penalty = torch.tensor([1.0, math.nan]), torch.zeros(_TOKENS)
+    credited = _called("credit", lambda: algorithm.credit(batch, advantages, penalty))
+    if not isinstance(credited, Credited):
+        raise _refused("credit", f"a {type(credited).__name__}; return a ngrpo.algo.credit.Credited(advantages)")
+    channels = len(credited.advantages) if isinstance(credited.advantages, Tensor) and credited.advantages.ndim else 1
+    _check("credit", "advantages", credited.advantages, (channels, _TOKENS), finite=False)
+    scored, unscored = torch.split(credited.advantages, _LENGTHS.tolist(), -1)
+    if not bool(scored.isfinite().all()):
+        raise _refused("credit", "advantages of a response with a reward that are not finite; guard its divisions")
+    if not bool(unscored.isnan().all()):
+        raise _refused("credit", "numbers for a response without a reward (nan); keep nan there, which excludes it")
+    if algorithm.credit.needs_values or credited.returns is not None:
+        _check("credit", "returns", credited.returns, (_TOKENS,), finite=False)
+
+
+def _try_correction(algorithm: Algorithm) -> None:
+    """Of tokens that the trainer finds as likely as the engine, less likely and likelier."""
+    mismatch = torch.linspace(-0.5, 0.5, _TOKENS)
+    correction = _called("correction", lambda: algorithm.correction(mismatch, _LENGTHS))
+    if not isinstance(correction, Correction):
+        made = type(correction).__name__
+        raise _refused("correction", f"a {made}; return a ngrpo.algo.correction.Correction(weight, bounded)")
+    _check("correction", "weights", correction.weight, (_TOKENS,))
+    bounded: Any = correction.bounded
+    if not isinstance(bounded, Tensor) or bounded.dtype != torch.bool or bounded.shape != (_TOKENS,):
+        raise _refused("correction", "bounded that is no mask of the tokens; return a tensor of bool")
 
 
 def _try_clip(algorithm: Algorithm, log_ratio: Tensor) -> None:

@@ -17,6 +17,8 @@ from ngrpo.algo import advantage, kl, ratio
 from ngrpo.algo.aggregate import token_mean
 from ngrpo.algo.best import with_best
 from ngrpo.algo.clip import Surrogate, clipped_surrogate
+from ngrpo.algo.correction import Correction, RolloutCorrection
+from ngrpo.algo.credit import Broadcast, Credited, ScoredBatch
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.config.instantiate import build
 from ngrpo.config.schema import register
@@ -46,7 +48,60 @@ def mask(loss: Tensor) -> Tensor:
     return torch.zeros_like(loss, dtype=torch.bool)
 
 
+class Assigned(Broadcast):
+    """A credit that gives what a function makes of the sound advantages [1, N]."""
+
+    def __init__(self, make: Callable[[Tensor], Any]) -> None:
+        object.__setattr__(self, "make", make)
+
+    def __call__(self, batch: ScoredBatch, advantages: Tensor, penalty: Tensor) -> Any:
+        return self.make(super().__call__(batch, advantages, penalty).advantages)  # type: ignore[attr-defined]
+
+
+class Weighed(RolloutCorrection):
+    """A correction that gives what a function makes of the log weights [N]."""
+
+    def __init__(self, make: Callable[[Tensor], Any]) -> None:
+        self.make = make
+
+    def __call__(self, log_weight: Tensor, lengths: Tensor) -> Any:
+        return self.make(log_weight)
+
+
+def credit(make: Callable[[Tensor], Any]) -> Algorithm:
+    return replace(SOUND, credit=Assigned(make))
+
+
+def correction(make: Callable[[Tensor], Any]) -> Algorithm:
+    return replace(SOUND, correction=Weighed(make))
+
+
 WRONG = {
+    "a bare credit": (credit(lambda a: a), "algo.credit returned a Tensor; return a ngrpo.algo.credit.Credited"),
+    "credit by response": (
+        credit(lambda a: Credited(a[:, :2])), "algo.credit returned advantages of shape [1, 2] instead of [1, 5]"
+    ),
+    "credit without channels": (
+        credit(lambda a: Credited(a[0])), "algo.credit returned advantages of shape [5] instead of [5, 5]"
+    ),
+    "credit of no tensor": (credit(lambda a: Credited(a.tolist())), "algo.credit returned a list; return a tensor"),
+    "infinite credit": (credit(lambda a: Credited(a / 0)), "a response with a reward that are not finite; guard"),
+    "credit for no reward": (
+        credit(lambda a: Credited(a.nan_to_num(0.0))), "numbers for a response without a reward (nan); keep nan"
+    ),
+    "returns by response": (credit(lambda a: Credited(a, a[0, :2])), "algo.credit returned returns of shape [2]"),
+    "a bare correction": (
+        correction(lambda w: w.exp()), "algo.correction returned a Tensor; return a ngrpo.algo.correction.Correction"
+    ),
+    "weights of responses": (
+        correction(lambda w: Correction(w[:2], w[:2] > 0)), "algo.correction returned weights of shape [2] instead"
+    ),
+    "weights that are not finite": (
+        correction(lambda w: Correction(w.log(), w > 0)), "algo.correction returned weights that are not finite"
+    ),
+    "bounded numbers": (
+        correction(lambda w: Correction(w.exp(), w)), "algo.correction returned bounded that is no mask of the tokens"
+    ),
     "no tensor": (replace(SOUND, advantage=lambda r: r.tolist()), "algo.advantage returned a list; return a tensor"),
     "another shape": (
         replace(SOUND, advantage=lambda r: r.nanmean(-1)),

@@ -1,5 +1,6 @@
 """Semantic neighbor mixing that follows the uncertainty of each step (N-GRPO-E)."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -45,6 +46,9 @@ class EntropyNeighborMixing(NeighborBase):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_ranges({"rate_min": self.rate_min, "rate_max": self.rate_max}, {"k_min": self.k_min}, least=2)
+        for name in ("entropy_low", "entropy_high"):
+            if not math.isfinite(getattr(self, name)):
+                raise SettingError(f"exploration.{name}={getattr(self, name)} is no entropy; choose a number of nats.")
         for low, high in (("rate_min", "rate_max"), ("k_min", "k_max"), ("entropy_low", "entropy_high")):
             smaller, larger = getattr(self, low), getattr(self, high)
             if not smaller <= larger:

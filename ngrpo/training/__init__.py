@@ -4,6 +4,7 @@
   passes)
 - ``critic_update.py``: The critic's part in a training step; its twin is ``policy_update.py``
 - ``forward.py``: Forward passes over rollouts in microbatches, the same for policy, reference and critic
+- ``learned_gradients.py``: The warning of learned parameters of a strategy that get no gradient
 - ``load_balancing.py``: Load balancing: as many sequences on every rank, and nearly as much work
 - ``memory_budget.py``: The budget of tokens in a microbatch, which is lowered when memory runs out
 - ``metric_logging.py``: Logging of statistics over the rollouts of all ranks

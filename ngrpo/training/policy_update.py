@@ -14,6 +14,7 @@ from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.packing import PackedBatch
 from ngrpo.modeling.policy import ScoringModel, TokenScores
 from ngrpo.training.forward import ForwardPasses
+from ngrpo.training.learned_gradients import LearnedGradients
 from ngrpo.training.nonfinite_guard import Admits, always
 from ngrpo.training.optim.grad_norm import clip
 from ngrpo.training.rounding import ChangedShare
@@ -64,6 +65,7 @@ class PolicyUpdate:
         self.reduce_everywhere = reduce_everywhere
         self.ratios: list[Tensor] = []
         self.entropies: dict[int, Tensor] = {}
+        self._learned_gradients = LearnedGradients(model.learned, exploration)
 
     def begin(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
         """Starts a rollout batch; there is nothing to log of the policy before its steps."""
@@ -94,6 +96,7 @@ class PolicyUpdate:
         finite = admits({name: metrics[name] for name in _MUST_BE_FINITE})
         watch = ChangedShare(p for p in self.model.parameters() if p.requires_grad)
         if finite and metrics["policy/sequences"] > 0:  # else momentum alone would move the policy
+            self._learned_gradients.look(rollouts, metrics["policy/grad_norm"], self.reduce_everywhere)
             optimizer.step()
             self.schedule.step()
         metrics["policy/changed_share"] = watch.after(self.reduce_everywhere)

@@ -14,9 +14,11 @@ from ngrpo.errors import SettingError
 from ngrpo.loggers.media import Page
 from ngrpo.loggers.media_adapters import log_media
 from ngrpo.report.page import write_page
+from ngrpo.report.run_description import RunDescription
 from ngrpo.report.run_records import EvaluationRecord, IterationRecord
 from ngrpo.report.run_store import RunStore
 from ngrpo.report.stored_rollouts import Subset, problem_rates, stored_rollouts
+from ngrpo.report.warning_collector import WarningCollector
 from ngrpo.types.problems import PromptBatch
 
 
@@ -34,7 +36,9 @@ class RunRecord(Callback):
         rollouts: responses a prompt.
         tokens: first tokens a response.
         keep: most iterations of which rollouts are kept, spread over the run.
-        page_every: iterations between pages; 0 writes one at the end only.
+        page_every: iterations between pages; 0 writes one at the start and at the end only.
+        description: what the run is; None leaves it out of the report.
+        warned: what is warned of during the run; None leaves it out.
     """
 
     def __init__(
@@ -46,7 +50,9 @@ class RunRecord(Callback):
         rollouts: int = 8,
         tokens: int = 1024,
         keep: int = 12,
-        page_every: int = 0,
+        page_every: int = 5,
+        description: RunDescription | None = None,
+        warned: WarningCollector | None = None,
     ) -> None:
         for name, value, least in (
             ("every", every, 1),
@@ -67,17 +73,25 @@ class RunRecord(Callback):
         self.subset = Subset(groups, rollouts, tokens)
         self.keep = keep
         self.page_every = page_every
+        self.description = description
+        self.warned = warned
         self.store = RunStore(run_dir)
         self._evaluated: set[int] = set()
         self._done = 0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Takes over the record of the run that is resumed."""
+        """Takes over the record of the run that is resumed, and writes the first page."""
         if not trainer.is_global_zero:
             return
         if trainer.ckpt_path is not None:
             self._resume(trainer, Path(trainer.ckpt_path).parent)
+        self.store.begin()
+        if self.description is not None:
+            self.store.describe(self.description)
+        if self.warned is not None:
+            self.warned.listen(self.store.add_warning)
         self._add_evaluations(trainer)
+        write_page(self.run_dir)
 
     def _resume(self, trainer: Trainer, checkpoint: Path) -> None:
         done = self._done = iteration_of(checkpoint)

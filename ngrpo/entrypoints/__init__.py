@@ -3,6 +3,7 @@
 - ``algorithm_trial.py``: The trial call of an algorithm's functions, on a few made-up tokens, before any model is
   loaded
 - ``arguments.py``: Types for argparse: numbers in a range, refused by the usage before any work
+- ``changed_settings.py``: The settings of a run that differ from the defaults of what it has chosen
 - ``command.py``: The console command ``ngrpo``: one subcommand for each script, and ``init``
 - ``compare_command.py``: The command line that compares evaluations problem by problem
 - ``components.py``: The parts of a run that the settings name, before a file of model or data has been read
@@ -11,6 +12,7 @@
 - ``console.py``: The handler of log records on the console that the progress bar is drawn on
 - ``demo_model_command.py``: The command line that makes a demo model: its tokenizer, and weights pretrained on
   generated word problems
+- ``described_run.py``: The description of a run, taken from its configuration and parts
 - ``engine_choice.py``: The engine of ``rollout=auto``, chosen by the whole configuration and written into it
 - ``error_handling.py``: The error handling of the scripts: one line and an exit status for whatever a user can fix
 - ``evaluate.py``: The evaluation of a model without training it
@@ -39,7 +41,7 @@
 - ``refused_run.py``: The removal of the run folder of a refused command, in which nothing but its log has been written
 - ``replay_step.py``: The replay of a skipped optimiser step: sample by sample, which numbers are not finite
 - ``replay_step_command.py``: The command line that replays a skipped optimiser step
-- ``report_command.py``: The command line that writes a run's report page anew
+- ``report_command.py``: The command line that writes a run's report page anew, or a page that compares several runs
 - ``reward_trial.py``: The trial call of rewards, with made-up responses to problems of the data, before anything
   is generated
 - ``run_parts.py``: The parts of a run that its callbacks may ask for by name

@@ -53,7 +53,7 @@ SUBCOMMANDS = {
     "inspect-data": Subcommand(f"{_HOME}.inspect_data_command", "show what a data set holds and what is left out"),
     "neighbors": Subcommand(f"{_HOME}.neighbors_command", "print the nearest embedding rows of words"),
     "verify": Subcommand(f"{_HOME}.verify_command", "say of pairs of reference and response who is right"),
-    "report": Subcommand(f"{_HOME}.report_command", "write a run's report page anew"),
+    "report": Subcommand(f"{_HOME}.report_command", "write a run's report page anew, or one that compares runs"),
     "compare": Subcommand(f"{_HOME}.compare_command", "compare evaluations problem by problem"),
     "export": Subcommand(f"{_HOME}.export_command", "write a checkpoint's policy as a Hugging Face folder"),
     "replay-step": Subcommand(f"{_HOME}.replay_step_command", "replay a skipped optimiser step"),

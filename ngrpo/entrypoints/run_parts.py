@@ -7,6 +7,8 @@ from typing import Any
 
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.report.run_description import RunDescription
+from ngrpo.report.warning_collector import WarningCollector
 from ngrpo.rollout.dynamic_sampling import DynamicSampling
 from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.training.critic_update import CriticSettings
@@ -39,6 +41,8 @@ class RunParts:
         worker: makes and scores rollouts; has the engine, the strategy (``worker.exploration``) and the reward.
         datamodule: the Lightning data module of the training and evaluation prompts.
         benchmarks: prompts of the chosen benchmarks, by name.
+        description: what the run is, for its report.
+        warned: what was warned of so far, and from now on.
     """
 
     run_dir: Path
@@ -58,6 +62,8 @@ class RunParts:
     worker: RolloutWorker
     datamodule: Any
     benchmarks: Mapping[str, list[Prompt]]
+    description: RunDescription
+    warned: WarningCollector
 
     def by_name(self) -> dict[str, Any]:
         """Returns the parts by their names, to be passed to `ngrpo.config.instantiate.build`."""

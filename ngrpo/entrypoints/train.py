@@ -1,6 +1,7 @@
 """Training from a configuration: build the parts, check them, fit."""
 
 import logging
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,10 @@ from ngrpo.config.ranges import check_finite
 from ngrpo.data.chat_template import chat_format, fix_date
 from ngrpo.distributed.parent_watch import end_with_parent, ending_children
 from ngrpo.distributed.rendezvous import Connected, on_loopback
+from ngrpo.entrypoints.changed_settings import changed_settings
 from ngrpo.entrypoints.components import Components, build_components
 from ngrpo.entrypoints.config_snapshot import has_config, save_config
+from ngrpo.entrypoints.described_run import described
 from ngrpo.entrypoints.engine_choice import choose_for_training
 from ngrpo.entrypoints.input_validation import check_hardware, check_training_inputs
 from ngrpo.entrypoints.planned_start import check_memory
@@ -33,6 +36,7 @@ from ngrpo.entrypoints.trainer import make_trainer
 from ngrpo.entrypoints.validation import check_run, check_settings
 from ngrpo.errors import SettingError
 from ngrpo.report.run_store import FOLDER as RECORD
+from ngrpo.report.warning_collector import WarningCollector, collecting_warnings
 from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.training.module import PolicyOptimization
 from ngrpo.training.nonfinite_guard import StepGuard
@@ -67,24 +71,25 @@ def train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: P
     end_with_parent(_GRACE_S)
     config = checked(config)
     locked = lock(run_dir) if rank_zero_only.rank == 0 else nullcontext()
-    with locked:
+    with locked, collecting_warnings() as warned:
         check_own_folders(run_dir)
-        _train(config, run_dir, methods, outputs)
+        _train(config, run_dir, methods, outputs, warned)
 
 
-def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: Path) -> None:
+def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: Path, warned: WarningCollector) -> None:
     check_run(config)
     checkpoint = _checkpoint(config, run_dir, outputs)
     saved = {} if checkpoint is None else open_checkpoint(checkpoint).run
     loggers = _loggers(config, run_dir, checkpoint)
     _set_up_process(config)
+    changed = changed_settings(stored(config))  # before the program sets what was left open
     choose_for_training(config, None if checkpoint is None else checkpoint.parents[1])
     components = build_components(config)
     check_settings(components, config)
     tokenizer = check_training_inputs(components, config)
     check_memory(config)
     fix_date(config.data, tokenizer, saved.get("data.template_date"))
-    parts = _run_parts(config, components, tokenizer, run_dir, methods, outputs)
+    parts = _run_parts(config, components, tokenizer, run_dir, methods, outputs, changed, warned)
     check_finite(config)
     if checkpoint is not None:
         check_resumable(checkpoint, saved, parts.identity)
@@ -103,7 +108,14 @@ def _set_up_process(config: DictConfig) -> None:
 
 
 def _run_parts(
-    config: DictConfig, components: Components, tokenizer: Any, run_dir: Path, methods: dict[str, str], outputs: Path
+    config: DictConfig,
+    components: Components,
+    tokenizer: Any,
+    run_dir: Path,
+    methods: dict[str, str],
+    outputs: Path,
+    changed: Mapping[str, str],
+    warned: WarningCollector,
 ) -> RunParts:
     """Reads the data, and returns everything that callbacks may ask for."""
     benchmarks = _benchmarks(config, tokenizer)
@@ -133,6 +145,8 @@ def _run_parts(
         worker=_worker(components, tokenizer, config.seed),
         datamodule=datamodule,
         benchmarks=benchmarks,
+        description=described(config, components, datamodule, methods, changed),
+        warned=warned,
     )
 
 

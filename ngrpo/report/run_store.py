@@ -5,7 +5,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,16 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from ngrpo.errors import SettingError
+from ngrpo.report.run_description import Resume, RunDescription, RunWarning
 from ngrpo.report.run_records import EvaluationRecord, IterationRecord, MixedToken, ProblemRate, StoredRollout
-from ngrpo.utils.atomic_write import remove
-from ngrpo.utils.input_files import check_file, read_text
+from ngrpo.utils.atomic_write import remove, write_text
+from ngrpo.utils.input_files import check_file, read_json, read_text
 
 FOLDER = "record"
 _ITERATIONS = "iterations.jsonl"
 _EVALUATIONS = "evaluations.jsonl"
+_WARNINGS = "warnings.jsonl"
+_DESCRIPTION = "run.json"
 _ROLLOUTS = "rollouts"
 
 _MIXED = pa.struct(
@@ -61,6 +64,28 @@ class RunStore:
 
     def __init__(self, run_dir: Path) -> None:
         self.folder = run_dir / FOLDER
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a record, of no iteration perhaps."""
+        return self.folder.is_dir()
+
+    def begin(self) -> None:
+        """Makes the folder: a record of nothing yet."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def describe(self, description: RunDescription) -> None:
+        """Writes ``run.json``. A run that is resumed keeps its start, and what is in the record is told of it."""
+        earlier = self.description()
+        if earlier is not None:
+            done = len(self.iterations())
+            resumes = [*earlier.resumes, Resume(done, description.started)]
+            description = replace(description, started=earlier.started, resumes=resumes)
+        write_text(self.folder / _DESCRIPTION, json.dumps(asdict(description), indent=2) + "\n")
+
+    def add_warning(self, warning: RunWarning) -> None:
+        """Appends a line to ``warnings.jsonl``."""
+        self._append(_WARNINGS, asdict(warning))
 
     def add_iteration(self, record: IterationRecord) -> None:
         """Appends a line to ``iterations.jsonl``."""
@@ -111,6 +136,29 @@ class RunStore:
                 [_numbers(dict(enumerate(rates))) for rates in one.rates.values()]
             return made
 
+    def description(self) -> RunDescription | None:
+        """Returns what is known of the run; None of one whose version of the program did not write it.
+
+        Raises:
+            SettingError: the file is damaged.
+        """
+        path = self.folder / _DESCRIPTION
+        if not path.exists():
+            return None
+        with self._damage(_DESCRIPTION):
+            found = read_json(path, "the record's file")
+            return RunDescription(**{**found, "resumes": [Resume(**resume) for resume in found["resumes"]]})
+
+    def warnings(self) -> list[RunWarning]:
+        """Returns the warnings in the order in which they were given, each once.
+
+        Raises:
+            SettingError: the record is damaged.
+        """
+        with self._damage(_WARNINGS):
+            found = [RunWarning(**line) for line in self._lines(_WARNINGS)]
+            return list({warning.message: warning for warning in reversed(found)}.values())[::-1]
+
     def rollout_iterations(self) -> list[int]:
         """Returns the iterations of which rollouts are stored, in order."""
         names = (path.stem for path in (self.folder / _ROLLOUTS).glob("*.parquet"))
@@ -148,6 +196,9 @@ class RunStore:
             fresh.add_iteration(record)
         for evaluation in evaluations:
             fresh.add_evaluation(evaluation)
+        for name in (_DESCRIPTION, _WARNINGS):
+            if (source.folder / name).exists():
+                shutil.copy(source.folder / name, fresh.folder / name)
         for number in stored:
             shutil.copy(_file(source.folder / _ROLLOUTS, number), _file(fresh.folder / _ROLLOUTS, number))
         remove(self.folder)
@@ -155,7 +206,7 @@ class RunStore:
         scratch.rmdir()
 
     def _append(self, name: str, line: dict[str, Any]) -> None:
-        self.folder.mkdir(parents=True, exist_ok=True)
+        self.begin()
         with (self.folder / name).open("a", encoding="utf-8") as file:
             # A torn line of a killed run may lack its end.
             torn = file.tell() > 0 and not _ends_a_line(self.folder / name)

@@ -1,5 +1,6 @@
 """What the record callback stores, and when."""
 
+import logging
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -7,11 +8,14 @@ import pytest
 import torch
 from fake_run import batch, trainer
 from made_rollouts import experience, rollout, score
+from made_run import description
 
 from ngrpo.callbacks.evaluation import Evaluation, EvaluationResult
 from ngrpo.callbacks.run_record import RunRecord
 from ngrpo.errors import SettingError
 from ngrpo.report.run_store import RunStore
+from ngrpo.report.warning_collector import collecting_warnings
+from ngrpo.types.problems import PromptBatch
 from ngrpo.types.scores import Verdict
 
 MIXED = rollout([90, 91], [1, 2, 3], {3: {2: 0.8, 4: 0.2}}, key=5)
@@ -38,12 +42,16 @@ def run(results: list[EvaluationResult] | None = None, **more):
 def trained(callback: RunRecord, made, iterations: range) -> None:
     callback.on_train_start(made, None)
     for number in iterations:
-        shown = batch(number, MADE)
-        shown.update = SimpleNamespace(
-            advantages=[torch.full((1, r.length), float(i)) for i, r in enumerate(MADE.rollouts)],
-            entropies={r.key: r.key + torch.arange(r.length) / 4 for r in MADE.rollouts},
-        )
-        callback.on_train_batch_end(made, None, None, shown, 0)
+        callback.on_train_batch_end(made, None, None, updated(number), 0)
+
+
+def updated(number: int) -> PromptBatch:
+    shown = batch(number, MADE)
+    shown.update = SimpleNamespace(
+        advantages=[torch.full((1, r.length), float(i)) for i, r in enumerate(MADE.rollouts)],
+        entropies={r.key: r.key + torch.arange(r.length) / 4 for r in MADE.rollouts},
+    )
+    return shown
 
 
 def test_every_iteration_is_stored_and_rollouts_of_some(tmp_path: Path):
@@ -73,9 +81,9 @@ def test_unscored_and_left_out_are_none(tmp_path: Path):
 
 
 def test_the_last_iteration_keeps_its_rollouts_and_the_page_is_written(tmp_path: Path):
-    callback, made = RunRecord(tmp_path, Words(), every=10), run()
+    callback, made = RunRecord(tmp_path, Words(), every=10, page_every=0), run()
     trained(callback, made, range(2))
-    assert not (tmp_path / "report.html").exists()
+    assert "question 0" not in (tmp_path / "report.html").read_text()
     made.should_stop = True
     trained(callback, made, range(2, 3))
     callback.on_train_end(made, None)
@@ -84,8 +92,30 @@ def test_the_last_iteration_keeps_its_rollouts_and_the_page_is_written(tmp_path:
 
 
 def test_pages_on_the_way(tmp_path: Path):
-    trained(RunRecord(tmp_path, Words(), page_every=2), run(), range(2))
+    callback, made = RunRecord(tmp_path, Words(), page_every=2), run()
+    pages = []
+    for iterations in (range(0), range(1), range(1, 2)):
+        trained(callback, made, iterations)
+        pages.append((tmp_path / "report.html").read_text())
+    assert ["question 0" in text for text in pages] == [False, False, True]
+    (tmp_path / "report.html").unlink()
+    callback.on_train_batch_end(made, None, None, updated(2), 0)
+    assert not (tmp_path / "report.html").exists()
+    callback.on_train_batch_end(made, None, None, updated(3), 0)
     assert (tmp_path / "report.html").exists()
+
+
+def test_the_record_says_what_the_run_is_and_what_was_warned_of(tmp_path: Path):
+    with collecting_warnings() as warned:
+        logging.getLogger("ngrpo.somewhere").warning("before the %s", "start")
+        callback = RunRecord(tmp_path, Words(), description=description(), warned=warned)
+        trained(callback, run(), range(1))
+        logging.getLogger("ngrpo.somewhere").warning("on the way")
+        logging.getLogger("ngrpo.somewhere").warning("on the way")
+        logging.getLogger("ngrpo.somewhere").info("nothing")
+    store = RunStore(tmp_path)
+    assert store.description() == description()
+    assert [warning.message for warning in store.warnings()] == ["before the start", "on the way"]
 
 
 def test_a_resumed_run_goes_on_in_its_own_folder(tmp_path: Path):

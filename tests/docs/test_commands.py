@@ -47,6 +47,17 @@ def train_on_own_files(words: list[str], folder: Path) -> None:
     assert '"missing_answer": 1' in (folder / "run" / "summary.json").read_text()
 
 
+def report(words: list[str], folder: Path) -> None:
+    """OTHER is a second run: the first, copied."""
+    if "OTHER" not in words:
+        execute(words)
+        return
+    at = words.index("OTHER")
+    shutil.copytree(words[at - 1], folder / "other")
+    execute([*words[:at], str(folder / "other"), "--out", str(folder / words[-1])])
+    assert (folder / words[-1]).exists()
+
+
 def inspect_data(words: list[str], folder: Path) -> None:
     """The evaluation data repeats the only usable problem, and a second one is left."""
     folder.mkdir()
@@ -188,7 +199,7 @@ def test_command(command: str, run_folder: Path, classifier: Path, tmp_path: Pat
         "tests/exploration/test_token.py": lambda: execute(words),
         "scripts/neighbors.py": lambda: execute(words),
         "scripts/explore_embedding.py": lambda: execute([*words[:-1], str(folder), "--samples", "5"]),
-        "scripts/report.py": lambda: execute(words),
+        "scripts/report.py": lambda: report(words, folder),
         "scripts/list_methods.py": lambda: execute(words),
         "scripts/study.py": lambda: execute([*words[:-1], str(folder)]),
         "scripts/verify.py": lambda: execute(words),

@@ -57,7 +57,10 @@ def test_training_uses_its_strategy_reward_and_data(mine: Path) -> None:
     (run,) = mine.parent.glob("outputs/*/*")
     summary = json.loads((run / "summary.json").read_text())
     assert summary["methods"]["exploration"] == "blend_top_two"
-    assert "blend_top_two" in (run / "report.html").read_text()
+    page = (run / "report.html").read_text()
+    assert "blend_top_two" in page
+    assert "my_strategy.BlendTopTwo(" in page
+    assert "<code>exploration=blend_top_two</code>" in page
     settings = (run / ".hydra" / "config.yaml").read_text()
     for used in ("my_strategy.BlendTopTwo", "my_reward.BoxedNumber", str(mine / "problems.jsonl")):
         assert used in settings

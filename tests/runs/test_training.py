@@ -155,7 +155,10 @@ def test_the_record_has_what_tensorboard_has(trained: Callable[..., Path]):
     assert len(store.rollouts(0)) == 16
     assert all(markdown_literal(rollout.question) in text for rollout in store.rollouts(0)[:4])
     assert sum(len(rollout.mixed) for rollout in store.rollouts(0)) > 0
-    assert (folder / "report.html").stat().st_size > 1 << 20
+    assert 100_000 < (folder / "report.html").stat().st_size < 1_500_000
+    told = store.description()
+    assert (told.model, told.seed, told.iterations) == ("demo", 0, 2)
+    assert told.strategy.startswith("NeighborMixing(")
 
 
 def test_the_trained_model_loads(trained: Callable[..., Path]):

@@ -11,7 +11,7 @@ the callbacks below and before the checkpoint's, so its ``state_dict`` is saved 
 - ``collapse_warnings.py``: Warnings, each once, of a training that collapses
 - ``evaluation.py``: Evaluation on held-out problems before, during and after training
 - ``exploration_monitor.py``: Metrics of what exploration did to the rollouts
-- ``export.py``: The trained policy as a Hugging Face folder
+- ``export.py``: The trained policy as a Hugging Face folder, and on the Hub
 - ``fresh_metrics.py``: The reset of metrics before each iteration
 - ``health.py``: Signs of trouble as metrics: what is warned of once shows at every iteration
 - ``histograms.py``: Distributions: advantages, importance ratios, response lengths

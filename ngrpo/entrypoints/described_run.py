@@ -9,6 +9,7 @@ from typing import Any
 from omegaconf import DictConfig
 
 from ngrpo.config.environment import redacted, stored
+from ngrpo.data.sources.resolve import hub_data_set
 from ngrpo.entrypoints.components import Components
 from ngrpo.exploration.base import Exploration
 from ngrpo.report.run_description import RunDescription
@@ -44,6 +45,7 @@ def described(
         commit=git_commit(),
         versions=versions(),
         hardware=hardware(config.trainer.accelerator, components.processes),
+        hub_data=_hub_data(settings["data"]),
     )
 
 
@@ -62,6 +64,11 @@ def _data(data: Mapping[str, Any]) -> str:
     if not sources:
         return str(data.get("path"))
     return ", ".join(f"{name}: {source.get('path', '')}".rstrip(": ") for name, source in sources.items())
+
+
+def _hub_data(data: Mapping[str, Any]) -> list[str]:
+    paths = [source.get("path") for source in (data.get("sources") or {}).values()] or [data.get("path")]
+    return sorted({name for name in map(hub_data_set, paths) if name is not None})
 
 
 def _held_out(settings: Mapping[str, Any]) -> str:

@@ -12,6 +12,7 @@
 - ``intervals.py``: Pass@k of a recorded evaluation, problem by problem and with its interval
 - ``metric_charts.py``: The charts of what is logged each iteration: which metrics, their titles, units and how they
   are read
+- ``model_card.py``: The model card of an exported policy: README.md, with the metadata that the Hub reads
 - ``overlays.py``: The charts of several runs: one a metric, a line a run
 - ``page.py``: report.html: one page with everything in it, made from a run's folder
 - ``paired_runs.py``: Paired differences between runs: on the same problems, with the same seeds

@@ -37,6 +37,7 @@ class RunDescription:
         versions: of Python and packages, by name.
         hardware: that it was trained on.
         resumes: the continuations after interruptions.
+        hub_data: names on the Hub of the training data sets that come from there.
     """
 
     model: str
@@ -54,6 +55,7 @@ class RunDescription:
     versions: Mapping[str, str]
     hardware: str
     resumes: list[Resume] = field(default_factory=list)
+    hub_data: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

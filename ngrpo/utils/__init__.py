@@ -4,7 +4,7 @@
 - ``author_code.py``: The test for errors that come out of the user's own code, whose author needs the traceback
 - ``duration.py``: Spans of time as a person writes them
 - ``hardware.py``: The hardware that a process computes on, in words
-- ``hub_access.py``: Time limits for the Hugging Face hub where it cannot be reached
+- ``hub_access.py``: The Hugging Face hub: names of repositories, and time limits where it cannot be reached
 - ``input_files.py``: Small files that a user names: read whole, or refused in one sentence
 - ``lock.py``: The lock of an output folder: one process group at a time
 - ``numbers.py``: Numbers as people write them; none is minus nothing, such as "-0.000"

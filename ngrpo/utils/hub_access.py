@@ -1,4 +1,4 @@
-"""Time limits for the Hugging Face hub where it cannot be reached."""
+"""The Hugging Face hub: names of repositories, and time limits where it cannot be reached."""
 
 import logging
 import os
@@ -6,10 +6,21 @@ import sys
 from functools import cache
 
 from huggingface_hub import constants, get_session
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # documented, in no __all__
 
 log = logging.getLogger(__name__)
 
 _LIMIT_S = 5.0
+
+
+def is_repository_name(name: str) -> bool:
+    """Says whether a name has the form ``user/name``."""
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        return False
+    return name.count("/") == 1
 
 
 @cache

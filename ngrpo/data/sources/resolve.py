@@ -96,6 +96,12 @@ def _demo(path: str | Sequence[str], split: Split, setting: str) -> DemoSource |
     return None if named is None else DemoSource(named[1], named[0])
 
 
+def hub_data_set(path: object) -> str | None:
+    """Returns the name on the Hub of the data set that ``data.path`` names; None where it names something else."""
+    found = _hub_name(path) if isinstance(path, str) else None
+    return None if found is None else found["name"]
+
+
 def _hub_name(path: str | Sequence[str]) -> re.Match[str] | None:
     if not isinstance(path, str) or Path(path).suffix in READERS or Path(path).exists():
         return None

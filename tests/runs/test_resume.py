@@ -70,6 +70,12 @@ CASES = {
         "trainer.schedule._target_=ngrpo.training.optim.lr_schedule.cosine",
         "trainer.schedule.warmup=3",
     ],
+    # A learning rate that goes by the generated tokens, whose limit is nearer than that of iterations.
+    "tokens": [
+        "algo=grpo",
+        "trainer.schedule._target_=ngrpo.training.optim.lr_schedule.cosine",
+        "trainer.max_generated_tokens=1300",
+    ],
     # Two sources, one of them from the start again, and problems that come by the pass rates of the run itself.
     "mixture": [
         "data=mixture",

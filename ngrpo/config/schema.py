@@ -164,6 +164,8 @@ class EvaluateConfig:
         k: of Pass@k and maj@k; null for the powers of two up to n.
         problems_at_once: problems sampled together, and stored together.
         accelerator: cpu | gpu | auto.
+        devices: replicas of the model on this machine, one a device, each of which answers a share of the problems;
+            "auto" for every GPU.
         threads: CPU threads of PyTorch; null leaves it to PyTorch.
         matmul_precision: highest | high | medium; see `ngrpo.utils.torch_settings`.
         seed: of the samples.
@@ -183,6 +185,7 @@ class EvaluateConfig:
     k: list[int] | None = None
     problems_at_once: int = MISSING
     accelerator: str = "auto"
+    devices: Any = 1
     threads: int | None = None
     matmul_precision: str = "highest"
     seed: int = 0

@@ -17,6 +17,9 @@
 - ``error_handling.py``: The error handling of the scripts: one line and an exit status for whatever a user can fix
 - ``evaluate.py``: The evaluation of a model without training it
 - ``evaluate_command.py``: The command line of an evaluation: ``ngrpo evaluate model.path=FOLDER``
+- ``evaluation_replicas.py``: Replicas of the model, one a device, that answer an evaluation's problems side by side,
+  each in its own process
+- ``evaluation_worker.py``: The worker that answers the problems of an evaluation
 - ``explore_embedding_command.py``: The command line of the pilot study of N-GRPO, for any model
 - ``export_command.py``: The command line that writes a checkpoint's policy as a Hugging Face folder
 - ``hydra_main.py``: Hydra's main, without what a file could make Hydra itself run

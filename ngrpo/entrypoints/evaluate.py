@@ -2,6 +2,7 @@
 
 import json
 import logging
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,16 @@ from rich import get_console
 from ngrpo.config.check import checked
 from ngrpo.config.environment import fingerprinted, stored
 from ngrpo.config.instantiate import build
-from ngrpo.config.ranges import check_finite
 from ngrpo.config.schema import EvaluateConfig
 from ngrpo.data.chat_template import chat_format, fix_date
 from ngrpo.entrypoints.config_snapshot import has_config, load_config, save_config
 from ngrpo.entrypoints.engine_choice import choose_for_sampling
-from ngrpo.entrypoints.input_validation import check_accelerator, check_inputs
+from ngrpo.entrypoints.evaluation_replicas import answer_on_replicas, replica_count
+from ngrpo.entrypoints.evaluation_worker import build_evaluation_worker
+from ngrpo.entrypoints.input_validation import check_accelerator, check_devices
 from ngrpo.entrypoints.reward_trial import try_reward
 from ngrpo.entrypoints.validation import check_evaluation
-from ngrpo.evaluation.answer_sampling import collect, missing
+from ngrpo.evaluation.answer_sampling import answer_all, missing
 from ngrpo.evaluation.answer_store import AnswerStore
 from ngrpo.evaluation.answer_table import answers_of
 from ngrpo.evaluation.benchmark_report import Report, average, report
@@ -30,11 +32,9 @@ from ngrpo.evaluation.identity import prompts_digest
 from ngrpo.evaluation.ks import chosen_ks
 from ngrpo.evaluation.tables import report_table
 from ngrpo.modeling.digest import weights_digest
-from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.report.status_line import status_line
-from ngrpo.rewards.isolation.custom import StrictIsolatedReward, build_reward
-from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.types.problems import Prompt
 from ngrpo.utils.atomic_write import write_text
 from ngrpo.utils.lock import lock
@@ -82,24 +82,21 @@ def evaluate(config: DictConfig, out: Path) -> dict[str, Report]:
 def _evaluate(config: DictConfig, out: Path) -> dict[str, Report]:
     set_torch(config.threads, config.matmul_precision)
     check_accelerator(config.accelerator, "accelerator", "accelerator=cpu")
+    check_devices(config.devices, config.accelerator, "devices")
     source, evaluator = build(config.model), build(config.evaluator)
     check_evaluation(config, evaluator)
     ks = chosen_ks(config.k, evaluator.samples)
     requests = config.problems_at_once * evaluator.samples
     choose_for_sampling(config, source, evaluator.exploration, requests, out)
-    worker = _worker(config, source, evaluator)
+    worker = build_evaluation_worker(config, source, evaluator)
     tasks = _tasks(config, source, evaluator, worker, out)
     try_reward(config.reward, worker.reward, {name: task.prompts for name, task in tasks.items()})
     save_config(config, out)
     waiting = {name: missing(task.prompts, task.store) for name, task in tasks.items()}
-    if any(waiting.values()):
-        worker.start(torch.device("cuda" if accelerator_of(config.accelerator) == "gpu" else "cpu"))
-    with status_line(worker) as line:
-        for name, prompts in waiting.items():
-            total = len(tasks[name].prompts)
-            log.info("%s: %d problems, %d samples each, %d to do", name, total, evaluator.samples, len(prompts))
-            for done in collect(prompts, evaluator, worker, tasks[name].store, config.problems_at_once):
-                line.prefix = f"{name}: {total - len(prompts) + done}/{total} problems  "
+    for name, prompts in waiting.items():
+        total = len(tasks[name].prompts)
+        log.info("%s: %d problems, %d samples each, %d to do", name, total, evaluator.samples, len(prompts))
+    _answer(config, evaluator, worker, tasks, waiting)
     worker.reward.close()
     reports = {name: report(answers_of(task.store.table()), ks) for name, task in tasks.items()}
     _write(reports, {name: task.left_out for name, task in tasks.items()}, stored(config)["model"]["path"], out)
@@ -108,21 +105,28 @@ def _evaluate(config: DictConfig, out: Path) -> dict[str, Report]:
     return reports
 
 
-def _worker(config: DictConfig, source: ModelSource, evaluator: Evaluator) -> RolloutWorker:
-    rollout = RolloutSettings(max_new_tokens=config.rollout.max_new_tokens)
-    check_finite(config)
-    engine = build(config.rollout.engine, model=source, exploration=evaluator.exploration)
-    tokenizer = check_inputs(source, evaluator.exploration, engine, config, config.problems_at_once * evaluator.samples)
-    return RolloutWorker(
-        engine=engine,
-        tokenizer=tokenizer,
-        reward=build_reward("reward", config.reward, config.custom_reward_timeout_s, StrictIsolatedReward),
-        exploration=evaluator.exploration,
-        settings=rollout,
-        stop_ids=source.stop_ids(tokenizer),
-        seed=config.seed,
-        learned=load_learned(source, evaluator.exploration),
-    )
+def _answer(
+    config: DictConfig,
+    evaluator: Evaluator,
+    worker: RolloutWorker,
+    tasks: Mapping[str, Task],
+    waiting: Mapping[str, list[Prompt]],
+) -> None:
+    """Answers the waiting problems, in this process or on several replicas."""
+    answered = {name: len(task.prompts) - len(waiting[name]) for name, task in tasks.items()}
+    replicas = replica_count(config.devices, config.accelerator, sum(map(len, waiting.values())))
+    stored_in = {tasks[name].store.folder: prompts for name, prompts in waiting.items()}
+    with status_line(worker) as line:
+
+        def report(name: str, more: int) -> None:
+            answered[name] += more
+            line.prefix = f"{name}: {answered[name]}/{len(tasks[name].prompts)} problems  "
+
+        if replicas > 1:
+            answer_on_replicas(config, stored_in, replicas, report)
+        elif replicas == 1:
+            worker.start(torch.device("cuda" if accelerator_of(config.accelerator) == "gpu" else "cpu"))
+            answer_all(stored_in, evaluator, worker, config.problems_at_once, report)
 
 
 def _tasks(

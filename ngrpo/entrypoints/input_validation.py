@@ -21,6 +21,7 @@ from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.rope import positions_of
 from ngrpo.modeling.tensor_parallel import check_split
 from ngrpo.rollout.engine import RolloutEngine
+from ngrpo.utils.torch_settings import accelerator_of
 
 _FEW = 8
 """Processes that may share cores, to try what several do."""
@@ -83,23 +84,33 @@ def check_accelerator(name: str, setting: str, remedy: str) -> None:
 def check_hardware(config: TrainerConfig) -> None:
     """The processes must be a number, and have devices."""
     check_accelerator(config.accelerator, "trainer.accelerator", "trainer=cpu")
-    for name in ("devices", "num_nodes"):
-        value = getattr(config, name)
-        if value == "auto" and name == "devices":
-            continue
-        if type(value) is not int or value < 1:
-            raise SettingError(f"trainer.{name}={value} is no number of processes; choose 1 or more.")
-    on_gpu = config.accelerator == "gpu" or (config.accelerator == "auto" and torch.cuda.is_available())
+    if type(config.num_nodes) is not int or config.num_nodes < 1:
+        raise SettingError(f"trainer.num_nodes={config.num_nodes} is no number of processes; choose 1 or more.")
+    check_devices(config.devices, config.accelerator, "trainer.devices")
+
+
+def check_devices(devices: Any, accelerator: str, setting: str) -> None:
+    """They must be a number, or "auto", and there.
+
+    Args:
+        devices: processes on this machine, one a device.
+        accelerator: of which kind.
+        setting: that gives them.
+    """
+    if devices == "auto":
+        return
+    if type(devices) is not int or devices < 1:
+        raise SettingError(f"{setting}={devices} is no number of processes; choose 1 or more.")
+    on_gpu = accelerator_of(accelerator) == "gpu"
     cores = os.cpu_count() or 1
-    if not on_gpu and config.devices != "auto" and config.devices > max(cores, _FEW):
+    if not on_gpu and devices > max(cores, _FEW):
         raise SettingError(
-            f"trainer.devices={config.devices} is more than the {cores} cores of this machine, and each process needs"
-            " one; lower it."
+            f"{setting}={devices} is more than the {cores} cores of this machine, and each process needs one; lower it."
         )
-    if on_gpu and config.devices != "auto" and config.devices > torch.cuda.device_count():
+    if on_gpu and devices > torch.cuda.device_count():
         raise SettingError(
-            f"trainer.devices={config.devices} is more than the {torch.cuda.device_count()} GPUs of this machine; lower"
-            " it, or set trainer.devices=auto."
+            f"{setting}={devices} is more than the {torch.cuda.device_count()} GPUs of this machine; lower it, or set "
+            f"{setting}=auto."
         )
 
 

@@ -97,6 +97,12 @@ def check_evaluation(config: DictConfig, evaluator: Evaluator) -> None:
         raise SettingError(
             f"evaluator.exploration makes a {made}; name a strategy, such as those of ngrpo.exploration."
         )
+    if config.devices != 1 and config.rollout.engine.get("tensor_parallel_size", 1) != 1:
+        raise SettingError(
+            f"devices={config.devices} gives each replica of the model one device, and rollout.engine."
+            f"tensor_parallel_size={config.rollout.engine.tensor_parallel_size} spreads one over several; set one of "
+            "them to 1."
+        )
     if not config.benchmark:
         raise SettingError("benchmark=[] evaluates nothing; choose some, such as benchmark=[aime24,math500].")
 

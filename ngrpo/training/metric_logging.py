@@ -7,25 +7,31 @@ from typing import Literal
 import torch
 from lightning import LightningModule, Trainer
 from torch import Tensor
+from torch.distributed import ProcessGroup
 
 from ngrpo.distributed.collectives import ranks
 
+Operation = Literal["sum", "max", "min"]
 
-def over_ranks(trainer: Trainer, value: Tensor, op: Literal["sum", "max", "min"]) -> Tensor:
+
+def over_ranks(trainer: Trainer, value: Tensor, op: Operation) -> Tensor:
     """Reduces a tensor elementwise over the ranks (a collective); float64.
 
     A sum is one over data ranks, since those of a tensor group count the same rollouts; an extreme is one over all
     processes.
     """
+    return _reduced(trainer, value, op, ranks().data_group if op == "sum" else None)
+
+
+def over_processes(trainer: Trainer, value: Tensor, op: Operation) -> Tensor:
+    """Reduces a tensor elementwise over all processes, those of a tensor group too (a collective); float64."""
+    return _reduced(trainer, value, op, None)
+
+
+def _reduced(trainer: Trainer, value: Tensor, op: Operation, group: ProcessGroup | None) -> Tensor:
     # A copy, since the reduction is done in place.
     own = value.to(trainer.strategy.root_device, torch.float64, copy=True)
-    return trainer.strategy.reduce(own, ranks().data_group if op == "sum" else None, reduce_op=op)
-
-
-def over_processes(trainer: Trainer, value: Tensor, op: Literal["sum", "max", "min"]) -> Tensor:
-    """Reduces a tensor elementwise over all processes, those of a tensor group too (a collective); float64."""
-    own = value.to(trainer.strategy.root_device, torch.float64, copy=True)
-    return trainer.strategy.reduce(own, reduce_op=op)
+    return trainer.strategy.reduce(own, group, reduce_op=op)
 
 
 def log_means(trainer: Trainer, module: LightningModule, values: Mapping[str, Tensor]) -> None:

@@ -1,0 +1,39 @@
+"""The worker that answers the problems of an evaluation."""
+
+from omegaconf import DictConfig
+
+from ngrpo.config.instantiate import build
+from ngrpo.config.ranges import check_finite
+from ngrpo.entrypoints.input_validation import check_inputs
+from ngrpo.evaluation.evaluator import Evaluator
+from ngrpo.modeling.learned import load_learned
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.rewards.isolation.custom import StrictIsolatedReward, build_reward
+from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+
+
+def build_evaluation_worker(config: DictConfig, source: ModelSource, evaluator: Evaluator) -> RolloutWorker:
+    """Returns the worker, whose engine is not started.
+
+    Args:
+        config: checked, of ``conf/evaluate.yaml``.
+        source: the model.
+        evaluator: samples, temperature, strategy.
+
+    Raises:
+        SettingError: a setting does not fit the model.
+    """
+    rollout = RolloutSettings(max_new_tokens=config.rollout.max_new_tokens)
+    check_finite(config)
+    engine = build(config.rollout.engine, model=source, exploration=evaluator.exploration)
+    tokenizer = check_inputs(source, evaluator.exploration, engine, config, config.problems_at_once * evaluator.samples)
+    return RolloutWorker(
+        engine=engine,
+        tokenizer=tokenizer,
+        reward=build_reward("reward", config.reward, config.custom_reward_timeout_s, StrictIsolatedReward),
+        exploration=evaluator.exploration,
+        settings=rollout,
+        stop_ids=source.stop_ids(tokenizer),
+        seed=config.seed,
+        learned=load_learned(source, evaluator.exploration),
+    )

@@ -5,17 +5,16 @@ from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from inspect import Parameter
-from io import BytesIO
 from itertools import cycle, islice
 from typing import Any
 
-import torch
 from omegaconf import DictConfig
 
 from ngrpo.config.allowlist import ALLOWED, below
 from ngrpo.config.instantiate import target_of
 from ngrpo.entrypoints.components import Components
-from ngrpo.errors import RunError, SettingError, first_line
+from ngrpo.entrypoints.state_check import check_state
+from ngrpo.errors import RunError, SettingError
 from ngrpo.rewards.functions.columns import COMPLETIONS, columns_of, parameters_of_call, takes_columns
 from ngrpo.rewards.isolation.isolated import LIMIT, CallFailed, IsolatedObject
 from ngrpo.rewards.terms.base import Responses, Stateful
@@ -169,7 +168,7 @@ def _undisturbed(tried: _Tried, problems: list[Problem], texts: list[str]) -> An
     if isolated is not None:
         state = isolated.state
         result = tried.call(isolated, problems, texts)
-        _check_state(tried.setting, isolated.state)
+        check_state(tried.setting, isolated.state)
         if state:
             isolated.restore(state)
         return result
@@ -177,27 +176,9 @@ def _undisturbed(tried: _Tried, problems: list[Problem], texts: list[str]) -> An
         return tried.call(made, problems, texts)
     state = deepcopy(made.state_dict())
     result = tried.call(made, problems, texts)
-    _check_state(tried.setting, made.state_dict())
+    check_state(tried.setting, made.state_dict())
     made.load_state_dict(state)
     return result
-
-
-def _check_state(setting: str, state: Any) -> None:
-    """Refuses what would be found unreadable when the run is resumed."""
-    if state is None:
-        return
-    if not isinstance(state, dict):
-        raise SettingError(f"{setting} has a state_dict() of type {type(state).__name__}; return a dictionary.")
-    content = BytesIO()
-    try:
-        torch.save(state, content)
-        content.seek(0)
-        torch.load(content, weights_only=True)
-    except Exception as error:
-        raise SettingError(
-            f"{setting} has a state that no checkpoint can hold ({first_line(error)}); let state_dict() return "
-            "numbers, text, tensors, lists and dictionaries."
-        ) from error
 
 
 def _reward_call(function: Any, problems: list[Problem], texts: list[str]) -> Any:

@@ -32,6 +32,7 @@ from ngrpo.entrypoints.planned_start import check_memory
 from ngrpo.entrypoints.rank_watch import watching_ranks
 from ngrpo.entrypoints.reward_trial import try_rewards
 from ngrpo.entrypoints.run_parts import RunParts
+from ngrpo.entrypoints.state_check import check_callback
 from ngrpo.entrypoints.trainer import make_trainer
 from ngrpo.entrypoints.validation import check_run, check_settings
 from ngrpo.errors import SettingError
@@ -184,8 +185,11 @@ def _module(config: DictConfig, components: Components, parts: RunParts) -> Poli
 
 
 def _callbacks(config: DictConfig, parts: RunParts) -> list[Callback]:
-    chosen = [build(node, **parts.by_name()) for node in config.callbacks.values() if node is not None]
-    return [FreshMetrics(), Connected(), *chosen]
+    nodes = {str(name): node for name, node in config.callbacks.items() if node is not None}
+    chosen = {name: build(node, **parts.by_name()) for name, node in nodes.items()}
+    for name, node in nodes.items():
+        check_callback(name, node, chosen[name])
+    return [FreshMetrics(), Connected(), *chosen.values()]
 
 
 def _loggers(config: DictConfig, run_dir: Path, checkpoint: Path | None) -> list[Logger]:

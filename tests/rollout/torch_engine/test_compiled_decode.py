@@ -12,12 +12,15 @@ from torch._dynamo.utils import counters
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.gumbel import GumbelSoftThinking
+from ngrpo.exploration.neighbor_annealed import AnnealedNeighborMixing
 from ngrpo.exploration.runtime import compiled as compiled_strategies
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.rollout.torch_engine.kv_cache import slot_attention
 
 STRATEGIES = [TokenSampling(), MIXING, GaussianSoftTokens(), GumbelSoftThinking()]
+
+FADING = AnnealedNeighborMixing(rate_start=0.8, rate_end=0.0, schedule_iterations=10)
 
 
 @pytest.fixture(autouse=True)
@@ -60,6 +63,20 @@ def test_no_strategy_is_one_too_many(without_code, make_engine, bound, requests,
     for number in range(10):
         engine.generate(requests[:5], sampling, bound(engine, replace(MIXING, k=2 + number)))
     assert counters["stats"]["unique_graphs"] == 11
+
+
+def test_a_schedule_moves_on_inside_one_graph(without_code, make_engine, bound, requests, sampling):
+    """The finished iterations are an input of the graph, and no constant of it."""
+    plain, fast = make_engine(7), make_engine(7, compile=True)
+    graphs, mixed = [], []
+    for finished in (0, 5, 10):
+        made = fast.generate(requests, sampling, bound(fast, FADING).after(finished))
+        expected = plain.generate(requests, sampling, bound(plain, FADING).after(finished))
+        assert all(same(a, b) for a, b in zip(made, expected, strict=True))
+        graphs.append(counters["stats"]["unique_graphs"])
+        mixed.append(sum(len(rollout.mixture.positions) for rollout in made))
+    assert mixed[0] > mixed[1] > mixed[2] == 0
+    assert graphs[0] == graphs[2]
 
 
 def test_rows_that_do_not_explore_are_compiled_too(without_code, make_engine, bound, requests, sampling):

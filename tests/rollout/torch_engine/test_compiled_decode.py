@@ -133,3 +133,14 @@ def test_on_a_gpu_rollouts_are_the_same_but_for_rounding(tiny_source, bound, req
         engine.start(torch.device("cuda"))
         made.append(engine.generate(requests, sampling, bound(engine, MIXING)))
     assert sum(same(a, b) for a, b in zip(*made, strict=True)) >= len(requests) - 1
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_a_schedule_moves_on_inside_compiled_steps(tiny_source, bound, requests, sampling):
+    engine = TorchEngine(tiny_source, 7, True)
+    engine.start(torch.device("cuda"))
+    strategy = bound(engine, FADING)
+    made = [engine.generate(requests, sampling, strategy.after(finished)) for finished in (0, 5, 10, 0)]
+    mixed = [sum(len(rollout.mixture.positions) for rollout in one) for one in made]
+    assert mixed[0] > mixed[1] > mixed[2] == 0
+    assert all(same(a, b) for a, b in zip(made[0], made[3], strict=True))

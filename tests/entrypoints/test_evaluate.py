@@ -154,7 +154,7 @@ def test_a_custom_reward_may_not_hang(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.syspath_prepend(str(ROOT / "tests/helpers"))
     out = tmp_path / "out"
     mine = [
-        "~reward", "+reward._target_=isolated_objects.HangingAt", "+reward.call=2",
+        "~reward", "+reward._target_=isolated_objects.HangingAt", "+reward.call=3",  # the first is the trial
         f"+reward.marker={tmp_path / 'calls'}",
         "allow_targets=[isolated_objects]", "custom_reward_timeout_s=3",
     ]  # fmt: skip

@@ -8,6 +8,7 @@ import pytest
 from ngrpo.config.check import checked
 from ngrpo.entrypoints import planned_start
 from ngrpo.entrypoints.composition import composed
+from ngrpo.entrypoints.engine_choice import choose_for_training
 from ngrpo.entrypoints.planned_start import check_memory
 from ngrpo.errors import SettingError
 
@@ -21,7 +22,9 @@ def told(caplog):
 
 def start(monkeypatch, size, *settings):
     monkeypatch.setattr(planned_start, "device_memory", lambda config: size)
-    check_memory(checked(composed("train", settings).config))
+    config = checked(composed("train", settings).config)
+    choose_for_training(config, None)  # as a training does before
+    check_memory(config)
 
 
 def lines(caplog, level):

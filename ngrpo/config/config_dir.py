@@ -16,7 +16,7 @@ def register(folder: Path | None = None) -> None:
 
     def absolute() -> str:
         if folder is None:
-            raise SettingError("it names the folder of --config-dir, and none is typed; add --config-dir FOLDER")
+            raise SettingError("${config_dir:} is the folder of --config-dir; add --config-dir FOLDER.")
         return str(folder.resolve())
 
     OmegaConf.register_new_resolver("config_dir", absolute, replace=True)

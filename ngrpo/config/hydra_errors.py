@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from omegaconf import DictConfig
 from omegaconf.errors import ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
 
-from ngrpo.errors import first_line
+from ngrpo.errors import SettingError, first_line
 
 _UNKNOWN_KEY = re.compile(r"Could not override '([^']+)'")
 _UNKNOWN_OPTION = re.compile(r"Could not find '([^']+)/([^'/]+)'\s+Available options in '[^']+':(.*?)Config", re.S)
@@ -44,9 +44,18 @@ def composition_sentence(error: BaseException) -> str:
         return f"{error.full_key} has no value; set it."
     if isinstance(error, ConfigKeyError):
         return f"{error.full_key} is no setting{_alternative(str(error.full_key), error)}."
+    if isinstance(error, OmegaConfBaseException) and (refusal := _refusal_within(error)):
+        return f"{error.full_key}: {refusal}"
     if isinstance(error, OmegaConfBaseException):
         return f"{error.full_key or 'the configuration'}: {first_line(error)}; change it."
     return "; ".join(line.strip().rstrip(".") for line in text.splitlines() if line.strip()) + "."
+
+
+def _refusal_within(error: BaseException | None) -> SettingError | None:
+    """Returns what one of our resolvers has raised, if one has."""
+    while error is not None and not isinstance(error, SettingError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _alternative(name: str, cause: BaseException) -> str:

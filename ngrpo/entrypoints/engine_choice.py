@@ -53,37 +53,41 @@ class MemoryShare:
     origin: str
 
 
-def choose_for_training(config: DictConfig, earlier: Path | None) -> None:
-    """Writes the engine of a training into a configuration with ``rollout=auto``, and logs which and why.
+def choose_for_training(config: DictConfig, earlier: Path | None) -> str:
+    """Writes the engine of a training into a configuration with ``rollout=auto``.
 
     Args:
         config: composed from ``conf/train.yaml``, checked.
         earlier: the folder of the run that goes on; it keeps its engine, so that resuming is exact.
+
+    Returns:
+        A line that says which and why, to be logged when nothing else is refused; "" if the configuration names one.
     """
+    if not _is_open(config):
+        return ""
     accelerator = accelerator_of(config.trainer.accelerator)
-    if not _is_open(config) or _settled_without_vllm(config, accelerator, earlier):
-        return
+    if line := _settled_without_vllm(config, accelerator, earlier):
+        return line
     source, strategy = build(config.model), build(config.exploration)
     processes = process_count(config.trainer)
     ranks = max(1, processes // config.trainer.tensor_parallel_size)
     requests = config.algo.prompts_per_batch // ranks * config.rollout.group_size
     around = Surroundings(accelerator, requests, _evaluated(config))
-    if _takes_torch(config, source, strategy, around):
-        return
+    if line := _takes_torch(config, source, strategy, around):
+        return line
     given = _vllm_node(config, own_process=processes > 1 or config.rollout.ahead > 0)
     planned = _with_engine(config, given)
     share = share_beside_training(planned)
     if share.share == 0 and _kind(earlier) != _VLLM:
-        _take_torch(config, share.origin)
-        return
+        return _take_torch(config, share.origin)
     given.gpu_memory_utilization = share.share or _SHARE
-    _take_vllm(config, given, share.origin)
+    return _take_vllm(config, given, share.origin)
 
 
 def choose_for_sampling(
     config: DictConfig, source: ModelSource, strategy: Exploration, requests: int, earlier: Path | None = None
-) -> None:
-    """Writes the engine of an evaluation or of samples into a configuration with ``rollout=auto``, and logs it.
+) -> str:
+    """Writes the engine of an evaluation or of samples into a configuration with ``rollout=auto``.
 
     Args:
         config: composed from ``conf/evaluate.yaml`` or ``conf/sample.yaml``, checked.
@@ -91,16 +95,27 @@ def choose_for_sampling(
         strategy: of the rollouts.
         requests: most rollouts in one call.
         earlier: the folder of stored answers that are completed, with the engine that made them.
+
+    Returns:
+        See `choose_for_training`.
     """
+    if not _is_open(config):
+        return ""
     accelerator = accelerator_of(config.accelerator)
-    if not _is_open(config) or _settled_without_vllm(config, accelerator, earlier):
-        return
-    if _takes_torch(config, source, strategy, Surroundings(accelerator, requests)):
-        return
+    if line := _settled_without_vllm(config, accelerator, earlier):
+        return line
+    if line := _takes_torch(config, source, strategy, Surroundings(accelerator, requests)):
+        return line
     share = _within_free(MemoryShare(_SHARE, "its default"))
     node = _vllm_node(config, own_process=False)
     node.gpu_memory_utilization = share.share
-    _take_vllm(config, node, share.origin)
+    return _take_vllm(config, node, share.origin)
+
+
+def tell(choice: str) -> None:
+    """Logs the line of a choice, if there was one to make."""
+    if choice:
+        log.info("%s", choice)
 
 
 def share_beside_training(config: DictConfig) -> MemoryShare:
@@ -148,25 +163,21 @@ def _is_open(config: DictConfig) -> bool:
     return bool(config.rollout.engine["_target_"] == _AUTO)
 
 
-def _settled_without_vllm(config: DictConfig, accelerator: str, earlier: Path | None) -> bool:
-    """Takes torch where model and plan need not be asked."""
+def _settled_without_vllm(config: DictConfig, accelerator: str, earlier: Path | None) -> str:
+    """Takes torch where model and plan need not be asked; returns "" where they must be."""
     compile = config.rollout.engine.get("compile")
     if compile is not None:
-        _take_torch(config, f"rollout.engine.compile={str(compile).lower()} is a setting of it")
-    elif _kind(earlier) == _TORCH:
-        _take_torch(config, f"{earlier} was made with it")
-    elif accelerator != "gpu":
-        _take_torch(config, "the run is on a CPU")
-    return not _is_open(config)
+        return _take_torch(config, f"rollout.engine.compile={str(compile).lower()} is a setting of it")
+    if _kind(earlier) == _TORCH:
+        return _take_torch(config, f"{earlier} was made with it")
+    return "" if accelerator == "gpu" else _take_torch(config, "the run is on a CPU")
 
 
-def _takes_torch(config: DictConfig, source: ModelSource, strategy: Exploration, around: Surroundings) -> bool:
+def _takes_torch(config: DictConfig, source: ModelSource, strategy: Exploration, around: Surroundings) -> str:
     node = config.rollout.engine
     prompt, new = config.data.max_prompt_tokens, config.rollout.max_new_tokens
     reason = reason_for_torch(source, strategy, prompt, new, around, node.get("dense_record_gib", 16.0))
-    if reason is not None:
-        _take_torch(config, reason)
-    return reason is not None
+    return "" if reason is None else _take_torch(config, reason)
 
 
 def _kind(earlier: Path | None) -> str | None:
@@ -206,13 +217,13 @@ def _with_engine(config: DictConfig, node: DictConfig) -> DictConfig:
     return changed
 
 
-def _take_torch(config: DictConfig, reason: str) -> None:
-    log.info("rollout=auto takes the torch engine: %s", reason)
+def _take_torch(config: DictConfig, reason: str) -> str:
     config.rollout.engine = OmegaConf.create(
         {"_target_": _TORCH, **_defaults(TorchEngine), **_given(config, TorchEngine)}
     )
+    return f"rollout=auto takes the torch engine: {reason}"
 
 
-def _take_vllm(config: DictConfig, node: DictConfig, origin: str) -> None:
-    log.info("rollout=auto takes vLLM with gpu_memory_utilization=%g: %s", node.gpu_memory_utilization, origin)
+def _take_vllm(config: DictConfig, node: DictConfig, origin: str) -> str:
     config.rollout.engine = node
+    return f"rollout=auto takes vLLM with gpu_memory_utilization={node.gpu_memory_utilization:g}: {origin}"

@@ -17,7 +17,7 @@ from ngrpo.config.instantiate import build
 from ngrpo.config.schema import EvaluateConfig
 from ngrpo.data.chat_template import chat_format, fix_date
 from ngrpo.entrypoints.config_snapshot import has_config, load_config, save_config
-from ngrpo.entrypoints.engine_choice import choose_for_sampling
+from ngrpo.entrypoints.engine_choice import choose_for_sampling, tell
 from ngrpo.entrypoints.evaluation_replicas import answer_on_replicas, replica_count
 from ngrpo.entrypoints.evaluation_worker import build_evaluation_worker
 from ngrpo.entrypoints.input_validation import check_accelerator, check_devices
@@ -87,10 +87,11 @@ def _evaluate(config: DictConfig, out: Path) -> dict[str, Report]:
     check_evaluation(config, evaluator)
     ks = chosen_ks(config.k, evaluator.samples)
     requests = config.problems_at_once * evaluator.samples
-    choose_for_sampling(config, source, evaluator.exploration, requests, out)
+    choice = choose_for_sampling(config, source, evaluator.exploration, requests, out)
     worker = build_evaluation_worker(config, source, evaluator)
     tasks = _tasks(config, source, evaluator, worker, out)
     try_reward(config.reward, worker.reward, {name: task.prompts for name, task in tasks.items()})
+    tell(choice)
     save_config(config, out)
     waiting = {name: missing(task.prompts, task.store) for name, task in tasks.items()}
     for name, prompts in waiting.items():

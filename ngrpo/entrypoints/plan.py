@@ -5,7 +5,7 @@ from omegaconf import DictConfig
 from rich import get_console
 
 from ngrpo.config.check import checked
-from ngrpo.entrypoints.engine_choice import choose_for_training
+from ngrpo.entrypoints.engine_choice import choose_for_training, tell
 from ngrpo.entrypoints.planned_run import device_memory, read_run
 from ngrpo.errors import SettingError
 from ngrpo.planning.calibration import measured_flops
@@ -34,7 +34,7 @@ def plan(config: DictConfig, card_name: str | None, memory_gib: float | None, ch
     """
     config = checked(config)
     set_torch(config.trainer.threads, config.trainer.matmul_precision)
-    choose_for_training(config, None)
+    tell(choose_for_training(config, None))
     card = None if card_name is None else _card(card_name)
     given = card.memory_bytes if card is not None else round((memory_gib or 0) * GIB)
     run = read_run(config, given or device_memory(config))

@@ -7,6 +7,7 @@ from pathlib import Path
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from lightning.pytorch.utilities import rank_zero_only
+from omegaconf.errors import OmegaConfBaseException
 
 from ngrpo.errors import SettingError
 from ngrpo.utils.lock import FolderInUse
@@ -24,8 +25,9 @@ def removing_unused(run_dir: Path) -> Iterator[None]:
         yield
     except FolderInUse:
         raise
-    except SettingError:
-        if rank_zero_only.rank == 0 and not _named() and {path.name for path in run_dir.iterdir()} <= _FILES:
+    except (SettingError, OmegaConfBaseException):
+        unused = {path.name for path in run_dir.iterdir()} <= _FILES
+        if unused and rank_zero_only.rank == 0 and not _named():
             _remove(run_dir)
         raise
 

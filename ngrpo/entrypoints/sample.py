@@ -10,7 +10,7 @@ from ngrpo.config.instantiate import build
 from ngrpo.config.ranges import check_finite
 from ngrpo.data.chat import PromptBuilder
 from ngrpo.data.chat_template import chat_format, fix_date
-from ngrpo.entrypoints.engine_choice import choose_for_sampling
+from ngrpo.entrypoints.engine_choice import choose_for_sampling, tell
 from ngrpo.entrypoints.input_validation import check_accelerator, check_inputs, check_mixtures
 from ngrpo.entrypoints.sampled_rollout import SampledRollout
 from ngrpo.errors import SettingError
@@ -54,7 +54,7 @@ def draw_samples(
     settings = RolloutSettings(max_new_tokens=config.rollout.max_new_tokens, temperature=config.rollout.temperature)
     check_finite(config)
     check_mixtures(strategy, source.config())
-    choose_for_sampling(config, source, strategy, len(asked) * config.n)
+    choice = choose_for_sampling(config, source, strategy, len(asked) * config.n)
     engine: RolloutEngine = build(config.rollout.engine, model=source, exploration=strategy)
     if isinstance(source, ModelInMemory) and not isinstance(engine, TorchEngine):
         raise SettingError(
@@ -62,6 +62,7 @@ def draw_samples(
             "rollout=torch, or save the model and give its folder."
         )
     tokenizer = check_inputs(source, strategy, engine, config, len(asked) * config.n)
+    tell(choice)
     prompts = _prompts(config, tokenizer, asked)
     requests = [
         Request(prompt.ids, request_key(config.seed, prompt.problem.key, number))

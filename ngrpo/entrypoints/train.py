@@ -26,7 +26,7 @@ from ngrpo.entrypoints.changed_settings import changed_settings
 from ngrpo.entrypoints.components import Components, build_components
 from ngrpo.entrypoints.config_snapshot import has_config, save_config
 from ngrpo.entrypoints.described_run import described
-from ngrpo.entrypoints.engine_choice import choose_for_training
+from ngrpo.entrypoints.engine_choice import choose_for_training, tell
 from ngrpo.entrypoints.input_validation import check_hardware, check_training_inputs
 from ngrpo.entrypoints.planned_start import check_memory
 from ngrpo.entrypoints.rank_watch import watching_ranks
@@ -84,10 +84,11 @@ def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: 
     loggers = _loggers(config, run_dir, checkpoint)
     _set_up_process(config)
     changed = changed_settings(stored(config))  # before the program sets what was left open
-    choose_for_training(config, None if checkpoint is None else checkpoint.parents[1])
+    choice = choose_for_training(config, None if checkpoint is None else checkpoint.parents[1])
     components = build_components(config)
     check_settings(components, config)
     tokenizer = check_training_inputs(components, config)
+    tell(choice)
     check_memory(config)
     fix_date(config.data, tokenizer, saved.get("data.template_date"))
     parts = _run_parts(config, components, tokenizer, run_dir, methods, outputs, changed, warned)

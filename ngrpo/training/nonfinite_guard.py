@@ -118,7 +118,7 @@ class StepGuard:
         if self._in_a_row >= self.limit:
             raise RunError(
                 f"trainer.max_bad_steps={self.limit} optimiser steps in a row were skipped, the last for its {reason} "
-                f"({step}); lower trainer.optimizer.lr, or look at them with scripts/replay_step.py "
+                f"({step}); lower trainer.optimizer.lr, or look at them with ngrpo replay-step "
                 f"{self.run_dir}/{FOLDER}; {how_to_resume(self.run_dir) if self.run_dir else 'nothing was saved'}.",
                 everywhere=True,
             )

@@ -92,6 +92,14 @@ def test_a_refused_command_leaves_no_folder(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_folder_of_config_dir_is_asked_for_where_it_is_missing(tmp_path: Path) -> None:
+    done = server().run((NGRPO, "train", "data.path=${config_dir:}/problems.jsonl"), tmp_path)
+    assert done.status == 1
+    sentence = "data.path: ${config_dir:} is the folder of --config-dir; add --config-dir FOLDER."
+    assert done.said == f"error: {sentence}\n"
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_folder_that_is_named_keeps_the_log_of_a_refused_command(tmp_path: Path) -> None:
     done = server().run((NGRPO, "train", "algo.prompts_per_batch=0", "hydra.run.dir=run"), tmp_path)
     assert done.status == 1

@@ -15,7 +15,7 @@ from ngrpo.config.hydra_errors import ONLY_VLLM, composition_sentence
 from ngrpo.config.schema import EvaluateConfig, register
 from ngrpo.entrypoints import engine_choice
 from ngrpo.entrypoints.config_snapshot import save_config
-from ngrpo.entrypoints.engine_choice import choose_for_sampling, choose_for_training
+from ngrpo.entrypoints.engine_choice import choose_for_sampling, choose_for_training, tell
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.planning.memory_plan import Part, Phase, plan_memory
@@ -65,16 +65,18 @@ def gpu(monkeypatch):
 
 
 @pytest.mark.parametrize("words", [(), ("rollout.engine.max_batch_size=7",), ("rollout.engine.compile=true",)])
-def test_on_a_cpu_the_default_is_the_torch_engine_as_it_was(words, caplog):
-    with caplog.at_level(logging.INFO, logger=engine_choice.__name__):
-        node = chosen(*words)
-    assert node == composed("rollout=torch", *words).rollout.engine
-    assert len(caplog.records) == 1
+def test_on_a_cpu_the_default_is_the_torch_engine_as_it_was(words):
+    config = composed(*words)
+    line = choose_for_training(config, None)
+    assert config.rollout.engine == composed("rollout=torch", *words).rollout.engine
+    assert line.startswith("rollout=auto takes the torch engine: ")
 
 
 def test_a_gpu_takes_vllm_and_says_so_in_one_line(gpu, caplog):
+    config = composed()
     with caplog.at_level(logging.INFO, logger=engine_choice.__name__):
-        node = chosen()
+        tell(choose_for_training(config, None))
+    node = config.rollout.engine
     assert kind(node) == VLLM
     assert (node.max_batch_size, node.own_process, node.gpu_memory_utilization) == (256, False, 0.5)
     (record,) = caplog.records
@@ -108,9 +110,13 @@ def test_torch_stays_torch_beside_a_gpu(gpu, words):
     assert kind(chosen(*words)) == TORCH
 
 
-def test_what_the_user_names_is_left_alone(gpu):
+def test_what_the_user_names_is_left_alone_and_needs_no_line(gpu, caplog):
     words = ("rollout=vllm", "rollout.engine.gpu_memory_utilization=0.9")
-    assert chosen(*words) == composed(*words).rollout.engine
+    config = composed(*words)
+    with caplog.at_level(logging.INFO, logger=engine_choice.__name__):
+        tell(choose_for_training(config, None))
+    assert config.rollout.engine == composed(*words).rollout.engine
+    assert not caplog.records
 
 
 def test_other_programs_on_the_card_lower_the_share(gpu):

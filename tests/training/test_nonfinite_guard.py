@@ -122,7 +122,7 @@ def test_too_many_in_a_row_end_the_run_and_a_good_one_between_does_not(case: Cas
     assert caught.value.everywhere
     assert str(caught.value) == (
         "trainer.max_bad_steps=3 optimiser steps in a row were skipped, the last for its policy/grad_norm nan"
-        " (iteration 3, optimiser step 1); lower trainer.optimizer.lr, or look at them with scripts/replay_step.py "
+        " (iteration 3, optimiser step 1); lower trainer.optimizer.lr, or look at them with ngrpo replay-step "
         f"{tmp_path}/bad_steps; there is no checkpoint to resume from."
     )
 

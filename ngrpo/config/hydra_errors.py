@@ -45,7 +45,7 @@ def composition_sentence(error: BaseException) -> str:
     if isinstance(error, ConfigKeyError):
         return f"{error.full_key} is no setting{_alternative(str(error.full_key), error)}."
     if isinstance(error, OmegaConfBaseException) and (refusal := _refusal_within(error)):
-        return f"{error.full_key or 'the configuration'}: {refusal}"
+        return f"{error.full_key}: {refusal}"
     if isinstance(error, OmegaConfBaseException):
         return f"{error.full_key or 'the configuration'}: {first_line(error)}; change it."
     return "; ".join(line.strip().rstrip(".") for line in text.splitlines() if line.strip()) + "."

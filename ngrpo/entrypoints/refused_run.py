@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import cast
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from lightning.pytorch.utilities import rank_zero_only
+from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ngrpo.errors import SettingError
@@ -34,7 +36,9 @@ def removing_unused(run_dir: Path) -> Iterator[None]:
 
 def _named() -> bool:
     hydra = HydraConfig.get()
-    typed = [*hydra.overrides.hydra, *hydra.overrides.task]
+    # As typed: the interpolation that was refused may stand in it.
+    overrides = cast(dict[str, list[str]], OmegaConf.to_container(hydra.overrides, resolve=False))
+    typed = [*overrides["hydra"], *overrides["task"]]
     return hydra.mode != RunMode.RUN or any(text.startswith(("hydra.run.dir=", "out=")) for text in typed)
 
 

@@ -25,7 +25,7 @@ COMPOSED = {
     "ppo": ["algo=ppo", "exploration=neighbor", TERMS, "trainer=cpu", "critic=value_head"],
     "copo": ["algo=copo", "exploration=gumbel", "data/curriculum=rising_difficulty", "trainer=gpu"],
     "hrpo": ["algo=reinforce_pp", "exploration=hrpo", "data/curriculum=sampled_by_pass_rate"],
-    "soft": ["algo=dapo", "exploration=soft", "selection=mixed_outcomes"],
+    "soft": ["algo=dapo", "exploration=soft", "selection=mixed_outcomes", "rollout=torch"],
     "gaussian": ["algo=ngrpo", "exploration=gaussian_top_k", "algo/correction=mask"],
     "min_p": ["algo=w_reinforce", "exploration=min_p"],
     "token": ["algo=gspo", "exploration=token", "algo/correction=truncate"],

@@ -40,7 +40,7 @@ def summary(here: Path) -> Summary:
 
 def test_the_summary_has_metrics_paths_and_evaluation(summary: Summary, here: Path) -> None:
     assert summary.iterations == len(summary.metrics) == 2
-    assert summary.methods == {"algo": "grpo", "exploration": "neighbor", "rollout": "torch"}
+    assert summary.methods == {"algo": "grpo", "exploration": "neighbor", "rollout": "auto"}
     assert summary.curve("train/reward") == [one["train/reward"] for one in summary.metrics]
     assert "exploration/gated_fraction" in summary.metrics[0]
     assert list(summary.evaluation)[0] == 0

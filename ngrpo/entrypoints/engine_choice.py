@@ -70,7 +70,7 @@ def choose_for_training(config: DictConfig, earlier: Path | None) -> str:
         return line
     source, strategy = build(config.model), build(config.exploration)
     processes = process_count(config.trainer)
-    ranks = max(1, processes // config.trainer.tensor_parallel_size)
+    ranks = max(1, processes // max(1, config.trainer.tensor_parallel_size))  # 0 is refused later
     requests = config.algo.prompts_per_batch // ranks * config.rollout.group_size
     around = Surroundings(accelerator, requests, _evaluated(config))
     if line := _takes_torch(config, source, strategy, around):

@@ -136,6 +136,10 @@ def test_the_training_lowers_the_share_of_an_engine_beside_it(gpu, monkeypatch, 
     assert ("the training leaves" in found.origin) == bool(ahead)
 
 
+def test_a_setting_that_is_refused_later_does_not_break_the_choice(gpu):
+    assert kind(chosen("trainer.tensor_parallel_size=0")) == VLLM
+
+
 def test_a_card_that_is_too_small_for_both_takes_torch(gpu):
     gpu(4, 4)
     assert kind(chosen()) == TORCH

@@ -31,8 +31,6 @@ _TRACEBACK = "HYDRA_FULL_ERROR"
 _OURS = "NGRPO_SET_FULL_ERROR"
 """Set where the switch is set by this module: the ranks that a process starts inherit both."""
 
-_WANTED = os.environ.get(_TRACEBACK) == "1" and _OURS not in os.environ
-
 
 @contextmanager
 def handling_errors() -> Iterator[None]:
@@ -43,7 +41,8 @@ def handling_errors() -> Iterator[None]:
     """
     os.umask(os.umask(0o022) | 0o002)
     logging.raiseExceptions = False  # a log file on a full disk must not print tracebacks
-    if not _WANTED:
+    wanted = os.environ.get(_TRACEBACK) == "1" and _OURS not in os.environ
+    if not wanted:
         os.environ[_OURS] = "1"
     os.environ[_TRACEBACK] = "1"  # else Hydra prints errors in its own way, and exits
     try:
@@ -59,7 +58,7 @@ def handling_errors() -> Iterator[None]:
             _flush_or_drop(sys.stdout)
             raise SystemExit(1) from None  # after "| head", which wants to hear no more
         message = sentence(error)
-        if message is None or _WANTED:
+        if message is None or wanted:
             raise
         agreed = isinstance(error, RunError) and error.everywhere
         _exit(f"error: {message}", 1, agreed, logged=not isinstance(error, FolderInUse))

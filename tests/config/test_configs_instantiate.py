@@ -183,7 +183,8 @@ def test_every_command_of_a_study_composes(name: str, tmp_path: Path) -> None:
         batch = (config.algo.prompts_per_batch, config.algo.optimizer_steps)
         shared.append((config.model, config.data, config.rollout, config.trainer, config.callbacks, batch))
         built = build(config.exploration)
-        assert ("neighbor" in arm) == (type(built).__name__ == "NeighborMixing")
+        mixes = "neighbor" in arm or "argmax_gate" in arm
+        assert mixes == (type(built).__name__ == "NeighborMixing")
     assert all(one == shared[0] for one in shared)
     for what in (study.test, study.tune.validation):
         with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
@@ -201,7 +202,7 @@ def test_studies_have_every_arm_and_enough_seeds() -> None:
     for name in ("demo", "smollm2"):
         study = load_study(CONF, name, [])
         main = {"token_grpo", "neighbor_grpo", "token_gspo", "neighbor_gspo"}
-        assert len(study.arms) == 11
+        assert len(study.arms) == 12
         assert all(arm.seeds >= (5 if name in main else 3) for name, arm in study.arms.items())
         assert study.test.problems >= 500
 

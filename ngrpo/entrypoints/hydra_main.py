@@ -19,6 +19,7 @@ from hydra._internal.config_repository import ConfigRepository
 from hydra._internal.config_search_path_impl import ConfigSearchPathImpl
 from hydra._internal.utils import get_args_parser
 from hydra.core.config_store import ConfigStore
+from hydra.core.object_type import ObjectType
 from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
@@ -38,7 +39,7 @@ _OURS = [f"hydra/job_logging={_REFERENCE}"]
 _OWN_FILES = ("hydra/job_logging=ngrpo", "hydra/help=train", "hydra/help=evaluate")
 _HYDRAS = re.compile(r"[+~]*hydra[./]")
 _load, _search = ConfigLoaderImpl.load_configuration, ConfigLoaderImpl._process_config_searchpath
-_load_file = ConfigRepository.load_config
+_load_file, _list = ConfigRepository.load_config, ConfigLoaderImpl.get_group_options
 _RUNS_CODE = (
     "callbacks", "launcher", "sweeper", "hydra_logging", "job_logging", "searchpath", "job.env_set", "job.env_copy",
     "job.chdir",
@@ -97,15 +98,29 @@ def typed_only(overrides: list[str]) -> Iterator[None]:
                 check_file(path)
         return _load_file(self, config_path)
 
+    def listed(
+        self: ConfigLoaderImpl,
+        group_name: str,
+        results_filter: ObjectType | None = ObjectType.CONFIG,
+        config_name: str | None = None,
+        overrides: list[str] | None = None,
+    ) -> list[str]:
+        """For --help, which asks for each group, when Hydra's own copies the whole repository each time."""
+        if config_name is None and not overrides:
+            return self.repository.get_group_options(group_name, results_filter)
+        return _list(self, group_name, results_filter, config_name, overrides)
+
     setattr(ConfigLoaderImpl, "load_configuration", checked_load)  # noqa: B010
     setattr(ConfigLoaderImpl, "_process_config_searchpath", checked_search)  # noqa: B010
     setattr(ConfigRepository, "load_config", checked_file)  # noqa: B010
+    setattr(ConfigLoaderImpl, "get_group_options", listed)  # noqa: B010
     try:
         yield
     finally:
         setattr(ConfigLoaderImpl, "load_configuration", _load)  # noqa: B010
         setattr(ConfigLoaderImpl, "_process_config_searchpath", _search)  # noqa: B010
         setattr(ConfigRepository, "load_config", _load_file)  # noqa: B010
+        setattr(ConfigLoaderImpl, "get_group_options", _list)  # noqa: B010
 
 
 def _check_search_path(config_name: str | None, parsed: Any, repository: Any, overrides: list[str]) -> None:

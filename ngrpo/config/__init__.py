@@ -5,6 +5,8 @@
 - ``earlier_loggers.py``: The form of the setting ``logger`` in earlier versions: one logger, without a name
 - ``earlier_settings.py``: Values of settings that checkpoints and stored answers of earlier versions do not know
 - ``config_dir.py``: The folder of ``--config-dir`` as ``${config_dir:}``: how a yaml names the files that lie beside it
+- ``demo_default.py``: The resolver ``${for_demo:${model.path},A,B}``: A for the demo model and those trained from it, B
+  for others
 - ``environment.py``: Values from the environment, such as keys: used, and never stored or shown
 - ``hydra_errors.py``: The one sentence for a mistake on the command line that Hydra or OmegaConf complains of
 - ``instantiate.py``: Objects built from `_target_` nodes

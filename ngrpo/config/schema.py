@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hydra.core.config_store import ConfigStore
-from omegaconf import MISSING, OmegaConf
+from omegaconf import MISSING
 
-from ngrpo.config import config_dir, environment, run_name
+from ngrpo.config import config_dir, demo_default, environment, run_name
 
 
 @dataclass
@@ -227,9 +227,9 @@ def register() -> None:
     """Makes the schemas known to Hydra, and the resolvers: a default by the model, environment, --config-dir."""
     environment.register()
     config_dir.register()
+    demo_default.register()
     run_name.register()
     store = ConfigStore.instance()
     store.store(group="schema", name="train", node=Config, package="_global_")
     store.store(group="schema", name="evaluate", node=EvaluateConfig, package="_global_")
     store.store(group="schema", name="sample", node=SampleConfig, package="_global_")
-    OmegaConf.register_new_resolver("for_demo", lambda path, yes, no: yes if path == "demo" else no, replace=True)

@@ -8,6 +8,7 @@ Each stage continues where an earlier call stopped: ``model`` (pretrains what is
 problems), ``run`` (trains and evaluates every arm and seed), ``effect`` (what mixed steps change), ``speed`` (of
 generation; the machine has to be free), ``report`` (table, figure, results.json). ``all`` is all of them but
 ``levels``. What a study consists of is in conf/study; further arguments are settings of it, such as ``iterations=20``.
+``--config-dir FOLDER`` adds studies (``FOLDER/study/NAME.yaml``), strategies and modules of your own.
 """
 
 import argparse
@@ -15,7 +16,7 @@ import math
 from pathlib import Path
 
 from ngrpo.entrypoints.arguments import real, whole
-from ngrpo.entrypoints.hydra_main import CONF
+from ngrpo.entrypoints.hydra_main import CONF, typed_only
 
 _STAGES = ("all", "model", "levels", "base", "tune", "run", "effect", "speed", "report")
 
@@ -23,26 +24,34 @@ _STAGES = ("all", "model", "levels", "base", "tune", "run", "effect", "speed", "
 def main() -> None:
     """Runs the stages that are asked for, until the time is up."""
     arguments = _parse()
+    from ngrpo.config.config_dir import search_path
+
+    with typed_only([*search_path(arguments.config_dir), *arguments.settings]):
+        _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> None:
     from ngrpo.study.definition import load_study
     from ngrpo.study.scheduler import Deadline
     from ngrpo.study.stages import StageContext, report_of, run_stages
 
-    name = "quick" if arguments.quick else arguments.study
-    study = load_study(CONF, name, arguments.settings)
+    name, folder = "quick" if arguments.quick else arguments.study, arguments.config_dir
+    study = load_study(CONF, name, arguments.settings, folder)
     out = (arguments.out or Path("outputs/study") / name).absolute()
     to = (arguments.to or out).absolute()
     if arguments.stage == "report" and arguments.results is not None:
         report_of(arguments.results, to)
         return
     deadline = Deadline.after(arguments.limit_seconds)
-    run_stages(arguments.stage, StageContext(study, CONF, out, to, arguments.jobs, deadline))
+    run_stages(arguments.stage, StageContext(study, CONF, out, to, arguments.jobs, deadline, folder))
 
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stage", choices=_STAGES)
     parser.add_argument("settings", nargs="*", help="of the study, such as iterations=20 or base_model=FOLDER")
-    parser.add_argument("--study", default="demo", help="a file of conf/study")
+    parser.add_argument("--study", default="demo", help="a file of conf/study, or of study/ in --config-dir")
+    parser.add_argument("--config-dir", type=Path, help="a folder of yaml files and modules of yours, for every run")
     parser.add_argument("--quick", action="store_true", help="--study quick: a few minutes on two CPU cores")
     parser.add_argument("--out", type=Path, help="folder of the runs (default: outputs/study/NAME)")
     parser.add_argument("--jobs", type=whole(1, 1024), default=1, help="runs at a time, spread over the visible GPUs")

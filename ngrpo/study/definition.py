@@ -8,7 +8,8 @@ from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
-from ngrpo.config.permissions import Typed, check_listed, typed_settings
+from ngrpo.config import config_dir
+from ngrpo.config.permissions import Typed, check_listed, modules_of, typed_settings
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.solution_paths import normaliser
 
@@ -160,20 +161,24 @@ def register_study() -> None:
     ConfigStore.instance().store(group="schema", name="study", node=StudyConfig, package="_global_")
 
 
-def load_study(conf: Path, name: str, overrides: list[str]) -> StudyConfig:
+def load_study(conf: Path, name: str, overrides: list[str], folder: Path | None = None) -> StudyConfig:
     """Composes a study.
 
     Args:
         conf: the configuration's folder.
-        name: a file of ``conf/study``.
+        name: a file of ``conf/study``, or of ``study`` in the folder.
         overrides: settings of the study, such as ``iterations=20``.
+        folder: further yaml files, and modules that they may name.
 
     Raises:
         SettingError: it contradicts itself.
     """
     register_study()
+    modules_of(folder)
+    config_dir.register(folder)
+    words = [*config_dir.search_path(folder), f"study={name}", *overrides]
     with initialize_config_dir(version_base="1.3", config_dir=str(conf)):
-        study = study_of(compose("study", overrides=[f"study={name}", *overrides]))
+        study = study_of(compose("study", overrides=words))
     study.make_model = current_maker(study.make_model)
     _check_permissions(study, typed_settings(overrides))
     return study

@@ -28,7 +28,7 @@ class LevelAccuracies:
     chosen: str | None
 
 
-def measure_levels(conf: Path, study: StudyConfig) -> LevelAccuracies:
+def measure_levels(conf: Path, study: StudyConfig, folder: Path | None = None) -> LevelAccuracies:
     """Samples validation problems of every candidate from the untrained model.
 
     Raises:
@@ -36,7 +36,7 @@ def measure_levels(conf: Path, study: StudyConfig) -> LevelAccuracies:
     """
     if not study.levels.paths:
         raise SettingError("levels.paths=[] has no difficulty to choose from; name some, such as [demo:1-1,demo:2-2].")
-    config = training_config(conf, [*study.train, f"model.path={study.base_model}"])
+    config = training_config(conf, [*study.train, f"model.path={study.base_model}"], folder)
     set_torch(config.trainer.threads, config.trainer.matmul_precision)
     source = build(config.model)
     tokenizer = source.tokenizer()

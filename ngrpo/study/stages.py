@@ -44,6 +44,7 @@ class StageContext:
         to: folder of table, figure and results.
         parallel: runs at a time.
         deadline: of this call.
+        folder: ``--config-dir``: further yaml files and modules, for every run.
     """
 
     study: StudyConfig
@@ -52,11 +53,12 @@ class StageContext:
     to: Path
     parallel: int
     deadline: Deadline
+    folder: Path | None = None
 
     @property
     def jobs(self) -> StudyJobs:
         """What the stages run in processes of their own."""
-        return StudyJobs(self.study, self.out)
+        return StudyJobs(self.study, self.out, self.folder)
 
 
 def run_stages(stage: str, context: StageContext) -> None:
@@ -84,7 +86,7 @@ def make_model(context: StageContext) -> list[str]:
 
 def choose_level(context: StageContext) -> list[str]:
     """Samples the untrained model at several difficulties, and names the one that suits the study."""
-    found = measure_levels(context.conf, context.study)
+    found = measure_levels(context.conf, context.study, context.folder)
     write(context.out / LEVELS, found.mean)
     for path, value in found.mean.items():
         print(f"{path}: Mean@1 {fixed(value)}{'  <- levels.chosen' if path == found.chosen else ''}")
@@ -161,7 +163,7 @@ def _untrained(context: StageContext) -> UntrainedModel:
     settings = {
         arm: [*study.train, f"model.path={study.base_model}", *one.overrides] for arm, one in study.arms.items()
     }
-    return load_untrained(context.conf, settings, study.probe.problems, study.probe.samples)
+    return load_untrained(context.conf, settings, study.probe.problems, study.probe.samples, context.folder)
 
 
 def _run(context: StageContext, jobs: list[Job]) -> list[str]:

@@ -30,11 +30,13 @@ class StudyJobs:
         study: what it consists of.
         out: its folder: ``base/``, ``tune/ARM/RATE/``, ``runs/ARM/RATE/seed-N/`` with a ``result.json`` each when
             finished.
+        folder: ``--config-dir`` of its runs.
     """
 
-    def __init__(self, study: StudyConfig, out: Path) -> None:
+    def __init__(self, study: StudyConfig, out: Path, folder: Path | None = None) -> None:
         self.study = study
         self.out = out.absolute()
+        self._options = [] if folder is None else [f"--config-dir={folder.absolute()}"]
 
     def model_job(self) -> list[Job]:
         """Returns the job that makes the model, if there is one to make."""
@@ -166,10 +168,10 @@ class StudyJobs:
             return float(read(run_dir / "summary.json")["wall_s"])
         for old in (run_dir, folder / "answers"):
             remove(old)
-        return runner.run(python(_TRAIN, *settings, f"hydra.run.dir={run_dir}"), folder / "train.log")
+        return runner.run(python(_TRAIN, *self._options, *settings, f"hydra.run.dir={run_dir}"), folder / "train.log")
 
     def _evaluate(self, runner: CommandRunner, model: str, folder: Path, problems: ProblemSetConfig) -> float:
-        command = python(_EVALUATE, *self.evaluation_settings(model, folder, problems))
+        command = python(_EVALUATE, *self._options, *self.evaluation_settings(model, folder, problems))
         return runner.run(command, folder / "evaluate.log")
 
     def _store(self, folder: Path) -> AnswerStore:

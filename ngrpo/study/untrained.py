@@ -10,8 +10,10 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
 
+from ngrpo.config import config_dir
 from ngrpo.config.check import checked
 from ngrpo.config.instantiate import build
+from ngrpo.config.permissions import grant
 from ngrpo.config.schema import register
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.engine import RolloutEngine
@@ -51,14 +53,19 @@ class UntrainedModel:
         return torch.cuda.get_device_name() if self.device.type == "cuda" else "cpu"
 
 
-def training_config(conf: Path, settings: list[str]) -> DictConfig:
-    """Returns the configuration that a training run would have with these settings."""
+def training_config(conf: Path, settings: list[str], folder: Path | None = None) -> DictConfig:
+    """Returns the configuration that a training run would have with these settings, and ``--config-dir`` folder."""
     register()
+    config_dir.register(folder)
     with initialize_config_dir(version_base="1.3", config_dir=str(conf)):
-        return checked(compose("train", overrides=settings))
+        config = compose("train", overrides=[*config_dir.search_path(folder), *settings])
+    grant(config, settings, folder)
+    return checked(config)
 
 
-def load_untrained(conf: Path, arms: Mapping[str, list[str]], problems: int, samples: int) -> UntrainedModel:
+def load_untrained(
+    conf: Path, arms: Mapping[str, list[str]], problems: int, samples: int, folder: Path | None = None
+) -> UntrainedModel:
     """Loads the model that arms start from, whose trainings differ in their strategies only as far as rollouts go.
 
     Args:
@@ -66,8 +73,9 @@ def load_untrained(conf: Path, arms: Mapping[str, list[str]], problems: int, sam
         arms: settings of training runs by name.
         problems: number of the training data's held-out problems that are prompts.
         samples: rollouts of each.
+        folder: further yaml files and modules.
     """
-    configs = {arm: training_config(conf, settings) for arm, settings in arms.items()}
+    configs = {arm: training_config(conf, settings, folder) for arm, settings in arms.items()}
     first = next(iter(configs.values()))
     set_torch(first.trainer.threads, first.trainer.matmul_precision)
     source = build(first.model)

@@ -41,7 +41,8 @@
 - ``python_api/``: The Python interface: what ``ngrpo.train``, ``ngrpo.sample`` and the other functions of ``import
   ngrpo`` do
 - ``rank_watch.py``: The watch over the other training processes of this machine, and the reason why one of them ended
-- ``refused_run.py``: The removal of the run folder of a refused command, in which nothing but its log has been written
+- ``refused_run.py``: The removal of the folder of a refused command, in which nothing but its log or lock has been
+  written
 - ``replay_step.py``: The replay of a skipped optimiser step: sample by sample, which numbers are not finite
 - ``replay_step_command.py``: The command line that replays a skipped optimiser step
 - ``report_command.py``: The command line that writes a run's report page anew, or a page that compares several runs

@@ -1,6 +1,6 @@
-"""The removal of the run folder of a refused command, in which nothing but its log has been written."""
+"""The removal of the folder of a refused command, in which nothing but its log or lock has been written."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import cast
@@ -11,7 +11,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from ngrpo.errors import SettingError
+from ngrpo.errors import RunError, SettingError
 from ngrpo.utils.lock import FolderInUse
 
 _FILES = {"train.log", "evaluate.log", ".lock"}
@@ -28,9 +28,25 @@ def removing_unused(run_dir: Path) -> Iterator[None]:
     except FolderInUse:
         raise
     except (SettingError, OmegaConfBaseException):
-        unused = {path.name for path in run_dir.iterdir()} <= _FILES
-        if unused and rank_zero_only.rank == 0 and not _named():
-            _remove(run_dir)
+        if rank_zero_only.rank == 0 and not _named():
+            _remove(run_dir, _FILES)
+        raise
+
+
+@contextmanager
+def removing_new(folder: Path, files: Collection[str]) -> Iterator[None]:
+    """Removes the folder, if it was not there before, when a command is refused with nothing in it but these files.
+
+    The parents that are empty then go with it.
+    """
+    known = folder.exists()
+    try:
+        yield
+    except FolderInUse:
+        raise
+    except (SettingError, RunError):
+        if folder.is_dir() and not known:
+            _remove(folder, files)
         raise
 
 
@@ -42,8 +58,10 @@ def _named() -> bool:
     return hydra.mode != RunMode.RUN or any(text.startswith(("hydra.run.dir=", "out=")) for text in typed)
 
 
-def _remove(run_dir: Path) -> None:
-    for name in _FILES:
+def _remove(run_dir: Path, files: Collection[str]) -> None:
+    if not {path.name for path in run_dir.iterdir()} <= set(files):
+        return
+    for name in files:
         (run_dir / name).unlink(missing_ok=True)
     here = Path.cwd()
     with suppress(OSError):  # the first that is not empty stays

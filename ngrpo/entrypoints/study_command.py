@@ -13,6 +13,7 @@ generation; the machine has to be free), ``report`` (table, figure, results.json
 
 import argparse
 import math
+from contextlib import nullcontext
 from pathlib import Path
 
 from ngrpo.entrypoints.arguments import real, whole
@@ -31,7 +32,9 @@ def main() -> None:
 
 
 def _run(arguments: argparse.Namespace) -> None:
+    from ngrpo.entrypoints.refused_run import removing_new
     from ngrpo.study.definition import load_study
+    from ngrpo.study.fingerprint import FINGERPRINT
     from ngrpo.study.scheduler import Deadline
     from ngrpo.study.stages import StageContext, report_of, run_stages
 
@@ -43,7 +46,9 @@ def _run(arguments: argparse.Namespace) -> None:
         report_of(arguments.results, to)
         return
     deadline = Deadline.after(arguments.limit_seconds)
-    run_stages(arguments.stage, StageContext(study, CONF, out, to, arguments.jobs, deadline, folder))
+    context = StageContext(study, CONF, out, to, arguments.jobs, deadline, folder)
+    with nullcontext() if arguments.out else removing_new(out, {".lock", FINGERPRINT}):
+        run_stages(arguments.stage, context)
 
 
 def _parse() -> argparse.Namespace:

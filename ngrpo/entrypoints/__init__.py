@@ -4,6 +4,10 @@
   loaded
 - ``arguments.py``: Types for argparse: numbers in a range, refused by the usage before any work
 - ``changed_settings.py``: The settings of a run that differ from the defaults of what it has chosen
+- ``check_replay_command.py``: The command line that compares trainer and engine: log-probs of rollouts at mixed and
+  plain positions, scored again
+- ``check_start_command.py``: The command line of the comparison at start-up, for one model: its figures as JSON,
+  status 1 where it would refuse
 - ``command.py``: The console command ``ngrpo``: one subcommand for each script, and ``init``
 - ``compare_command.py``: The command line that compares evaluations problem by problem
 - ``components.py``: The parts of a run that the settings name, before a file of model or data has been read

@@ -7,6 +7,7 @@ Each iteration has the next of the widths. In the middle of the second one a lib
 
 import argparse
 import logging
+import os
 import time
 import warnings
 from types import SimpleNamespace
@@ -41,6 +42,8 @@ def main() -> None:
     if asked.terminal is None:
         rich.reconfigure()
     else:
+        for name in ("COLUMNS", "LINES"):  # pytest-xdist sets them, and they would stand above the terminal's own size
+            os.environ.pop(name, None)
         become(asked.terminal, asked.encoding)
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=[ConsoleHandler()])
     show(asked)

@@ -2,6 +2,7 @@
 
 - ``atomic_write.py``: Files and folders that are written whole or not at all, and the removal of outdated ones
 - ``author_code.py``: The test for errors that come out of the user's own code, whose author needs the traceback
+- ``awaiting.py``: The result of an awaitable, waited for where an event loop may already run, as in a notebook
 - ``duration.py``: Spans of time as a person writes them
 - ``hardware.py``: The hardware that a process computes on, in words
 - ``hub_access.py``: The Hugging Face hub: names of repositories, and time limits where it cannot be reached

@@ -8,16 +8,17 @@ from ngrpo.rewards.math import MathReward
 from ngrpo.types.scores import Verdict
 
 
-def verify(gold: str, answer: str) -> bool:
-    r"""Says whether an answer equals a reference, as the reward of a training would (``docs/verifier.md``).
+def verify(gold: str | float, answer: str | float) -> bool:
+    r"""Says whether an answer equals a reference, as the reward of a training would (``docs/answer_checking.md``).
 
     Args:
-        gold: the reference, such as ``"\frac{1}{2}"``.
+        gold: the reference, such as ``"\frac{1}{2}"`` or 7.
         answer: the text of a response, of which the last ``\boxed{...}`` counts, or the bare answer, such as ``"0.5"``.
 
     Raises:
         SettingError: no answer can be compared with the reference.
     """
+    gold, answer = str(gold), str(answer)
     text = answer if r"\boxed" in answer else rf"\boxed{{{answer}}}"
     (score,) = _reward()([text], [gold])
     if score.status is Verdict.UNPARSABLE_REFERENCE:

@@ -1,8 +1,7 @@
 """Functions of completions as rewards and as reward terms."""
 
-import asyncio
 import inspect
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,6 +11,7 @@ from ngrpo.config.instantiate import build, target_of
 from ngrpo.rewards.functions.columns import columns_of, parameters_of_call, takes_columns
 from ngrpo.rewards.terms.base import Responses, Stateful
 from ngrpo.rewards.terms.calls import declared
+from ngrpo.utils.awaiting import wait_for
 
 
 class _Adapter:
@@ -31,7 +31,7 @@ class _Adapter:
     def call(self, offered: Mapping[str, Any]) -> Any:
         """Calls the function by the columns that it declares; waits for the result of an async one."""
         result = self.function(**declared(self.function, offered))
-        return asyncio.run(_result(result)) if inspect.isawaitable(result) else result
+        return wait_for(result) if inspect.isawaitable(result) else result
 
     def close(self) -> None:
         """Closes the function, if it is an object that can be."""
@@ -73,10 +73,6 @@ class TermFunction(_Adapter):
         completions = responses.texts if responses.completions is None else responses.completions
         answer = [problem.answer for problem in responses.problems]
         return self.call({"completions": completions, "answer": answer, **columns_of(responses.problems)})
-
-
-async def _result(awaitable: Awaitable[Any]) -> Any:
-    return await awaitable
 
 
 def as_reward(node: DictConfig) -> DictConfig:

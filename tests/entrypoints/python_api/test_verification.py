@@ -14,9 +14,12 @@ from ngrpo.errors import SettingError
         ("7", r"\boxed{7} or rather \boxed{8}", False),
         ("7", "8", False),
         ("7", "", False),
+        (7, 7.0, True),
+        (0.5, r"\frac{1}{2}", True),
+        (2, 3, False),
     ],
 )
-def test_it_compares_as_the_reward_does(gold: str, answer: str, right: bool) -> None:
+def test_it_compares_as_the_reward_does(gold: str | float, answer: str | float, right: bool) -> None:
     assert ngrpo.verify(gold, answer) is right
 
 

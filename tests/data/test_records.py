@@ -71,6 +71,11 @@ def rows() -> Iterator[dict[str, Any]]:
     [
         (rows(), r"^data.path is a generator, which has no rows by number; give an object with __len__ and"),
         (iter(ROWS), r"^data.path is a list_iterator, which has no rows by number"),
+        (
+            {"train": ROWS, "test": ROWS},
+            r"^data.path is a mapping with train, test, which has no rows by number; give one",
+        ),
+        ({}, r"^data.path is a mapping with no keys, which has no rows by number"),
         (7, r"^data.path is a int, which has no rows"),
         (Numbered([]), r"^data.path=Numbered has no row; give one with problems"),
         (Numbered([("1 + 1?", "2")]), r"^data.path=Numbered has tuple for row 0; let it return a dictionary of fields"),

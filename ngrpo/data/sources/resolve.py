@@ -1,7 +1,7 @@
 """The source that the value of ``data.path`` names."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TypeGuard
 
@@ -80,6 +80,12 @@ def _own(made: object, fields: Fields, setting: str) -> ProblemSource:
                 f"{type(made).__name__} makes problems; take it out, and put the fields into Problem.columns."
             )
         return made
+    if isinstance(made, Mapping):  # such as the splits of a hub data set
+        keys = ", ".join(map(str, list(made)[:5]))
+        raise SettingError(
+            f"{setting} is a mapping with {keys or 'no keys'}, which has no rows by number; give one of its values, a "
+            "path, or a class of yours as its _target_."
+        )
     if isinstance(made, Records):
         return RecordSource(made, fields, setting)
     raise SettingError(

@@ -10,6 +10,7 @@
 - ``environment.py``: Values from the environment, such as keys: used, and never stored or shown
 - ``hydra_errors.py``: The one sentence for a mistake on the command line that Hydra or OmegaConf complains of
 - ``instantiate.py``: Objects built from `_target_` nodes
+- ``override_quoting.py``: Quoting of texts for Hydra's grammar of overrides
 - ``own_engines.py``: A user's own engine in place of the default's: ``rollout.engine._target_=my.Engine``
 - ``permissions.py``: Permissions that are typed on the command line, and that no file can give itself
 - ``ranges.py``: The ranges of numbers in a configuration; narrower ones are the classes' own

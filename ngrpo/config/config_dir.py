@@ -4,6 +4,7 @@ from pathlib import Path
 
 from omegaconf import OmegaConf
 
+from ngrpo.config.override_quoting import quoted
 from ngrpo.errors import SettingError
 
 
@@ -26,5 +27,4 @@ def search_path(folder: Path | None) -> list[str]:
     """Returns the override by which Hydra's ``compose`` finds the yaml files in a folder, as ``--config-dir`` does."""
     if folder is None:
         return []
-    quoted = str(folder.resolve()).replace("\\", "\\\\").replace("'", "\\'")
-    return [f"hydra.searchpath=['file://{quoted}']"]
+    return [f"hydra.searchpath=[{quoted(f'file://{folder.resolve()}')}]"]

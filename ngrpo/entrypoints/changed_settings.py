@@ -12,6 +12,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from ngrpo.config.earlier_settings import flat
+from ngrpo.config.override_quoting import quoted
 from ngrpo.entrypoints.hydra_main import CONF
 
 _ROOT = "train"
@@ -48,7 +49,7 @@ def changed_settings(settings: Mapping[str, Any]) -> dict[str, str]:
     try:
         default = _composed(typed)
         usual = _choices(default.hydra.runtime.choices)
-        reference = _composed([*typed, *_choosing(choices, usual), f"model.path={_quoted(model)}"])
+        reference = _composed([*typed, *_choosing(choices, usual), f"model.path={quoted(model)}"])
         expected = _flat(reference) | {"model.path": str(default.model.path)}
     except (HydraException, OmegaConfBaseException):
         return {}
@@ -72,11 +73,6 @@ def _choosing(choices: Mapping[str, str], usual: Mapping[str, str]) -> list[str]
     """Returns the overrides by which one makes these choices; those that are usual are made anyway."""
     other = {group: choice for group, choice in choices.items() if usual.get(group) != choice}
     return [f"~{group}" if choice == _NOTHING else f"{group}={choice}" for group, choice in other.items()]
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def _composed(overrides: list[str]) -> DictConfig:

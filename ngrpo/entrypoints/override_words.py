@@ -1,18 +1,14 @@
 """Settings given as Python values, as words of the command line."""
 
-import re
 from collections.abc import Iterator, Mapping
 from os import PathLike, fspath
 from typing import Any
 
+from ngrpo.config.override_quoting import quoted
 from ngrpo.errors import SettingError
 
 _NAME = "name"
 """The key of a mapping that chooses a preset of the group, beside those that set values."""
-
-_PLAIN = re.compile(r"[A-Za-z_][\w./-]*")
-_WORDS = ("null", "true", "false", "nan", "inf")
-"""Texts that would be read as other values."""
 
 
 def words_of(settings: Mapping[str, Any]) -> list[str]:
@@ -44,7 +40,7 @@ def _word(name: str, value: Any) -> str:
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, str | PathLike):
-        return _quoted(str(fspath(value)))
+        return quoted(str(fspath(value)))
     if isinstance(value, list | tuple):
         return f"[{','.join(_word(name, one) for one in value)}]"
     if isinstance(value, Mapping):
@@ -53,11 +49,3 @@ def _word(name: str, value: Any) -> str:
         f"{name}={value!r} is of type {type(value).__name__}, which no setting has; give a text, a number, true or"
         " false, None, a list or a mapping."
     )
-
-
-def _quoted(text: str) -> str:
-    """Quotes a text for Hydra's grammar, in which backslashes stand for themselves but before a quote."""
-    if _PLAIN.fullmatch(text) and text.lower() not in _WORDS:
-        return text
-    inside = re.sub(r"(\\*)'", r"\1\1\\'", text)
-    return "'" + re.sub(r"(\\+)$", r"\1\1", inside) + "'"

@@ -3,6 +3,7 @@
 import base64
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Self
 
@@ -56,6 +57,12 @@ class Image:
     def data(self) -> bytes:
         """The file's bytes."""
         return base64.b64decode(self.png)
+
+    def opened(self) -> Any:
+        """Opens it with Pillow, which the loggers that draw pictures bring with them; a ``PIL.Image.Image``."""
+        from PIL import Image as Picture
+
+        return Picture.open(BytesIO(self.data))
 
 
 @dataclass(frozen=True)

@@ -135,11 +135,7 @@ def store(medium: Any, client: Any, run: str, path: str) -> None:
 
 @store.register
 def _(medium: Image, client: Any, run: str, path: str) -> None:
-    from io import BytesIO
-
-    from PIL import Image as Picture
-
-    client.log_image(run, Picture.open(BytesIO(medium.data)), f"{path}.png")
+    client.log_image(run, medium.opened(), f"{path}.png")
 
 
 @store.register

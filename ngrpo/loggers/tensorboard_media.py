@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from functools import singledispatch
-from io import BytesIO
 from typing import Any
 
 import numpy as np
@@ -45,9 +44,7 @@ def _(medium: Histogram, experiment: Any, tag: str, step: int) -> None:
 
 @write.register
 def _(medium: Image, experiment: Any, tag: str, step: int) -> None:
-    from PIL import Image as Picture
-
-    pixels = np.asarray(Picture.open(BytesIO(medium.data)).convert("RGB"))
+    pixels = np.asarray(medium.opened().convert("RGB"))
     experiment.add_image(tag, pixels, step, dataformats="HWC")
 
 

@@ -97,9 +97,8 @@ def _(medium: Histogram) -> Any:
 @of_trackio.register
 def _(medium: Image) -> Any:
     import trackio
-    from PIL import Image as Picture
 
-    return trackio.Image(Picture.open(io.BytesIO(medium.data)))
+    return trackio.Image(medium.opened())
 
 
 @of_trackio.register

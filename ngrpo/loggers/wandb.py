@@ -3,7 +3,6 @@
 import shutil
 from collections.abc import Mapping
 from functools import singledispatch
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -99,9 +98,8 @@ def _(medium: Histogram) -> Any:
 @of_wandb.register
 def _(medium: Image) -> Any:
     import wandb
-    from PIL import Image as Picture
 
-    return wandb.Image(Picture.open(BytesIO(medium.data)))
+    return wandb.Image(medium.opened())
 
 
 @of_wandb.register

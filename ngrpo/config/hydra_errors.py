@@ -44,10 +44,9 @@ def composition_sentence(error: BaseException) -> str:
         return f"{error.full_key} has no value; set it."
     if isinstance(error, ConfigKeyError):
         return f"{error.full_key} is no setting{_alternative(str(error.full_key), error)}."
-    if isinstance(error, OmegaConfBaseException) and (refusal := _refusal_within(error)):
-        return f"{error.full_key}: {refusal}"
     if isinstance(error, OmegaConfBaseException):
-        return f"{error.full_key or 'the configuration'}: {first_line(error)}; change it."
+        said = _refusal_within(error) or f"{first_line(error)}; change it."
+        return f"{error.full_key or 'the configuration'}: {said}"
     return "; ".join(line.strip().rstrip(".") for line in text.splitlines() if line.strip()) + "."
 
 

@@ -20,7 +20,7 @@ from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.planning.engine_memory import ASLEEP_BYTES
 from ngrpo.planning.memory_plan import Phase, plan_memory
-from ngrpo.rollout.auto import Surroundings, auto_engine, reason_for_torch
+from ngrpo.rollout.auto import ON_CPU, Surroundings, asked_for_compile, auto_engine, reason_for_torch, torch_taken
 from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.rollout.vllm.availability import gpu_memory
 from ngrpo.rollout.vllm.engine import VllmEngine
@@ -167,10 +167,10 @@ def _settled_without_vllm(config: DictConfig, accelerator: str, earlier: Path | 
     """Takes torch where model and plan need not be asked; returns "" where they must be."""
     compile = config.rollout.engine.get("compile")
     if compile is not None:
-        return _take_torch(config, f"rollout.engine.compile={str(compile).lower()} is a setting of it")
+        return _take_torch(config, asked_for_compile(compile))
     if _kind(earlier) == _TORCH:
         return _take_torch(config, f"{earlier} was made with it")
-    return "" if accelerator == "gpu" else _take_torch(config, "the run is on a CPU")
+    return "" if accelerator == "gpu" else _take_torch(config, ON_CPU)
 
 
 def _takes_torch(config: DictConfig, source: ModelSource, strategy: Exploration, around: Surroundings) -> str:
@@ -221,7 +221,7 @@ def _take_torch(config: DictConfig, reason: str) -> str:
     config.rollout.engine = OmegaConf.create(
         {"_target_": _TORCH, **_defaults(TorchEngine), **_given(config, TorchEngine)}
     )
-    return f"rollout=auto takes the torch engine: {reason}"
+    return torch_taken(reason)
 
 
 def _take_vllm(config: DictConfig, node: DictConfig, origin: str) -> str:

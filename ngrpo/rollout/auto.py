@@ -16,6 +16,20 @@ from ngrpo.utils.torch_settings import accelerator_of
 log = logging.getLogger(__name__)
 
 
+ON_CPU = "the run is on a CPU"
+"""Why the torch engine is taken."""
+
+
+def asked_for_compile(compile: bool) -> str:
+    """Returns why the torch engine is taken where ``rollout.engine.compile`` is set."""
+    return f"rollout.engine.compile={str(compile).lower()} is a setting of it"
+
+
+def torch_taken(reason: str) -> str:
+    """Returns the line of the log that says so."""
+    return f"rollout=auto takes the torch engine: {reason}"
+
+
 @dataclass(frozen=True)
 class Surroundings:
     """What is around an engine that is to be chosen.
@@ -50,7 +64,7 @@ def reason_for_torch(
         dense_record_gib: see `ngrpo.rollout.vllm.engine.VllmEngine`.
     """
     if around.accelerator != "gpu":
-        return "the run is on a CPU"
+        return ON_CPU
     if isinstance(model, ModelInMemory):
         return "the model is in memory, and vLLM loads files"
     if any(exploration.sums_rows and not _fits(one, exploration) for one in around.evaluated):
@@ -101,12 +115,13 @@ def auto_engine(
     from ngrpo.rollout.vllm.engine import VllmEngine
 
     around = Surroundings(accelerator_of(accelerator))
-    reason: str | None = f"rollout.engine.compile={str(compile).lower()} is a setting of it"
-    if compile is None:
+    if compile is not None:
+        reason: str | None = asked_for_compile(compile)
+    else:
         reason = reason_for_torch(model, exploration, max_prompt_tokens, max_new_tokens, around, dense_record_gib)
     slots: dict[str, Any] = {} if max_batch_size is None else {"max_batch_size": max_batch_size}
     if reason is not None:
-        log.info("rollout=auto takes the torch engine: %s", reason)
+        log.info("%s", torch_taken(reason))
         return TorchEngine(model, compile=bool(compile), **slots)
     log.info("rollout=auto takes vLLM: there are a GPU and a tested version")
     return VllmEngine(model, exploration, max_prompt_tokens, max_new_tokens, dense_record_gib=dense_record_gib, **slots)

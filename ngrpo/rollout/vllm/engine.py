@@ -77,6 +77,7 @@ class VllmEngine:
         options: dict[str, Any] | None = None,
     ) -> None:
         check_version()
+        os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")  # else six lines an iteration
         options = dict(options or {})
         for name, reason in _REFUSED.items():
             if options.get(name) not in (None, 1):

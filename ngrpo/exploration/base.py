@@ -36,6 +36,7 @@ class Exploration(ABC):
         noisy: its steps have ``noise``.
         stateful: its steps have a ``state``, which the next step of the row gets.
         reads_embedding: `step` or `log_prob` uses ``ctx.embedding``.
+        reads_hidden: `step` uses ``ctx.hidden``.
         end_token: text of the token that ends the reasoning; ignored by tokenizers that have no such token.
         refresh_every: rebuild the tables after every so many weight updates; 0 keeps the first ones.
         truncates: tokens are drawn from a truncated support, which the trainer's full softmax does not score.
@@ -50,6 +51,7 @@ class Exploration(ABC):
     noisy: bool = False
     stateful: bool = False
     reads_embedding: bool = False
+    reads_hidden: bool = False
     end_token: str | None = None
     refresh_every: int = 0
     truncates: bool = False

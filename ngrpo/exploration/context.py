@@ -61,6 +61,8 @@ class StepContext(RowContext):
             `stateful`.
         progress: finished training iterations, those before a resume included, when the weights were handed to the
             engine; int64 [], 0 outside of training. Only a step knows it: what replay needs of it goes into the record.
+        hidden: the model's last hidden state, after its final norm: what the head made the logits from; the model's
+            dtype, [R, d], None for a strategy that does not declare `reads_hidden`. Only a step knows it.
     """
 
     ended: Tensor
@@ -68,6 +70,7 @@ class StepContext(RowContext):
     tables: Mapping[str, Tensor]
     state: Tensor
     progress: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.int64), kw_only=True)
+    hidden: Tensor | None = field(default=None, kw_only=True)
 
     def sample(self, logits: Tensor) -> Tensor:
         """Draws one token a row from softmax(logits); logits [R, V] -> int64 [R].

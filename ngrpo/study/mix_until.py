@@ -45,7 +45,7 @@ class MixUntil(Exploration):
 
     def __post_init__(self) -> None:
         inner = self.inner
-        for name in ("width", "scored", "dense", "noisy", "stateful", "reads_embedding", "end_token"):
+        for name in ("width", "scored", "dense", "noisy", "stateful", "reads_embedding", "reads_hidden", "end_token"):
             object.__setattr__(self, name, getattr(inner, name))
 
     def prepare(self, embedding: Tensor, vocabulary: Vocabulary) -> dict[str, Tensor]:

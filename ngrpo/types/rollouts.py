@@ -3,8 +3,10 @@
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+import torch
 from torch import Tensor
 
+from ngrpo.errors import SettingError
 from ngrpo.types.records import Record
 
 
@@ -18,6 +20,43 @@ class StopReason(StrEnum):
 
 
 @dataclass(frozen=True)
+class Mixture:
+    """The record of the mixed positions of one rollout (M of them), in ascending order.
+
+    Attributes:
+        positions: absolute slots in prompt + response (P + t - 1 for o_t, 0-based); int64 [M].
+        record: what stood there; the ids are int32 [M, K].
+    """
+
+    positions: Tensor
+    record: Record
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """The first tokens of a response, which are given instead of chosen.
+
+    Attributes:
+        ids: token ids; [F], F >= 1.
+        mixture: the record of those that were mixed, at absolute slots of the prompt's P: P to P + F - 1; None if none
+            was.
+
+    Raises:
+        SettingError: there is no token, or the record is not one position after the other.
+    """
+
+    ids: tuple[int, ...]
+    mixture: Mixture | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses what is no prefix."""
+        if not self.ids:
+            raise SettingError("a prefix has no tokens; give it one or more, or leave it out.")
+        if self.mixture is not None:
+            _check_mixture(self.mixture)
+
+
+@dataclass(frozen=True)
 class Request:
     """One rollout to make.
 
@@ -25,11 +64,26 @@ class Request:
         prompt_ids: token ids; [P], P >= 1.
         key: 63-bit key of all randomness of this rollout (`ngrpo.exploration.random.request_key`).
         explore: False samples this rollout plainly, whatever the strategy of the call.
+        prefix: response tokens to go on from; None for none. They count against ``max_new_tokens``.
+
+    Raises:
+        SettingError: the prefix is mixed at a slot that is none of its own.
     """
 
     prompt_ids: tuple[int, ...]
     key: int
     explore: bool = True
+    prefix: Prefix | None = None
+
+    def __post_init__(self) -> None:
+        """Refuses a prefix of another prompt."""
+        if self.prefix is not None and self.prefix.mixture is not None:
+            _check_slots(self.prefix.mixture.positions, len(self.prompt_ids), len(self.prefix.ids))
+
+    @property
+    def given(self) -> int:
+        """F, the number of response tokens that are given."""
+        return 0 if self.prefix is None else len(self.prefix.ids)
 
 
 @dataclass(frozen=True)
@@ -48,19 +102,6 @@ class Sampling:
 
 
 @dataclass(frozen=True)
-class Mixture:
-    """The record of the mixed positions of one rollout (M of them), in ascending order.
-
-    Attributes:
-        positions: absolute slots in prompt + response (P + t - 1 for o_t, 0-based); int64 [M].
-        record: what stood there; the ids are int32 [M, K].
-    """
-
-    positions: Tensor
-    record: Record
-
-
-@dataclass(frozen=True)
 class Rollout:
     """One response. All tensors are on the CPU.
 
@@ -71,6 +112,8 @@ class Rollout:
         log_probs: the strategy's score of each response token at the sampling temperature; float32 [T].
         mixture: what stood at the mixed positions instead of the token's embedding.
         stop_reason: why it ended.
+        prefix_length: F, the first response tokens that were given (`Request.prefix`) and not chosen. They are context:
+            their log-probs are 0 and were not computed, and nothing is trained on them.
     """
 
     key: int
@@ -79,6 +122,7 @@ class Rollout:
     log_probs: Tensor
     mixture: Mixture
     stop_reason: StopReason
+    prefix_length: int = 0
 
     @property
     def length(self) -> int:
@@ -95,3 +139,28 @@ class Rollout:
         none = slice(0, 0)
         mixture = Mixture(self.mixture.positions[none], self.mixture.record.map(lambda channel: channel[none]))
         return replace(self, mixture=mixture)
+
+
+def _check_mixture(mixture: Mixture) -> None:
+    positions = mixture.positions
+    if positions.dim() != 1 or positions.dtype != torch.int64:
+        raise SettingError(
+            f"the mixture of a prefix has positions of shape {list(positions.shape)} and dtype {positions.dtype}; "
+            "give it int64 [M]."
+        )
+    if not bool((positions.diff() > 0).all()):
+        raise SettingError("the mixture of a prefix has positions that do not ascend; sort them, with their record.")
+    lengths = sorted({len(channel) for channel in mixture.record if channel is not None})
+    if lengths != [len(positions)]:
+        raise SettingError(
+            f"the mixture of a prefix has {len(positions)} positions and a record of {lengths} of them; cut both alike."
+        )
+
+
+def _check_slots(positions: Tensor, prompt: int, given: int) -> None:
+    outside = positions[(positions < prompt) | (positions >= prompt + given)]
+    if len(outside):
+        raise SettingError(
+            f"a prefix is mixed at position {int(outside[0])}, outside of its own {prompt} to {prompt + given - 1}; "
+            "count positions from the prompt's first token, and cut the record where its tokens are cut."
+        )

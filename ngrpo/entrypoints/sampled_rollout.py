@@ -13,7 +13,7 @@ _SHOWN = 0.005
 """Weights below are rounded to nothing."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, kw_only=True)
 class SampledRollout(Rollout):
     """One response, and how it was made.
 

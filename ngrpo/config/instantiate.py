@@ -41,7 +41,8 @@ def build(node: DictConfig, **available: Any) -> Any:
         cause = error.__cause__
         if isinstance(cause, SettingError) or (cause is not None and from_author(cause)):
             raise cause from None
-        raise
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise SettingError(f"_target_={node['_target_']} cannot be used ({reason}); give another.") from error
     return partial(made, **passed) if node.get("_partial_") else made(**passed)
 
 

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
 
 from ngrpo.config.instantiate import build
@@ -100,7 +99,9 @@ def test_build_shows_the_refusal_of_a_nested_target_as_it_is() -> None:
 
 
 def test_build_leaves_other_faults_of_a_nested_target_to_hydra() -> None:
-    with pytest.raises(InstantiationException, match="unexpected keyword argument 'extra'"):
+    with pytest.raises(
+        SettingError, match=r"^_target_=.* cannot be used \(.*unexpected keyword argument 'extra'.*\); give another"
+    ):
         build(node(_target_=target(takes_all), inner={"_target_": target(Inner), "extra": 1}))
 
 
@@ -138,3 +139,9 @@ def test_a_target_without_its_required_settings_is_refused_in_one_sentence() -> 
         "_target_=ngrpo.algo.policy_loss.Algorithm also needs advantage, ratio, clip, aggregate, kl; choose a preset "
         "that sets them, or add them."
     )
+
+
+def test_what_hydra_refuses_to_call_is_one_sentence() -> None:
+    with pytest.raises(SettingError, match=r"^_target_=os.system cannot be used \(.*\); give another\.$") as refused:
+        build(node(_target_="os.system", _partial_=True))
+    assert "\n" not in str(refused.value)

@@ -48,10 +48,10 @@ class Failing:
     def __init__(self, how: str) -> None:
         self.how = how
 
-    def __call__(self, what: str) -> int:
-        if what == "fail":
+    def __call__(self, texts: list[str]) -> list[float]:
+        if "fail" in texts:
             {"hang": lambda: time.sleep(600), "hold": lambda: 7**10**9, "die": lambda: os._exit(1)}[self.how]()
-        return os.getpid()
+        return [float(os.getpid())] * len(texts)
 
 
 class Counting:
@@ -119,10 +119,27 @@ class HangingAt:
 
 
 class Unpicklable:
-    def __call__(self) -> object:
-        return lambda: None
+    """Returns, or has in its state, what cannot leave its process."""
+
+    def __init__(self, state: bool = False) -> None:
+        self.state = state
+
+    def __call__(self, texts: list[str]) -> object:
+        return [0.0] * len(texts) if self.state else (0.0 for _ in texts)
+
+    def state_dict(self) -> dict[str, object]:
+        return {"pending": (one for one in "ab")} if self.state else {}
+
+    def load_state_dict(self, state: dict[str, object]) -> None: ...
 
 
 class StorageBytes:
-    def __call__(self, tensor: Tensor) -> int:
-        return tensor.untyped_storage().nbytes()
+    def __call__(self, tensor: Tensor) -> list[int]:
+        return [tensor.untyped_storage().nbytes()] * len(tensor)
+
+
+class NotCallable:
+    """Has no ``__call__``."""
+
+    def __repr__(self) -> str:
+        return "NotCallable()"

@@ -5,11 +5,16 @@ import math
 import os
 import time
 from decimal import Decimal
+from fractions import Fraction
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+
+from ngrpo.rewards.terms.base import Responses
+from ngrpo.types.rollouts import StopReason
+from ngrpo.types.scores import Score, Verdict
 
 
 def brevity(completions: list[str], longest: int = 100) -> list[float]:
@@ -102,6 +107,15 @@ def returning(completions: list[str], what: str) -> Any:
         "bfloat16": torch.ones(n, dtype=torch.bfloat16),
         "with gradient": torch.ones(n, requires_grad=True),
         "columns of one": [[0.5]] * n,
+        "huge": [10**400] * n,
+        "huge fractions": [Fraction(10**5000)] * n,
+        "bytes": bytearray(n),
+        "no values": torch.zeros(n, device="meta"),
+        "functions": [len] * n,
+        "a score of text": [Score("1", True, None, Verdict.CORRECT)] * n,  # type: ignore[arg-type]
+        "a score of another verdict": [Score(1.0, True, None, "fine")] * n,  # type: ignore[arg-type]
+        "a score of a number as answer": [Score(1.0, True, 3, Verdict.CORRECT)] * n,  # type: ignore[arg-type]
+        "a score that is perhaps correct": [Score(1.0, None, "3", Verdict.CORRECT)] * n,  # type: ignore[arg-type]
     }[what]
 
 
@@ -143,3 +157,68 @@ class Forgetful(Counted):
 
     def state_dict(self) -> dict[str, Any]:
         return {"calls": Forgetful}
+
+
+def yielding(completions: list[str]) -> Any:
+    yield from (1.0 for _ in completions)
+
+
+async def yielding_later(completions: list[str]) -> Any:
+    for _ in completions:
+        yield 1.0
+
+
+def never_awaited(completions: list[str]) -> list[Any]:
+    return [asyncio.sleep(0) for _ in completions]
+
+
+async def pairs_later(responses: list[str], references: list[str]) -> list[float]:
+    return [1.0] * len(responses)
+
+
+def leaving(completions: list[str]) -> list[float]:
+    raise SystemExit(3)
+
+
+class Pending(Counted):
+    """Its state cannot be copied."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"pending": (one for one in "ab")}
+
+
+def centred_length(responses: Responses, group_size: int = 4) -> torch.Tensor:
+    """A term of responses that counts on everything that the rollouts of whole groups have."""
+    assert responses.completions is not None
+    for rollout, text, completion in zip(responses.rollouts, responses.texts, responses.completions, strict=True):
+        assert len(rollout.prompt_ids) > 0
+        assert len(rollout.log_probs) == rollout.length
+        assert completion in text  # after a reasoning marker, perhaps, and before the token that ended it
+        assert (rollout.stop_reason is StopReason.STOP) == (not text.endswith(completion))
+        assert len(rollout.mixture.positions) == len(rollout.mixture.record.ids)
+    lengths = torch.tensor([float(one.length) for one in responses.rollouts]).view(-1, group_size)
+    return (lengths - lengths.mean(1, keepdim=True)).flatten()
+
+
+def masked(responses: Responses) -> torch.Tensor:
+    return torch.tensor([0.0 if score.correct else math.nan for score in responses.scores])
+
+
+def term_yielding(responses: Responses) -> Any:
+    yield from (0.0 for _ in range(len(responses)))
+
+
+def term_buggy(responses: Responses) -> list[float]:
+    return [helper(text) for text in responses.texts]
+
+
+def term_of_too_few(responses: Responses) -> torch.Tensor:
+    return torch.zeros(1)
+
+
+class CountedTerm(Counted):
+    """A term of responses: its calls, which are its state."""
+
+    def __call__(self, responses: Responses) -> list[float]:  # type: ignore[override]
+        self.calls += 1
+        return [float(self.calls)] * len(responses)

@@ -7,10 +7,10 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from ngrpo.config.instantiate import build, target_of
+from ngrpo.config.instantiate import target_of
 from ngrpo.rewards.functions.columns import columns_of, parameters_of_call, takes_columns
 from ngrpo.rewards.terms.base import Responses, Stateful
-from ngrpo.rewards.terms.calls import declared
+from ngrpo.rewards.terms.calls import build_callable, declared
 from ngrpo.utils.awaiting import wait_for
 
 
@@ -18,7 +18,7 @@ class _Adapter:
     """A reward function that is built from its `_target_` node, where it is called: perhaps in another process."""
 
     def __init__(self, node: Mapping[str, Any]) -> None:
-        self.function: Any = build(OmegaConf.create(dict(node)))
+        self.function: Any = build_callable(OmegaConf.create(dict(node)))
 
     @property
     def bounds(self) -> Any:

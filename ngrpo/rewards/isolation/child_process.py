@@ -19,6 +19,7 @@ from typing import NamedTuple, Protocol
 
 import ngrpo
 from ngrpo.distributed.parent_watch import leave_signals_to_parent
+from ngrpo.errors import SettingError, first_line
 from ngrpo.rewards.isolation.channel import Channel
 from ngrpo.utils.remote_error import RemoteError, origin, own_traceback
 
@@ -28,6 +29,10 @@ _RESULT, _RAISED = b"\0", b"\1"  # stand before each reply
 
 class ProcessDied(Exception):
     """The child ended before it replied."""
+
+
+class UnsavableState(Exception):
+    """The state of an object in the child cannot be sent; the message says why, as a clause."""
 
 
 class _Running(NamedTuple):
@@ -157,7 +162,9 @@ def _reply(reply_to: Callable[[bytes], bytes], request: bytes) -> bytes:
     try:
         return _RESULT + reply_to(request)
     except Exception as error:
-        return _RAISED + json.dumps([repr(error), origin(error), own_traceback(error)]).encode()
+        # A refusal is a sentence already; of other errors type and place tell more.
+        told = (first_line(error), "") if isinstance(error, SettingError) else (repr(error), origin(error))
+        return _RAISED + json.dumps([*told, own_traceback(error)]).encode()
 
 
 def _python_path() -> str:

@@ -10,11 +10,11 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from ngrpo.config.allowlist import ALLOWED, below
-from ngrpo.config.instantiate import build
 from ngrpo.errors import RunError, SettingError
 from ngrpo.rewards.functions.adapters import as_reward, as_term
 from ngrpo.rewards.isolation.isolated import LIMIT, CallFailed, IsolatedObject
 from ngrpo.rewards.terms.base import Responses
+from ngrpo.rewards.terms.calls import build_callable
 from ngrpo.rewards.terms.results import numbers
 from ngrpo.types.scores import Score
 
@@ -43,7 +43,7 @@ def build_reward(
     own = below(node["_target_"], ALLOWED)
     node = as_term(node) if isolated is IsolatedTerm else as_reward(node)
     if limit_s is None or own:
-        return build(node)
+        return build_callable(node)
     plain = OmegaConf.to_container(node, resolve=True)
     assert isinstance(plain, dict)
     return isolated(IsolatedObject(setting, {str(key): value for key, value in plain.items()}, limit_s))
@@ -58,12 +58,7 @@ class IsolatedTerm:
     def __call__(self, responses: Responses) -> Tensor:
         """Returns the term's values, or NaN: its responses are then excluded from what is learned, and counted."""
         try:
-            result = self.isolated(responses)
-            return (
-                result
-                if isinstance(result, Tensor)
-                else torch.tensor(numbers(result, len(responses)), dtype=torch.float32)
-            )
+            return torch.tensor(numbers(self.isolated(responses), len(responses)), dtype=torch.float32)
         except CallFailed as failure:
             log.warning(
                 "%s %s: the rewards of %d responses are excluded", self.isolated.setting, failure, len(responses)

@@ -7,8 +7,9 @@ from typing import Any
 
 from ngrpo.distributed.collectives import serialize
 from ngrpo.errors import RunError, SettingError
-from ngrpo.rewards.isolation.child_process import ChildProcess, ProcessDied
-from ngrpo.types.scores import Verdict
+from ngrpo.rewards.isolation.child_process import ChildProcess, ProcessDied, UnsavableState
+from ngrpo.rewards.terms.results import WrongResult
+from ngrpo.types.scores import Score, Verdict
 from ngrpo.utils.remote_error import RemoteError
 
 LIMIT = "custom_reward_timeout_s"
@@ -50,16 +51,17 @@ class IsolatedObject:
         self._child = ChildProcess("ngrpo.rewards.isolation.isolated_worker")
         self._start()
 
-    def __call__(self, *arguments: Any, **offered: Any) -> Any:
+    def __call__(self, *arguments: Any, **offered: Any) -> list[float | Score]:
         """Calls the object.
 
         Args:
-            arguments: picklable; they arrive as copies.
+            arguments: picklable, the first with a length of N, the responses; they arrive as copies.
             offered: likewise, for an object that declares parameters of these names.
 
         Raises:
             CallFailed: it took too long, or ended its process.
             RemoteError: it raised.
+            WrongResult: it did not return one number, or score, for each of N.
             RunError: one of the first two kinds, for the third time in a row.
         """
         try:
@@ -68,6 +70,8 @@ class IsolatedObject:
             self._count(failure)
             raise
         self._failures_in_a_row = 0
+        if isinstance(result, WrongResult):
+            raise result
         return result
 
     def restore(self, state: dict[str, Any] | None) -> None:
@@ -83,11 +87,20 @@ class IsolatedObject:
         if self._child.pid is None:
             self._start()
         try:
-            result, self.state = pickle.loads(self._child.call(request, self.limit_s))
+            return self._taken(self._child.call(request, self.limit_s))
         except TimeoutError as error:
             raise CallFailed(Verdict.TIMEOUT, f"took longer than {LIMIT}={self.limit_s:g}") from error
         except ProcessDied as error:
             raise CallFailed(Verdict.CRASHED, "ended the process that it runs in") from error
+
+    def _taken(self, reply: bytes) -> Any:
+        """Returns the result in a reply, and keeps the state in it."""
+        result, self.state = pickle.loads(reply)
+        if isinstance(result, UnsavableState):
+            raise SettingError(
+                f"{self.setting} has a state that cannot be saved ({result}); let state_dict() return numbers, text, "
+                "tensors, lists and dictionaries."
+            )
         return result
 
     def _count(self, failure: CallFailed) -> None:
@@ -102,7 +115,7 @@ class IsolatedObject:
         # The import path comes with the object: a script has put its own folder there, which PYTHONPATH does not name.
         settings = pickle.dumps((sys.path, self.node, self.state))
         try:
-            _, self.state = pickle.loads(self._child.start(settings, _START_LIMIT_S))
+            self._taken(self._child.start(settings, _START_LIMIT_S))
         except (ProcessDied, RemoteError, TimeoutError) as error:
             reason = error if isinstance(error, RemoteError) else "its process did not start"
             raise SettingError(f"{self.setting} cannot be built ({reason}); fix it.") from error

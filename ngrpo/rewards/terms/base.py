@@ -111,13 +111,8 @@ class WeightedTerm:
                 or its values are not one number a response.
         """
         try:
-            result = self.function(responses)
-            values = (
-                result
-                if isinstance(result, Tensor)
-                else torch.tensor(numbers(result, len(responses)), dtype=torch.float32)
-            )
-        except RunError:
+            values = torch.tensor(numbers(self.function(responses), len(responses)), dtype=torch.float32)
+        except (SettingError, RunError):
             raise
         except WrongResult as wrong:
             raise RunError(f"reward_terms.{self.name} {wrong}; let it return one for each.") from wrong
@@ -127,15 +122,10 @@ class WeightedTerm:
                 f"reward_terms.{self.name} raised {error!r}{origin(error)}{self._on(responses)}; fix it and resume with"
                 " ckpt=latest."
             ) from error
-        if values.shape != (len(responses),):
-            raise RunError(
-                f"reward_terms.{self.name} returned shape {tuple(values.shape)}, not one value for each of "
-                f"{len(responses)} responses; let it return one for each."
-            )
         if values.isinf().any():
             index = int(values.isinf().nonzero()[0])
             log.warning("reward_terms.%s returned %s%s", self.name, float(values[index]), _at(responses, index))
-        return self.weight * values.to("cpu", torch.float32)
+        return self.weight * values
 
     def _on(self, responses: Responses) -> str:
         for index in range(len(responses)):

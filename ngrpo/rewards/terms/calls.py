@@ -5,9 +5,13 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ngrpo.errors import RunError
+from omegaconf import DictConfig
+
+from ngrpo.config.instantiate import build
+from ngrpo.errors import RunError, SettingError
 from ngrpo.rewards.terms.results import WrongResult, scores_of
 from ngrpo.types.scores import Score
+from ngrpo.utils.given_values import shown
 from ngrpo.utils.remote_error import log_traceback, origin
 
 log = logging.getLogger(__name__)
@@ -19,6 +23,21 @@ NONE_ALONE = " on all responses together, on none alone"
 
 _SHOWN = 80
 """Characters of a response that an error message quotes."""
+
+
+def build_callable(node: DictConfig) -> Any:
+    """Builds a reward, or a term.
+
+    Raises:
+        SettingError: it cannot be built, or what is built cannot be called.
+    """
+    made = build(node)
+    if not callable(made):
+        raise SettingError(
+            f"_target_={node['_target_']} makes {shown(made)}, which cannot be called; give a function, or a class "
+            "whose objects have __call__."
+        )
+    return made
 
 
 def declared(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[str, Any]:
@@ -55,18 +74,16 @@ def scored(
     """
     offered: dict[str, Sequence[Any] | None] = {"questions": questions, **(columns or {})}
     try:
-        result = reward(texts, references, **declared(reward, offered))
-    except RunError:
+        return scores_of(reward(texts, references, **declared(reward, offered)), texts)
+    except (SettingError, RunError):
         raise
+    except WrongResult as wrong:
+        raise RunError(f"reward {wrong}; let it return one for each.") from wrong
     except Exception as error:
         log_traceback(log, error)
         index = _culprit(reward, texts, references, offered)
         whom = NONE_ALONE if index is None else at(index, problems[index], texts[index])
         raise RunError(f"reward raised {error!r}{origin(error)}{whom}; fix it and resume with ckpt=latest.") from error
-    try:
-        return scores_of(result, texts)
-    except WrongResult as wrong:
-        raise RunError(f"reward {wrong}; let it return one for each.") from wrong
 
 
 def _culprit(

@@ -17,8 +17,8 @@ from ngrpo.rewards.isolation.custom import IsolatedReward, IsolatedTerm, build_r
 from ngrpo.rewards.isolation.isolated import CallFailed, IsolatedObject
 from ngrpo.rewards.terms.base import RewardTerms, WeightedTerm
 from ngrpo.rewards.terms.calls import scored
+from ngrpo.rewards.terms.results import WrongResult
 from ngrpo.types.scores import Verdict
-from ngrpo.utils.remote_error import RemoteError
 
 THREE = responses(["7", None, "8"], keys=[4, 4, 9], lengths=[2, 3, 5])
 LIMIT_S = 30.0
@@ -80,14 +80,14 @@ def test_an_exception_names_its_place_and_sample(make):
 )
 def test_a_call_that_fails_costs_its_limit_and_the_process(make, how: str, verdict: Verdict, reason: str):
     isolated = make("Failing", limit_s=1.0, how=how)
-    old = isolated("")
+    old = int(isolated(["on"])[0])
     start = time.monotonic()
     with pytest.raises(CallFailed) as caught:
-        isolated("fail")
+        isolated(["fail"])
     assert time.monotonic() - start < 5
     assert (caught.value.verdict, str(caught.value)) == (verdict, reason)
     assert not Path(f"/proc/{old}").exists()
-    assert isolated("") != old
+    assert isolated(["on"]) != [old]
 
 
 def test_a_failed_term_excludes_all_responses_and_keeps_its_state(make, caplog: pytest.LogCaptureFixture):
@@ -118,13 +118,13 @@ def test_a_reward_that_declares_questions_gets_them_there_too(make):
 def test_three_failures_in_a_row_end_the_run_and_fewer_do_not(make):
     isolated = make("Failing", limit_s=20.0, how="die")
     with pytest.raises(CallFailed):
-        isolated("fail")
-    isolated("")
+        isolated(["fail"])
+    isolated(["on"])
     for _ in range(2):
         with pytest.raises(CallFailed):
-            isolated("fail")
+            isolated(["fail"])
     with pytest.raises(RunError) as caught:
-        isolated("fail")
+        isolated(["fail"])
     assert str(caught.value) == (
         "reward_terms.mine ended the process that it runs in, for the 3rd time in a row; fix it, or raise "
         "custom_reward_timeout_s, and resume with ckpt=latest."
@@ -139,14 +139,31 @@ def test_an_object_that_cannot_be_built_is_an_error_at_once():
     )
 
 
-def test_a_result_that_cannot_be_pickled_is_an_error_of_the_object(make):
-    with pytest.raises(RemoteError, match="pickle"):
-        make("Unpicklable")()
+def test_a_result_that_cannot_leave_its_process_is_described_there(make):
+    with pytest.raises(
+        WrongResult, match=r"^returned <generator .*\(generator\), not a list with a number for each of 1"
+    ):
+        make("Unpicklable")(["a"])
+
+
+def test_nor_a_state(make):
+    with pytest.raises(
+        SettingError, match=r"^reward_terms.mine has a state that cannot be saved \(cannot pickle 'gener"
+    ):
+        make("Unpicklable", state=True)
+
+
+def test_what_cannot_be_called_is_refused_when_it_is_built():
+    for limit_s in (None, LIMIT_S):
+        with pytest.raises(SettingError, match=r"makes NotCallable\(\) \(NotCallable\), which cannot be called; give"):
+            build_reward(
+                "reward", OmegaConf.create({"_target_": "isolated_objects.NotCallable"}), limit_s, IsolatedReward
+            )
 
 
 def test_nothing_is_left_when_it_is_forgotten():
     isolated = IsolatedObject("reward_terms.mine", {"_target_": "isolated_objects.Failing", "how": "hang"}, LIMIT_S)
-    pid = isolated("")
+    pid = int(isolated(["on"])[0])
     assert pid != os.getpid()
     del isolated
     assert not Path(f"/proc/{pid}").exists()
@@ -167,4 +184,4 @@ def test_the_packages_own_rewards_are_not_isolated():
 
 def test_tensors_arrive_without_the_storage_they_are_a_part_of(make):
     whole = torch.zeros(10_000_000)
-    assert make("StorageBytes")(whole[:2]) == 8
+    assert make("StorageBytes")(whole[:2]) == [8.0, 8.0]

@@ -44,6 +44,15 @@ def test_lists_arrays_and_their_scalars_are_numbers(what: str) -> None:
         (returning(TEXTS, "texts in an array"), "returned 'a' (str) for response 0, which is no number"),
         (returning(TEXTS, "objects in an array"), "returned None for response 0, which is no number"),
         ([[0.0]] * 4, "returned [0.0] (list) for response 0, which is no number"),
+        (returning(TEXTS, "huge"), "... (int) for response 0, which is too large a number"),
+        (returning(TEXTS, "huge fractions"), "(Fraction) for response 0, which is too large a number"),
+        (returning(TEXTS, "bytes"), "(bytearray), not a list with a number for each of 4 responses"),
+        (returning(TEXTS, "no values"), "(Tensor), whose values cannot be read ("),
+        (returning(TEXTS, "functions"), "(builtin_function_or_method) for response 0, which is no number"),
+        (returning(TEXTS, "a score of text"), "a Score for response 0 with reward='1' (str), which is no number"),
+        (returning(TEXTS, "a score of another verdict"), "with status='fine' (str), which is no Verdict"),
+        (returning(TEXTS, "a score of a number as answer"), "with answer=3 (int), which is neither text nor None"),
+        (returning(TEXTS, "a score that is perhaps correct"), "with correct=None, which is neither true nor false"),
     ],
 )
 def test_anything_else_is_described(result: Any, clause: str) -> None:

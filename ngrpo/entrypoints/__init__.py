@@ -32,6 +32,8 @@
   model is loaded
 - ``inspect_data_command.py``: The command line that shows what a data set holds, and what training excludes and why
 - ``list_methods_command.py``: The command line that lists the exploration strategies and the algorithms
+- ``made_up_responses.py``: Responses that nobody has generated, to problems of the data, for trial calls of rewards
+  and terms
 - ``method_tables.py``: The tables of strategies and algorithms, read from the yamls and the classes that they build
 - ``neighbors_command.py``: The command line that prints the nearest embedding rows of words
 - ``override_words.py``: Settings given as Python values, as words of the command line

@@ -1,11 +1,12 @@
 """The trial call of rewards, with made-up responses to problems of the data, before anything is generated."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
 from inspect import Parameter
-from itertools import cycle, islice
+from itertools import islice
 from typing import Any
 
 from omegaconf import DictConfig
@@ -13,34 +14,42 @@ from omegaconf import DictConfig
 from ngrpo.config.allowlist import ALLOWED, below
 from ngrpo.config.instantiate import target_of
 from ngrpo.entrypoints.components import Components
+from ngrpo.entrypoints.made_up_responses import VARIETY, completions_of, repeated, responses_to
 from ngrpo.entrypoints.state_check import check_state
 from ngrpo.errors import RunError, SettingError
 from ngrpo.rewards.functions.columns import COMPLETIONS, columns_of, parameters_of_call, takes_columns
 from ngrpo.rewards.isolation.isolated import LIMIT, CallFailed, IsolatedObject
 from ngrpo.rewards.terms.base import Responses, Stateful
 from ngrpo.rewards.terms.calls import declared
-from ngrpo.rewards.terms.results import WrongResult, refuse_nan
+from ngrpo.rewards.terms.results import WrongResult, numbers, refuse_nan
 from ngrpo.types.problems import Problem, Prompt
-from ngrpo.types.scores import Score, Verdict
 from ngrpo.utils.remote_error import log_traceback, origin
 
 log = logging.getLogger(__name__)
 
 _ROWS_LOOKED_AT = 50
-_MADE_UP = ("I do not know.", r"The answer is \boxed{%s}.")
+_GIVEN = (COMPLETIONS, "answer")
+_NO_GROUP = "process group has not been initialized"
+"""What PyTorch says of a collective where the processes have not met yet."""
+
 _UNKNOWN = Problem(0, "What is 1 + 1?", "2")
 
 
 def try_rewards(
-    config: DictConfig, parts: Components, datamodule: Any, benchmarks: Mapping[str, Sequence[Prompt]]
+    config: DictConfig,
+    parts: Components,
+    datamodule: Any,
+    benchmarks: Mapping[str, Sequence[Prompt]],
+    tokenizer: Any,
 ) -> None:
-    """Calls a reward of the user's own, and each reward term that is a reward function, once.
+    """Calls a reward of the user's own, and each reward term that is a reward function or the user's own, once.
 
     Args:
         config: checked.
         parts: what it builds.
         datamodule: of the run.
         benchmarks: prompts by name, which the reward scores too.
+        tokenizer: the model's.
 
     Raises:
         SettingError: one asks for columns that are not there, raises, takes too long, does not return one number for
@@ -49,10 +58,16 @@ def try_rewards(
     trained = _problems_of(datamodule)
     unkept = _unkept_fields(datamodule)
     places = {"data": trained} | _problems_by_place(benchmarks)
-    _try(_Tried("reward", config.reward, parts.reward, _reward_call, unkept), places)
+    _try_reward(_Tried("reward", config.reward, parts.reward, unkept), places)
     for term in parts.terms:
         node = config.reward_terms[term.name].term
-        _try(_Tried(f"reward_terms.{term.name}", node, term.function, _term_call, unkept), {"data": trained})
+        tried = _Tried(f"reward_terms.{term.name}", node, term.function, unkept)
+        if not tried.takes_columns and tried.own:
+            continue
+        # A term of responses may count on whole groups.
+        size = VARIETY if tried.takes_columns else parts.rollout.group_size
+        responses = responses_to(trained, size, tokenizer, parts.source.stop_ids(tokenizer))
+        _try_term(tried, responses, several_processes=parts.processes > 1)
 
 
 def try_reward(node: DictConfig, reward: Any, benchmarks: Mapping[str, Sequence[Prompt]]) -> None:
@@ -61,38 +76,64 @@ def try_reward(node: DictConfig, reward: Any, benchmarks: Mapping[str, Sequence[
     Raises:
         SettingError: see `try_rewards`.
     """
-    _try(_Tried("reward", node, reward, _reward_call), _problems_by_place(benchmarks))
+    _try_reward(_Tried("reward", node, reward), _problems_by_place(benchmarks))
 
 
 @dataclass(frozen=True)
 class _Tried:
-    """A reward or a term, and how it is called.
+    """A reward or a term.
 
     Attributes:
         setting: where it is configured.
         node: its ``_target_`` node.
         made: what was built of it.
-        call: calls it on problems and responses.
         unkept: fields of the training data that are not kept.
     """
 
     setting: str
     node: DictConfig
     made: Any
-    call: Callable[[Any, list[Problem], list[str]], Any]
     unkept: Sequence[str] = ()
 
+    @property
+    def takes_columns(self) -> bool:
+        """Whether it is a reward function."""
+        return takes_columns(target_of(self.node))
 
-def _try(tried: _Tried, places: Mapping[str, Sequence[Problem]]) -> None:
-    function = takes_columns(target_of(tried.node))
-    if not function and (tried.call is _term_call or below(tried.node["_target_"], ALLOWED)):
-        return  # a term of responses gets tokens, which nobody can make up
-    given = (COMPLETIONS, "answer") if function else ()
+    @property
+    def own(self) -> bool:
+        """Whether it is the package's."""
+        return below(self.node["_target_"], ALLOWED)
+
+
+def _try_reward(tried: _Tried, places: Mapping[str, Sequence[Problem]]) -> None:
+    function = tried.takes_columns
+    if not function and tried.own:
+        return
+    given = _GIVEN if function else ()
     for where, problems in places.items():
         _check_columns(tried, where, [*given, *columns_of(problems)], positional=0 if function else 2)
-    problems = [problem for problem in next(iter(places.values())) for _ in _MADE_UP]
-    texts = [text.replace("%s", problem.answer) for problem, text in zip(problems, cycle(_MADE_UP), strict=False)]
-    _check_result(tried.setting, lambda: _undisturbed(tried, problems, texts), len(texts))
+    chosen = next(iter(places.values()))
+    asked, texts = repeated(chosen, VARIETY), completions_of(chosen, VARIETY)
+    with _refusing(tried.setting, len(texts)):
+        refuse_nan(_undisturbed(tried, lambda reward: _reward_call(reward, asked, texts)), len(texts))
+
+
+def _try_term(tried: _Tried, responses: Responses, several_processes: bool) -> None:
+    count = len(responses)
+    if tried.takes_columns:
+        _check_columns(tried, "data", [*_GIVEN, *columns_of(responses.problems)], positional=0)
+    with _refusing(tried.setting, count):
+        try:
+            result = _undisturbed(tried, lambda term: term(responses))
+        except (RuntimeError, ValueError) as error:
+            if several_processes and _NO_GROUP in str(error):
+                return  # a collective of its own, for which the other processes are not there yet
+            raise
+        if tried.takes_columns:
+            refuse_nan(result, count)
+        else:
+            numbers(result, count)  # it may exclude responses of just this kind, by NaN
 
 
 def _problems_by_place(benchmarks: Mapping[str, Sequence[Prompt]]) -> dict[str, list[Problem]]:
@@ -146,36 +187,41 @@ def _check_columns(tried: _Tried, where: str, offered: Sequence[str], positional
         )
 
 
-def _check_result(setting: str, call: Callable[[], Any], count: int) -> None:
+@contextmanager
+def _refusing(setting: str, count: int) -> Iterator[None]:
+    """Turns whatever a trial call of somebody's code raises, or is found to have returned, into a `SettingError`."""
     asked = f"on a trial call with {count} made-up responses"
     try:
-        refuse_nan(call(), count)
+        yield
     except WrongResult as wrong:
         raise SettingError(f"{setting} {wrong} {asked}; let it return one number for each.") from wrong
     except CallFailed as failure:
         raise SettingError(f"{setting} {failure} {asked}; fix it, or raise {LIMIT}.") from failure
     except (SettingError, RunError):
         raise
+    except SystemExit as end:
+        raise SettingError(f"{setting} ended the program ({end!r}) {asked}; let it return or raise.") from end
     except Exception as error:
         log_traceback(log, error)
         raise SettingError(f"{setting} raised {error!r}{origin(error)} {asked}; fix it.") from error
 
 
-def _undisturbed(tried: _Tried, problems: list[Problem], texts: list[str]) -> Any:
-    """Calls a function, and gives it back the state that it had."""
+def _undisturbed(tried: _Tried, call: Callable[[Any], Any]) -> Any:
+    """Calls a reward or a term, and gives it back the state that it had."""
     made = tried.made
     isolated = getattr(made, "isolated", None)
     if isolated is not None:
         state = isolated.state
-        result = tried.call(isolated, problems, texts)
+        result = call(isolated)
         check_state(tried.setting, isolated.state)
         if state:
             isolated.restore(state)
         return result
     if not isinstance(made, Stateful):
-        return tried.call(made, problems, texts)
+        return call(made)
+    check_state(tried.setting, made.state_dict())
     state = deepcopy(made.state_dict())
-    result = tried.call(made, problems, texts)
+    result = call(made)
     check_state(tried.setting, made.state_dict())
     made.load_state_dict(state)
     return result
@@ -186,8 +232,3 @@ def _reward_call(function: Any, problems: list[Problem], texts: list[str]) -> An
     # In its own process a reward picks out itself what it declares.
     passed = offered if isinstance(function, IsolatedObject) else declared(function, offered)
     return function(texts, [problem.answer for problem in problems], **passed)
-
-
-def _term_call(function: Any, problems: list[Problem], texts: list[str]) -> Any:
-    scores = [Score(0.0, False, None, Verdict.WRONG)] * len(texts)
-    return function(Responses(problems, [], texts, scores, texts))

@@ -95,7 +95,7 @@ def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: 
     check_finite(config)
     if checkpoint is not None:
         check_resumable(checkpoint, saved, parts.identity)
-    try_rewards(config, components, parts.datamodule, parts.benchmarks)
+    try_rewards(config, components, parts.datamodule, parts.benchmarks, tokenizer)
     module = _module(config, components, parts)
     trainer = make_trainer(config.trainer, components.processes, _callbacks(config, parts), loggers)
     _begin_folder(config, run_dir, anew=checkpoint is None)

@@ -157,6 +157,15 @@ def test_an_evaluation_tries_too(tmp_path: Path) -> None:
             r"asks for level, and the rows of data have prompts, questions; add fields of the data to",
         ),
         ("of_too_few_pairs", r"^reward returned 1 scores for 4 responses on a trial call"),
+        ("yielding", r"^reward returned <generator object .* \(generator\), not a list with a number for each of 4"),
+        ("yielding_later", r"^reward returned <async_generator .* \(async_generator\), not a list with a number"),
+        (
+            "never_awaited",
+            r"^reward returned <coroutine .* \(coroutine\) for response 0, which is no number on a trial",
+        ),
+        ("pairs_later", r"^reward returned <coroutine .* \(coroutine\), not a list with a number for each of 4 resp"),
+        ("leaving", r"^reward ended the program \(SystemExit\(3\)\) on a trial call .*; let it return or raise\.$"),
+        ("Pending", r"^reward has a state that no checkpoint can hold \(cannot pickle 'generator' object\)"),
         ("Forgetful", r"^reward has a state that no checkpoint can hold \(.*\); let state_dict\(\) return numbers"),
     ],
 )
@@ -180,3 +189,73 @@ def test_the_trial_passes_whatever_can_be_called(tmp_path: Path, monkeypatch: py
             own = ["reward=custom", f"reward._target_=reward_functions.{name}", f"custom_reward_timeout_s={limit}"]
             with pytest.raises(Passed):
                 run(tmp_path / "run", *own)
+
+
+@pytest.mark.parametrize("limit_s", ["null", "20"])
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        (
+            "yielding",
+            r"^reward returned <generator .* \(generator\), not a list with a number for each of 4 responses on a",
+        ),
+        (
+            "Pending",
+            r"^reward has a state that (cannot be saved|no checkpoint can hold) \(cannot pickle 'generator' obj",
+        ),
+    ],
+)
+def test_what_cannot_leave_its_process_is_told_alike(
+    name: str, sentence: str, limit_s: str, tmp_path: Path, nothing_is_loaded: None
+) -> None:
+    own = ["reward=custom", f"reward._target_=reward_functions.{name}", f"custom_reward_timeout_s={limit_s}"]
+    with pytest.raises(SettingError, match=sentence):
+        run(tmp_path / "run", *own)
+
+
+TERM = "reward_terms.custom.term._target_=reward_functions"
+
+
+@pytest.mark.parametrize("limit_s", ["null", "20"])
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        (
+            "term_yielding",
+            r"^reward_terms.custom returned <generator .* \(generator\), not a list with a number for each",
+        ),
+        (
+            "term_of_too_few",
+            r"^reward_terms.custom returned shape \(1,\), not one value for each of 8 responses on a trial",
+        ),
+        (
+            "term_buggy",
+            r"^reward_terms.custom raised KeyError\(.*\) in reward_functions.py:\d+ on a trial call with 8 made",
+        ),
+    ],
+)
+def test_terms_of_responses_are_tried_too(
+    name: str,
+    sentence: str,
+    limit_s: str,
+    tmp_path: Path,
+    nothing_is_loaded: None,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    own = ("reward_terms=[custom]", f"{TERM}.{name}", f"custom_reward_timeout_s={limit_s}")
+    with pytest.raises(SettingError, match=sentence):
+        run(tmp_path / "run", *own, "rollout.group_size=4")
+    shown = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
+    assert ["in helper" in one for one in shown] == [True] * (name == "term_buggy")
+
+
+@pytest.mark.parametrize("name", ["centred_length", "masked"])
+def test_a_term_of_responses_gets_whole_groups_and_may_exclude(
+    name: str, rewards_of: Callable[..., list[float]]
+) -> None:
+    assert rewards_of("reward_terms=[custom]", f"{TERM}.{name}", IN_PROCESS, "rollout.group_size=4")
+
+
+def test_the_trial_leaves_the_state_of_a_term_of_responses(rewards_of: Callable[..., list[float]]) -> None:
+    own = ["reward_terms=[custom]", f"{TERM}.CountedTerm", "reward_terms.custom.weight=10"]
+    assert set(rewards_of(*own)) <= {10.0, 11.0}

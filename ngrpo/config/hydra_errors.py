@@ -4,13 +4,14 @@ import re
 import traceback
 from difflib import get_close_matches
 
+from hydra._internal.config_repository import IConfigRepository
 from omegaconf import DictConfig
 from omegaconf.errors import ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
 
 from ngrpo.errors import SettingError, first_line
 
 _UNKNOWN_KEY = re.compile(r"Could not override '([^']+)'")
-_UNKNOWN_OPTION = re.compile(r"Could not find '([^']+)/([^'/]+)'\s+Available options in '[^']+':(.*?)Config", re.S)
+_UNKNOWN_OPTION = re.compile(r"Could not find '([^']+)'\s+Available options in '([^']+)':(.*?)Config", re.S)
 _UNKNOWN_FILE = re.compile(r"Could not (?:load|find) '([^']+)/([^'/]+)'")
 _WRONG_TYPE = re.compile(r"Error merging override (\S+=.*)")
 _SYNTAX = re.compile(r"Error parsing override '(.*?)'", re.S)
@@ -29,13 +30,15 @@ def from_composing(error: BaseException) -> bool:
 def composition_sentence(error: BaseException) -> str:
     """Returns setting, value and remedy, as far as the error tells them."""
     text, cause = str(error), error.__cause__ or error
+    if (typed := _typed_for_preset(error)) is not None:
+        return f"{typed} is not how a preset is chosen; give the name of one, or a list of names."
     if found := _SYNTAX.search(text):
         return f"{found[1]!r} is no setting=value; write it like trainer.iterations=10, and quote what has spaces or =."
     if found := _WRONG_TYPE.search(text):
         return f"{found[1].strip()} has a value of another type ({first_line(cause)}); change it."
     if found := _UNKNOWN_OPTION.search(text):
-        group, option, options = found.groups()
-        return f"{group}={option} is not known; choose one of {', '.join(options.split())}."
+        path, group, options = found.groups()
+        return f"{group}={path.removeprefix(f'{group}/')} is not known; choose one of {', '.join(options.split())}."
     if found := _UNKNOWN_FILE.search(text):
         return f"{found[1]}={found[2]} is not known; see the files of conf/{found[1]}."
     if found := _UNKNOWN_KEY.search(text):
@@ -48,6 +51,25 @@ def composition_sentence(error: BaseException) -> str:
         said = _refusal_within(error) or f"{first_line(error)}; change it."
         return f"{error.full_key or 'the configuration'}: {said}"
     return "; ".join(line.strip().rstrip(".") for line in text.splitlines() if line.strip()) + "."
+
+
+def _typed_for_preset(error: BaseException) -> str | None:
+    """Returns the override that gives a group something else than names of presets, which Hydra's messages leave out.
+
+    It is looked for where Hydra was reading the overrides.
+    """
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        groups, overrides = frame.f_locals.get("repo"), frame.f_locals.get("overrides_list")
+        if not isinstance(groups, IConfigRepository) or not isinstance(overrides, list):
+            continue
+        for one in overrides:
+            if one.is_sweep_override() or one.is_delete() or not groups.group_exists(one.key_or_group):
+                continue
+            value = one.value()
+            names = value if isinstance(value, list) else [value]
+            if not isinstance(value, dict) and not all(isinstance(name, str) for name in names):
+                return str(one.input_line)
+    return None
 
 
 def _refusal_within(error: BaseException | None) -> SettingError | None:

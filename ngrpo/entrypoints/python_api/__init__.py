@@ -4,6 +4,7 @@ Settings are those of conf/, as words of the command line (``"exploration.rate=0
 (``exploration="neighbor"``) or as mappings (``exploration={"name": "neighbor", "rate": 0.2}``). The functions print
 nothing but warnings unless ``verbose=True``, leave the process's settings as they were, and take turns with each other.
 
+- ``arguments.py``: Arguments that the functions share, as they are used, or refused in a sentence
 - ``evaluation.py``: ``ngrpo.evaluate``: figures of a model on benchmarks
 - ``model_argument.py``: The model that a function is given: a name, a folder, or one in memory
 - ``sampling.py``: ``ngrpo.sample``: responses to prompts

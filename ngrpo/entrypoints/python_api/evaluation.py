@@ -7,7 +7,7 @@ from typing import Any
 
 from ngrpo.entrypoints.composition import composed
 from ngrpo.entrypoints.evaluate import evaluate as run_evaluation
-from ngrpo.entrypoints.override_words import words_of
+from ngrpo.entrypoints.python_api.arguments import folder_of, words_given
 from ngrpo.entrypoints.python_api.session import logging_to, session
 from ngrpo.entrypoints.refused_run import removing_unused
 from ngrpo.evaluation.benchmark_report import Report
@@ -42,8 +42,7 @@ def evaluate(
         SettingError: a setting cannot work.
     """
     with session(verbose):
-        folder = None if config_dir is None else Path(config_dir)
-        composition = composed("evaluate", [*words_of(settings), *overrides], folder)
+        composition = composed("evaluate", words_given(settings, overrides), folder_of(config_dir))
         out = composition.run_dir
         out.mkdir(parents=True, exist_ok=True)
         with composition.current(), removing_unused(out), logging_to(out / "evaluate.log"):

@@ -1,24 +1,29 @@
 """``ngrpo.sample``: responses to prompts."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 from typing import Any
 
 from ngrpo.config.check import checked
 from ngrpo.config.schema import SampleConfig
+from ngrpo.data.sources.conversation import read_messages
+from ngrpo.data.sources.problem_text import check_text
 from ngrpo.entrypoints.composition import composed
-from ngrpo.entrypoints.override_words import words_of
+from ngrpo.entrypoints.python_api.arguments import folder_of, words_given
 from ngrpo.entrypoints.python_api.model_argument import Model, source_of, words_for
 from ngrpo.entrypoints.python_api.session import session
 from ngrpo.entrypoints.sample import Asked, draw_samples
 from ngrpo.entrypoints.sampled_rollout import SampledRollout
+from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
-from ngrpo.types.problems import Message
+from ngrpo.utils.given_values import plain, shown
+
+_FORM = "a text, a list of messages with role and content of which the last is the user's, or a list of these"
 
 
 def sample(
     model: Model,
-    prompts: Asked | Sequence[Asked],
+    prompts: Asked | Iterable[Asked],
     *overrides: str,
     exploration: str | Mapping[str, Any] | Exploration = "token",
     n: int = 1,
@@ -31,7 +36,7 @@ def sample(
 
     Args:
         model: a folder, a hub name, ``"demo"``, or a causal language model of transformers, of which a copy is used.
-        prompts: one or several; each goes through the model's chat template.
+        prompts: one, or several in a list or from a generator; each goes through the model's chat template.
         overrides: settings of conf/sample.yaml, such as ``"rollout.temperature=0.7"``.
         exploration: the strategy: a preset, a preset with changes (``{"name": "neighbor", "rate": 0.2}``), or an object
             of your own.
@@ -50,16 +55,33 @@ def sample(
     strategy = None
     if isinstance(exploration, Exploration):
         strategy, exploration = exploration, "token"
-    words = [*words_of({"exploration": exploration, "n": n, **settings}), *overrides]
+    if isinstance(exploration, type) and issubclass(exploration, Exploration):
+        name = exploration.__name__
+        raise SettingError(f"exploration={name} is the class of strategies; give one of them, such as {name}().")
+    words = [*words_for(model), *words_given({"exploration": exploration, "n": n, **settings}, overrides)]
+    asked = _several(prompts)
     with session(verbose):
-        folder = None if config_dir is None else Path(config_dir)
-        config = checked(composed("sample", [*words_for(model), *words], folder).config, SampleConfig)
-        return draw_samples(config, source_of(model, tokenizer, config), _several(prompts), strategy)
+        config = checked(composed("sample", words, folder_of(config_dir)).config, SampleConfig)
+        return draw_samples(config, source_of(model, tokenizer, config), asked, strategy)
 
 
-def _several(prompts: Asked | Sequence[Asked]) -> list[Asked]:
+def _several(prompts: Any) -> list[Asked]:
+    """Returns one or several prompts as a list; messages alone are one conversation."""
+    prompts = plain(prompts)
     if isinstance(prompts, str):
-        return [prompts]
-    # A sequence of messages is one conversation.
-    messages: list[Message] = [one for one in prompts if isinstance(one, Mapping)]
-    return [messages] if messages else [one for one in prompts if not isinstance(one, Mapping)]
+        return [_prompt("prompts", prompts)]
+    if not isinstance(prompts, Iterable) or isinstance(prompts, bytes | Mapping | Set):
+        raise SettingError(f"prompts={shown(prompts)} are neither a prompt nor a list of them; give {_FORM}.")
+    given = list(prompts)
+    if given and all(isinstance(one, Mapping) for one in given):
+        return [_prompt("prompts", given)]
+    return [_prompt(f"prompts[{index}]", one) for index, one in enumerate(given)]
+
+
+def _prompt(name: str, given: Any) -> Asked:
+    messages = str(given) if isinstance(given, str) else read_messages(given)
+    if messages is None:
+        raise SettingError(f"{name}={shown(given)} is neither text nor a conversation; give {_FORM}.")
+    for text in [messages] if isinstance(messages, str) else [message["content"] for message in messages]:
+        check_text(name, text)
+    return messages

@@ -1,6 +1,6 @@
 """``ngrpo.score``: the log-probs and entropies of rollouts under a model."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +10,17 @@ from ngrpo.config.check import checked
 from ngrpo.config.schema import SampleConfig
 from ngrpo.entrypoints.composition import composed
 from ngrpo.entrypoints.input_validation import check_accelerator
-from ngrpo.entrypoints.override_words import words_of
+from ngrpo.entrypoints.python_api.arguments import folder_of, words_given
 from ngrpo.entrypoints.python_api.model_argument import Model, source_of, words_for
 from ngrpo.entrypoints.python_api.session import session
 from ngrpo.entrypoints.sampled_rollout import SampledRollout
+from ngrpo.errors import SettingError
 from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.policy import ScoringModel, TokenScores
 from ngrpo.training.batching import microbatches
+from ngrpo.utils.given_values import plain, shown
 from ngrpo.utils.torch_settings import accelerator_of, set_torch
 
 _TOKENS = 8192
@@ -27,7 +29,7 @@ _TOKENS = 8192
 
 def score(
     model: Model,
-    rollouts: Sequence[SampledRollout],
+    rollouts: SampledRollout | Iterable[SampledRollout],
     *overrides: str,
     tokenizer: Any = None,
     config_dir: Path | str | None = None,
@@ -38,7 +40,7 @@ def score(
 
     Args:
         model: as of `ngrpo.sample`; another than the one that made the rollouts, too, if it has the same tokens.
-        rollouts: from `ngrpo.sample`.
+        rollouts: one or several, from `ngrpo.sample`.
         overrides: settings of conf/sample.yaml, such as ``"model.dtype=bfloat16"``.
         tokenizer: of a model in memory.
         config_dir: a folder of yaml files and modules of yours.
@@ -50,21 +52,48 @@ def score(
         nats, on the CPU.
 
     Raises:
-        SettingError: a setting cannot work.
+        SettingError: a setting cannot work, or a rollout is none, or one of other tokens than the model's.
     """
-    words = [*words_for(model), *words_of(settings), *overrides]
+    words = [*words_for(model), *words_given(settings, overrides)]
+    given = _several(rollouts)
     with session(verbose):
-        folder = None if config_dir is None else Path(config_dir)
-        config = checked(composed("sample", words, folder).config, SampleConfig)
+        config = checked(composed("sample", words, folder_of(config_dir)).config, SampleConfig)
         set_torch(config.threads, config.matmul_precision)
         check_accelerator(config.accelerator, "accelerator", "accelerator=cpu")
         device = torch.device("cuda" if accelerator_of(config.accelerator) == "gpu" else "cpu")
-        return _scored(source_of(model, tokenizer, config), list(rollouts), device)
+        return _scored(source_of(model, tokenizer, config), given, device)
+
+
+def _several(rollouts: Any) -> list[SampledRollout]:
+    """Returns one or several rollouts as a list."""
+    rollouts = plain(rollouts)
+    if isinstance(rollouts, SampledRollout):
+        return [rollouts]
+    if not isinstance(rollouts, Iterable) or isinstance(rollouts, str | bytes | Mapping):
+        raise SettingError(f"rollouts={shown(rollouts)} are none; give what ngrpo.sample returns.")
+    given = list(rollouts)
+    for index, one in enumerate(given):
+        if not isinstance(one, SampledRollout):
+            raise SettingError(f"rollouts[{index}]={shown(one)} is no rollout; give what ngrpo.sample returns.")
+    return given
+
+
+def _check_tokens(rollouts: Sequence[SampledRollout], known: int) -> None:
+    """Refuses rollouts of more tokens than the model knows."""
+    for index, one in enumerate(rollouts):
+        parts = (one.prompt_ids, one.response_ids, one.mixture.record.ids)
+        largest = max(int(part.max()) for part in parts if part.numel())
+        if largest >= known:
+            raise SettingError(
+                f"rollouts[{index}] has the token {largest}, and model= knows {known} tokens; give a model with the "
+                "tokens of the one that made the rollouts."
+            )
 
 
 @torch.no_grad()
 def _scored(source: ModelSource, rollouts: list[SampledRollout], device: torch.device) -> list[TokenScores]:
     lm = source.load().to(device)
+    _check_tokens(rollouts, lm.get_input_embeddings().num_embeddings)
     found: dict[int, TokenScores] = {}
     for alike in _made_alike(rollouts):
         strategy, temperature = rollouts[alike[0]].exploration, rollouts[alike[0]].temperature

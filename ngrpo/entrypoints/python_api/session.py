@@ -13,6 +13,7 @@ from transformers.utils import logging as transformers_logging
 
 from ngrpo.entrypoints.console import ConsoleHandler, silence_libraries
 from ngrpo.entrypoints.error_handling import sentence
+from ngrpo.entrypoints.python_api.arguments import is_on
 from ngrpo.errors import RunError, SettingError, StopNow
 
 _ONE_AT_A_TIME = threading.RLock()
@@ -29,21 +30,21 @@ def session(verbose: bool) -> Iterator[None]:
     with _ONE_AT_A_TIME, warnings.catch_warnings(), ExitStack() as afterwards:
         _keep_settings(afterwards)
         silence_libraries()
-        get_console().quiet = not verbose
-        if verbose:
+        shows = is_on("verbose", verbose)
+        get_console().quiet = not shows
+        if shows:
             handler = ConsoleHandler(logging.INFO)
             _OURS.addHandler(handler)
             afterwards.callback(_OURS.removeHandler, handler)
         try:
             yield
-        except (SettingError, RunError):
-            raise
         except StopNow as stopped:
             raise KeyboardInterrupt(str(stopped)) from stopped
         except Exception as error:
-            if (said := sentence(error)) is None:
+            known, said = isinstance(error, SettingError | RunError), sentence(error)
+            if said is None or (known and said == str(error)):
                 raise
-            raise SettingError(said) from error
+            raise (RunError if isinstance(error, RunError) else SettingError)(said) from error
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from typing import Any
 from lightning.pytorch.utilities.seed import isolate_rng
 
 from ngrpo.entrypoints.composition import composed
-from ngrpo.entrypoints.override_words import words_of
+from ngrpo.entrypoints.python_api.arguments import folder_of, words_given
 from ngrpo.entrypoints.python_api.session import logging_to, session
 from ngrpo.entrypoints.python_api.summary import LOG, Summary, summary_of
 from ngrpo.entrypoints.refused_run import removing_unused
@@ -34,8 +34,7 @@ def train(*overrides: str, config_dir: Path | str | None = None, verbose: bool =
         KeyboardInterrupt: it was interrupted, and has saved itself.
     """
     with session(verbose), isolate_rng():
-        folder = None if config_dir is None else Path(config_dir)
-        composition = composed("train", [*words_of(settings), *overrides], folder)
+        composition = composed("train", words_given(settings, overrides), folder_of(config_dir))
         if (processes := process_count(composition.config.trainer)) > 1:
             raise SettingError(
                 f"trainer.devices={composition.config.trainer.devices} trains in {processes} processes, which only the"

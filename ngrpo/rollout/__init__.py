@@ -11,6 +11,7 @@ are the parts of the loop in `ngrpo.callbacks.rollout`. An engine is any object 
 - ``prefetch.py``: The next batch's rollouts, made in a thread while the present batch trains
 - ``records/``: Records of mixed decoding on the device, for an engine that decodes in processes and graphs of its own
 - ``recovery.py``: Recovery from faults of an engine: it is rebuilt once, and all ranks learn of it
+- ``request_limits.py``: Refusals of requests that an engine cannot serve as they are
 - ``serialization.py``: Serialization of rollouts and experiences: primitives and tensors, which run no code when they
   are read
 - ``torch_engine/``: The rollout engine in plain PyTorch: continuous batching over a preallocated key/value cache

@@ -8,6 +8,7 @@
 - ``hardware.py``: The hardware that a process computes on, in words
 - ``hub_access.py``: The Hugging Face hub: names of repositories, and time limits where it cannot be reached
 - ``input_files.py``: Small files that a user names: read whole, or refused in one sentence
+- ``interrupts.py``: Interrupts that wait until what they would break is done
 - ``lock.py``: The lock of an output folder: one process group at a time
 - ``numbers.py``: Numbers as people write them; none is minus nothing, such as "-0.000"
 - ``optional_packages.py``: Packages that only some settings need

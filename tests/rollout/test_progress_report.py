@@ -8,7 +8,6 @@ from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.runtime.bound import BoundExploration
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.rollout.torch_engine.engine import TorchEngine
-from ngrpo.rollout.vllm.progress import FinishedRequests
 from ngrpo.types.rollouts import Request, Sampling
 
 Bind = Callable[[TorchEngine, Exploration], BoundExploration]
@@ -28,17 +27,3 @@ def test_the_torch_engine_counts_up_to_what_it_returns(
     assert len(reported) > 1
     assert reported[0][0] < len(requests)
     assert reported[0][1] > reported[0][0]  # tokens of running rollouts count
-
-
-def test_vllms_bar_is_told_of_each_request() -> None:
-    """As ``LLM._run_engine`` drives it."""
-    reported: list[tuple[int, int]] = []
-    bar = FinishedRequests(lambda finished, tokens: reported.append((finished, tokens)), total=2, desc="", postfix="")
-    for tokens in (1000, 3000):
-        speed = tokens / bar.format_dict["elapsed"]
-        bar.postfix = f"est. speed input: {0:.2f} toks/s, output: {speed:.2f} toks/s"
-        bar.update(1)
-    assert bar.n == bar.total == 2
-    bar.refresh()
-    bar.close()
-    assert reported == [(1, 1000), (2, 3000)]

@@ -17,7 +17,7 @@ from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.packing import pack
 from ngrpo.rollout.records.buffers import MixingBuffers
-from ngrpo.rollout.records.session import Session, SessionSpec
+from ngrpo.rollout.records.session import Admission, Session, SessionSpec
 from ngrpo.rollout.records.split import split_rollouts
 from ngrpo.rollout.records.stepper import choose, fill_buffers
 from ngrpo.types.rollouts import Request, Rollout
@@ -69,11 +69,12 @@ def test_the_vllm_session(strategy: Exploration):
         end_ids=(),
         temperature=0.8,
         max_new_tokens=TOKENS,
-        keys=torch.tensor([5, 77]),
-        prompt_lengths=torch.tensor([9, prompt]),
-        explore=torch.tensor([True, True]),
+        slots=2,
     )
     session, buffers = Session(spec, table, torch.device("cpu")), MixingBuffers(32, 1, torch.device("cpu"), table)
+    session.assign(Admission(0, 0, 5, 9))
+    session.assign(Admission(1, 1, 77, prompt))
+    session.write_assigned()
     assert buffers.tensors.vectors is not None
     slot, fed, tokens = torch.tensor([1]), [], []
     for index in range(TOKENS):
@@ -94,7 +95,7 @@ def test_the_vllm_session(strategy: Exploration):
 def collected(session: Session, prompt: int) -> Rollout:
     """The second slot's rollout."""
     requests = [Request((0,) * 9, 5), Request((0,) * prompt, 77)]
-    records = session.collect()
+    records = session.collect([0, 1], [TOKENS, TOKENS])
     outputs = [SimpleNamespace(token_ids=row.tolist(), finish_reason="length") for row in records.tokens]
     return split_rollouts(requests, outputs, records)[1]
 

@@ -1,6 +1,6 @@
 """The session of one `generate` call: its requests and strategy on the device, and the records of what was decided."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -11,11 +11,15 @@ from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.runtime.empty_record import empty_record
 from ngrpo.rollout.records.host_memory import DeviceView, HostTensor
 from ngrpo.types.records import Record
+from ngrpo.types.rollouts import Prefix
+
+_ADDRESSES = 2**32
+"""Addresses a session: slot i of session n has address n * 2^32 + i."""
 
 
 @dataclass(frozen=True)
 class SessionSpec:
-    """The description of a `generate` call that every worker gets before it; request number i owns slot i.
+    """The description of a `generate` call that every worker gets before its first request.
 
     Attributes:
         strategy: the strategy.
@@ -23,10 +27,9 @@ class SessionSpec:
         parameters: what it has learned, on any device.
         end_ids: token ids that end the reasoning.
         temperature: tau.
-        max_new_tokens: most response tokens.
-        keys: request keys; int64 [S].
-        prompt_lengths: int64 [S].
-        explore: rows that the strategy decides; the others are sampled plainly; bool [S].
+        max_new_tokens: most response tokens, T.
+        slots: most requests that have a record at once, S.
+        plain_requests: some requests may be sampled plainly, see `Request.explore`.
         stop_ids: token ids that end a response.
         progress: finished training iterations, see `StepContext`; int64 [].
     """
@@ -37,17 +40,39 @@ class SessionSpec:
     end_ids: tuple[int, ...]
     temperature: float
     max_new_tokens: int
-    keys: Tensor
-    prompt_lengths: Tensor
-    explore: Tensor
+    slots: int
+    plain_requests: bool = False
     stop_ids: tuple[int, ...] = ()
     progress: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.int64))
+
+
+@dataclass(frozen=True)
+class Admission:
+    """What belongs to one request, and is written to its slot before its first forward.
+
+    Attributes:
+        slot: the request's while it runs, and until its record was collected.
+        number: another one for each request of the session: a request that comes back after a preemption has its own,
+            and the next one in the same slot has another.
+        key: the request's.
+        prompt_length: P, without the prefix.
+        explore: the strategy decides the row; otherwise it is sampled plainly.
+        prefix: the response tokens that are given; None for none.
+    """
+
+    slot: int
+    number: int
+    key: int
+    prompt_length: int
+    explore: bool = True
+    prefix: Prefix | None = None
 
 
 class SessionInputs(NamedTuple):
     """The inputs of the session's decisions, on the device; S + 1 slots, the last one scratch.
 
     Attributes:
+        first_address: address of slot 0; int64 [].
         keys: int64 [S + 1].
         prompt_lengths: int64 [S + 1].
         explore: bool [S + 1]; None when all rows are the strategy's.
@@ -58,6 +83,7 @@ class SessionInputs(NamedTuple):
         progress: finished training iterations; int64 [].
     """
 
+    first_address: Tensor
     keys: Tensor
     prompt_lengths: Tensor
     explore: Tensor | None
@@ -107,13 +133,13 @@ class SessionRecords(NamedTuple):
 
 
 class CollectedRecords(NamedTuple):
-    """The records of a session on the CPU.
+    """The records of N finished requests on the CPU.
 
     Attributes:
-        tokens: int32 [S, T].
-        log_probs: float32 [S, T].
-        mixed: bool [S, T].
-        record: of the M mixed positions, slot by slot and in ascending order; [M, ...].
+        tokens: int32 [N, T], T the longest response; meaningless beyond a request's own.
+        log_probs: float32 [N, T].
+        mixed: False beyond a request's response; bool [N, T].
+        record: of the M mixed positions, request by request and in ascending order; [M, ...].
         failure: traceback of the strategy's own code, after which nothing was recorded; None if it raised nothing.
     """
 
@@ -132,45 +158,122 @@ class Session:
         embedding: the whole served table [V, d], or none of its rows.
         device: the worker's device.
         device_view: makes the device's view of host memory, where a dense strategy's vectors lie; None on a CPU.
+        number: another one for each session of an engine; says which addresses are the session's.
     """
 
     def __init__(
-        self, spec: SessionSpec, embedding: Tensor, device: torch.device, device_view: DeviceView | None = None
+        self,
+        spec: SessionSpec,
+        embedding: Tensor,
+        device: torch.device,
+        device_view: DeviceView | None = None,
+        number: int = 0,
     ) -> None:
         self.spec = spec
-        self.scratch = len(spec.keys)
+        self.scratch = spec.slots
+        self.first_address = number * _ADDRESSES
+        slots, budget = self.scratch + 1, spec.max_new_tokens
         self.inputs = SessionInputs(
-            keys=_with_scratch(spec.keys, 0).to(device),
-            prompt_lengths=_with_scratch(spec.prompt_lengths, 0).to(device),
-            explore=None if bool(spec.explore.all()) else _with_scratch(spec.explore, False).to(device),
+            first_address=torch.tensor(self.first_address, device=device),
+            keys=torch.zeros(slots, dtype=torch.int64, device=device),
+            prompt_lengths=torch.zeros(slots, dtype=torch.int64, device=device),
+            explore=torch.ones(slots, dtype=torch.bool, device=device) if spec.plain_requests else None,
             end_ids=torch.tensor(spec.end_ids, dtype=torch.int64, device=device),
             tables={name: table.to(device) for name, table in spec.tables.items()},
             parameters={name: value.to(device) for name, value in spec.parameters.items()},
             embedding=embedding,
             progress=spec.progress.to(device),
         )
-        slots, budget = self.scratch + 1, spec.max_new_tokens
         self.vectors: HostTensor | None = None
         if spec.strategy.dense:
             self.vectors = HostTensor((slots, budget, embedding.shape[-1]), embedding.dtype, device_view)
         on_device = None if self.vectors is None else self.vectors.on_device
         self.records = SessionRecords.empty(slots, budget, spec.strategy, device, on_device)
+        self._admitted = [-1] * spec.slots
+        self._assigned: list[Admission] = []
 
-    def collect(self) -> CollectedRecords:
-        """Returns the records of all slots."""
-        records = self.records
-        mixed = records.mixed[: self.scratch].cpu()
-        at = mixed.nonzero(as_tuple=True)
+    def assign(self, admission: Admission) -> int:
+        """Notes what belongs to a request, unless its slot has it already; returns the slot's address."""
+        if self._admitted[admission.slot] != admission.number:
+            self._admitted[admission.slot] = admission.number
+            self._assigned.append(admission)
+        return self.first_address + admission.slot
+
+    def write_assigned(self) -> None:
+        """Sends what `assign` noted to the device, in one copy; must come before the requests' first forward."""
+        if not self._assigned:
+            return
+        assigned, self._assigned = self._assigned, []
+        rows = [(a.slot, a.key, a.prompt_length, int(a.explore), self._end_of_prefix(a)) for a in assigned]
+        slots, keys, prompt_lengths, explore, end_at = to_device(torch.tensor(rows), self.records.mixed.device).unbind(
+            1
+        )
+        self.inputs.keys[slots] = keys
+        self.inputs.prompt_lengths[slots] = prompt_lengths
+        if self.inputs.explore is not None:
+            self.inputs.explore[slots] = explore.bool()
+        self.records.end_at[slots] = end_at
+        for admission in assigned:
+            if admission.prefix is not None:
+                self._write_prefix(admission, admission.prefix)
+
+    def _row(self, admission: Admission) -> tuple[int, int, int, bool, int]:
+        return (
+            admission.slot,
+            admission.key,
+            admission.prompt_length,
+            admission.explore,
+            self._end_of_prefix(admission),
+        )
+
+    def _end_of_prefix(self, admission: Admission) -> int:
+        """Returns the index of the first end token among the given ones, T if there is none."""
+        ids = () if admission.prefix is None else admission.prefix.ids
+        ends = (index for index, token in enumerate(ids) if token in self.spec.end_ids)
+        return next(ends, self.spec.max_new_tokens)
+
+    def _write_prefix(self, admission: Admission, prefix: Prefix) -> None:
+        """Fills the first F entries of a slot as if the given tokens had been chosen here."""
+        records, slot, given = self.records, admission.slot, len(prefix.ids)
+        device = records.mixed.device
+        records.tokens[slot, :given] = to_device(torch.tensor(prefix.ids, dtype=torch.int32), device)
+        records.log_probs[slot, :given] = 0
+        records.mixed[slot, :given] = False
+        if records.state is not None:
+            records.state[slot, :given] = 0
+        if prefix.mixture is not None and len(prefix.mixture.positions):
+            index = to_device(prefix.mixture.positions - admission.prompt_length, device)
+            at = (torch.full_like(index, slot), index)
+            records.mixed[at] = True
+            records.record.put(at, prefix.mixture.record.map(lambda channel: to_device(channel, device)))
+
+    def collect(self, slots: Sequence[int], lengths: Sequence[int]) -> CollectedRecords:
+        """Returns the records of finished requests, whose slots may then be assigned anew.
+
+        Args:
+            slots: N of them.
+            lengths: their response tokens, those of a prefix included; what was recorded beyond them is left out.
+        """
+        records, longest = self.records, max(lengths)
+        rows = torch.tensor(slots)
+        rows_device = rows.to(records.mixed.device)
+        responses = torch.arange(longest) < torch.tensor(lengths)[:, None]
+        mixed = records.mixed[rows_device, :longest].cpu() & responses
+        request, index = mixed.nonzero(as_tuple=True)
+        at = (rows[request], index)
         vectors = None if self.vectors is None else self.vectors.on_host[at]
-        at_device = tuple(index.to(records.mixed.device) for index in at)
+        at_device = tuple(part.to(records.mixed.device) for part in at)
         rest = records.record._replace(vector=None).map(lambda channel: channel[at_device].cpu())
         return CollectedRecords(
-            records.tokens[: self.scratch].cpu(),
-            records.log_probs[: self.scratch].cpu(),
+            records.tokens[rows_device, :longest].cpu(),
+            records.log_probs[rows_device, :longest].cpu(),
             mixed,
             rest._replace(vector=vectors),
         )
 
 
-def _with_scratch(values: Tensor, fill: int | bool) -> Tensor:
-    return torch.cat([values, torch.tensor([fill], dtype=values.dtype)])
+def to_device(values: Tensor, device: torch.device) -> Tensor:
+    """Copies a host tensor to a device without waiting for what runs there."""
+    if device.type == "cpu":
+        return values
+    return values.pin_memory().to(device, non_blocking=True)

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import torch
-from torch import Tensor
 
 from ngrpo.rollout.records.session import CollectedRecords
-from ngrpo.types.records import Record
 from ngrpo.types.rollouts import Mixture, Request, Rollout, StopReason
 
 
@@ -29,9 +27,9 @@ def split_rollouts(
     """Returns one rollout a request.
 
     Args:
-        requests: S requests; number i had slot i.
-        outputs: the engine's completion of each.
-        collected: the records of S slots, which may extend beyond the response that the engine returned.
+        requests: N requests.
+        outputs: the engine's completion of each, without the request's prefix.
+        collected: their records.
 
     Raises:
         RuntimeError: the engine returned other tokens than were recorded.
@@ -39,30 +37,25 @@ def split_rollouts(
     ends = collected.mixed.sum(1).cumsum(0).tolist()
     starts = [0, *ends[:-1]]
     return [
-        _rollout(request, output, collected, slot, start)
-        for slot, (request, output, start) in enumerate(zip(requests, outputs, starts, strict=True))
+        _rollout(request, output, collected, row, slice(start, end))
+        for row, (request, output, start, end) in enumerate(zip(requests, outputs, starts, ends, strict=True))
     ]
 
 
-def _rollout(request: Request, output: Completion, collected: CollectedRecords, slot: int, start: int) -> Rollout:
-    """Cuts one slot's records to the response; its mixed positions start at ``start`` of the sparse record."""
-    length = len(output.token_ids)
-    response = torch.tensor(output.token_ids, dtype=torch.int64)
-    if not torch.equal(response, collected.tokens[slot, :length].long()):
+def _rollout(request: Request, output: Completion, collected: CollectedRecords, row: int, mixed: slice) -> Rollout:
+    """Makes a rollout of one row of the records; ``mixed`` are its entries of the sparse record."""
+    prefix = () if request.prefix is None else request.prefix.ids
+    response = torch.tensor([*prefix, *output.token_ids], dtype=torch.int64)
+    length = len(response)
+    if not torch.equal(response, collected.tokens[row, :length].long()):
         raise RuntimeError("the engine returned other tokens than were recorded; this is a fault in its adapter")
-    at = collected.mixed[slot, :length].nonzero()[:, 0]
+    at = collected.mixed[row, :length].nonzero()[:, 0]
     return Rollout(
         key=request.key,
         prompt_ids=torch.tensor(request.prompt_ids),
         response_ids=response,
-        log_probs=collected.log_probs[slot, :length].clone(),
-        mixture=Mixture(at + len(request.prompt_ids), _slice(collected.record, start, start + len(at))),
+        log_probs=collected.log_probs[row, :length].clone(),
+        mixture=Mixture(at + len(request.prompt_ids), collected.record.map(lambda channel: channel[mixed])),
         stop_reason=StopReason.STOP if output.finish_reason == "stop" else StopReason.LENGTH,
+        prefix_length=len(prefix),
     )
-
-
-def _slice(record: Record, start: int, stop: int) -> Record:
-    def cut(channel: Tensor) -> Tensor:
-        return channel[start:stop]
-
-    return record.map(cut)

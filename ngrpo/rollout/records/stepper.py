@@ -19,57 +19,89 @@ from ngrpo.rollout.records.buffers import BufferTensors, MixingBuffers
 from ngrpo.rollout.records.session import Session, SessionInputs, SessionRecords
 from ngrpo.types.records import Record
 
-Fill = Callable[[SessionRecords, SessionInputs, BufferTensors, Tensor, Tensor], None]
+Fill = Callable[[SessionRecords, SessionInputs, BufferTensors, Tensor, Tensor, bool], None]
 Choice = Callable[[SessionRecords, SessionInputs, float, Tensor, Tensor, Tensor, Tensor | None], Tensor]
 
 
-def fill_buffers(session: Session, buffers: MixingBuffers, slots: Tensor, positions: Tensor) -> None:
+def fill_buffers(
+    session: Session, buffers: MixingBuffers, addresses: Tensor, positions: Tensor, beside: bool = False
+) -> None:
     """Writes what `lookup` finds into the first T entries of the buffers.
 
     Args:
         session: the records.
         buffers: read inside the forward.
-        slots: slot of each scheduled token, -1 or scratch for none; int64 [T].
+        addresses: address of each scheduled token's slot, -1 for none; int64 [T].
         positions: absolute position of each token; int64 [T].
+        beside: leave the entries of tokens that are not the session's as another session has filled them.
     """
     strategy = session.spec.strategy
     run: Fill = _fill if buffers.tensors.vectors is None else partial(fill_vectors, strategy)
-    if slots.is_cuda:
+    if addresses.is_cuda:
         run = _compiled_fill if buffers.tensors.vectors is None else compiled(fill_vectors, strategy)
-        slots, positions = pad_to_two(slots, -1), pad_to_two(positions, 0)
-    run(session.records, session.inputs, buffers.tensors, slots, positions)
+        addresses, positions = pad_to_two(addresses, -1), pad_to_two(positions, 0)
+    run(session.records, session.inputs, buffers.tensors, addresses, positions, beside)
 
 
-def lookup(records: SessionRecords, prompt_lengths: Tensor, slots: Tensor, positions: Tensor) -> tuple[Tensor, Record]:
+def slots_of(inputs: SessionInputs, addresses: Tensor) -> Tensor:
+    """Returns the session's slots at ``addresses``, scratch for what is not its own; int64 [T]."""
+    scratch = inputs.keys.shape[0] - 1
+    slots = addresses - inputs.first_address
+    return torch.where((slots >= 0) & (slots < scratch), slots, scratch)
+
+
+def is_own(inputs: SessionInputs, addresses: Tensor) -> Tensor:
+    """Says which addresses are the session's; bool [T]."""
+    return slots_of(inputs, addresses) != inputs.keys.shape[0] - 1
+
+
+def lookup(
+    records: SessionRecords, inputs: SessionInputs, addresses: Tensor, positions: Tensor
+) -> tuple[Tensor, Record]:
     """Returns what stands at each token's position; prompt tokens are never mixed.
 
     Returns:
         mixed bool [T], and the record [T, ...].
     """
-    slots, index, generated = _response_indices(records, prompt_lengths, slots, positions)
+    slots, index, generated = _response_indices(records, inputs, addresses, positions)
     return records.mixed[slots, index] & generated, records.record.map(lambda channel: channel[slots, index])
 
 
 def _response_indices(
-    records: SessionRecords, prompt_lengths: Tensor, slots: Tensor, positions: Tensor
+    records: SessionRecords, inputs: SessionInputs, addresses: Tensor, positions: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Returns each token's slot, its index in the response, and whether it is in the response at all."""
     scratch, budget = records.mixed.shape[0] - 1, records.mixed.shape[1]
-    slots = torch.where(slots < 0, scratch, slots)
-    index = positions - prompt_lengths[slots]
+    slots = slots_of(inputs, addresses)
+    index = positions - inputs.prompt_lengths[slots]
     generated = (index >= 0) & (index < budget) & (slots != scratch)
     return slots, index.clamp(0, budget - 1), generated
 
 
 def _fill(
-    records: SessionRecords, inputs: SessionInputs, buffers: BufferTensors, slots: Tensor, positions: Tensor
+    records: SessionRecords,
+    inputs: SessionInputs,
+    buffers: BufferTensors,
+    addresses: Tensor,
+    positions: Tensor,
+    beside: bool,
 ) -> None:
-    mixed, record = lookup(records, inputs.prompt_lengths, slots, positions)
+    mixed, record = lookup(records, inputs, addresses, positions)
     tokens, width = record.ids.shape
-    buffers.mixed[:tokens] = mixed
-    buffers.ids[:tokens, :width] = record.ids
-    buffers.weights[:tokens, :width] = record.weights
-    buffers.weights[:tokens, width:] = 0
+    own = is_own(inputs, addresses) if beside else None
+    _put(buffers.mixed, mixed, own)
+    _put(buffers.ids[:, :width], record.ids, own)
+    _put(buffers.weights[:, :width], record.weights, own)
+    rest = buffers.weights[:tokens, width:]
+    _put(buffers.weights[:, width:], torch.zeros_like(rest), own)
+
+
+def _put(buffer: Tensor, values: Tensor, own: Tensor | None) -> None:
+    """Writes the first T entries of a buffer: all of them, or those where ``own`` (bool [T]) is True."""
+    tokens = values.shape[0]
+    if own is not None:
+        values = torch.where(own if values.dim() == 1 else own[:, None], values, buffer[:tokens])
+    buffer[:tokens] = values
 
 
 _compiled_fill = torch.compile(_fill, dynamic=True)
@@ -80,43 +112,44 @@ def fill_vectors(
     records: SessionRecords,
     inputs: SessionInputs,
     buffers: BufferTensors,
-    slots: Tensor,
+    addresses: Tensor,
     positions: Tensor,
+    beside: bool = False,
 ) -> None:
     """Writes the vectors that the strategy makes of its record."""
     assert buffers.vectors is not None
-    mixed, record = lookup(records, inputs.prompt_lengths, slots, positions)
-    slots, index, _ = _response_indices(records, inputs.prompt_lengths, slots, positions)
+    mixed, record = lookup(records, inputs, addresses, positions)
+    slots, index, _ = _response_indices(records, inputs, addresses, positions)
     context = RowContext(inputs.keys[slots], positions.long(), inputs.embedding)
     step = Step(records.tokens[slots, index].long(), mixed, *record._replace(ids=record.ids.long()))
     vectors = strategy.inputs(partial(embedding, weight=inputs.embedding), step, context, inputs.parameters)
-    tokens = len(slots)
-    buffers.mixed[:tokens] = mixed
-    buffers.vectors[:tokens] = vectors
+    own = is_own(inputs, addresses) if beside else None
+    _put(buffers.mixed, mixed, own)
+    _put(buffers.vectors, vectors.to(buffers.vectors.dtype), own)
 
 
 def choose(
-    session: Session, logits: Tensor, slots: Tensor, positions: Tensor, recorded: Tensor | None = None
+    session: Session, logits: Tensor, addresses: Tensor, positions: Tensor, recorded: Tensor | None = None
 ) -> Tensor:
     """Chooses and records the next token of each row.
 
     Args:
         session: strategy and records.
         logits: float [R, V], as the model gave them.
-        slots: slot of each row, -1 or scratch for none; int64 [R].
-        positions: absolute slot of the token being chosen; integer [R].
+        addresses: address of each row's slot; what is not the session's is chosen for, and not recorded; int64 [R].
+        positions: absolute position of the token being chosen; integer [R].
         recorded: False for a row whose prefill is not finished: it is sampled, and not recorded; bool [R].
 
     Returns:
         int64 [R].
     """
-    strategy, rows = session.spec.strategy, len(slots)
+    strategy, rows = session.spec.strategy, len(addresses)
     run: Choice = partial(choose_and_record, strategy)
     if logits.is_cuda:
         run = compiled(choose_and_record, strategy)
-        logits, slots, positions = pad_to_two(logits, 0), pad_to_two(slots, -1), pad_to_two(positions, 0)
+        logits, addresses, positions = pad_to_two(logits, 0), pad_to_two(addresses, -1), pad_to_two(positions, 0)
         recorded = None if recorded is None else pad_to_two(recorded, 0)
-    tokens = run(session.records, session.inputs, session.spec.temperature, logits, slots, positions, recorded)
+    tokens = run(session.records, session.inputs, session.spec.temperature, logits, addresses, positions, recorded)
     return tokens[:rows]
 
 
@@ -131,13 +164,13 @@ def choose_and_record(
     inputs: SessionInputs,
     temperature: float,
     logits: Tensor,
-    slots: Tensor,
+    addresses: Tensor,
     positions: Tensor,
     recorded: Tensor | None,
 ) -> Tensor:
     """The computation of `choose`, as one tensor function that can be compiled whole; writes into ``records``."""
     scratch, budget = records.mixed.shape[0] - 1, records.mixed.shape[1]
-    slots = torch.where(slots < 0, scratch, slots)
+    slots = slots_of(inputs, addresses)
     if recorded is not None:
         slots = torch.where(recorded, slots, scratch)
     positions = positions.long()

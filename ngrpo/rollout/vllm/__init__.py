@@ -1,7 +1,7 @@
 """Rollouts in vLLM: the engine, and the plugin that mixes embeddings inside vLLM's compiled forward.
 
 `engine` is what the trainer uses. Everything that touches vLLM's private interfaces lives in `runner_v1`, `runner_v2`,
-`embedding`, `prefix_cache`, `process_watch` and `progress`; `versions` refuses a vLLM that they were not tested with.
+`embedding`, `prefix_cache` and `process_watch`; `versions` refuses a vLLM that they were not tested with.
 
 - ``availability.py``: Facts for the choice of an engine: the memory of a GPU, and the models that vLLM has
   implementations of
@@ -10,12 +10,14 @@
 - ``device.py``: The GPU of a worker: which one child processes see, and its view of host memory
 - ``embedding.py``: The input embedding that mixes, inside vLLM's compiled and captured forward
 - ``engine.py``: The vLLM rollout engine
-- ``mixing_state.py``: The mixing state of a worker, which the adapters of both model runners share: the current
-  session and its buffers
+- ``mixing_state.py``: The mixing state of a worker, which the adapters of both model runners share: the live sessions
+  and the buffers
 - ``plugin.py``: The installation of the hooks, in every process of vLLM that loads the plugin or imports this
-- ``prefix_cache.py``: Prefix caching that shares prompts, but no generated tokens
+- ``prefix_cache.py``: Prefix caching that shares prompts and given prefixes, but no generated tokens
 - ``process_watch.py``: A watch over vLLM's engine processes, whose death its synchronous client would not notice
-- ``progress.py``: Progress of a vLLM call, read from the text of its progress bar
+- ``request_loop.py``: The loop that runs the requests of any number of callers on one vLLM engine, in the callers' own
+  threads
+- ``rollout_stream.py``: The requests of one session on vLLM: they wait for slots, run, and come back as rollouts
 - ``runner_v1.py``: Adapter of vLLM's V1 model runner (CPU): three methods of the runner's instance are wrapped
 - ``runner_v2.py``: Adapter of vLLM's Model Runner V2: a model state and a sampler, through hooks that vLLM has for
   them

@@ -20,11 +20,12 @@ from ngrpo.exploration.runtime.strategy_errors import StrategyError
 from ngrpo.modeling.loading import DTYPES, ModelSource
 from ngrpo.rollout.engine import Report
 from ngrpo.rollout.records.session import CollectedRecords, SessionSpec
-from ngrpo.rollout.records.split import split_rollouts
+from ngrpo.rollout.request_limits import check_requests
 from ngrpo.rollout.vllm.device import visible_to_children
 from ngrpo.rollout.vllm.process_watch import ProcessWatch, watch_processes
-from ngrpo.rollout.vllm.progress import FinishedRequests
-from ngrpo.rollout.vllm.settings import MixingSettings, slot_arguments
+from ngrpo.rollout.vllm.request_loop import RequestLoop
+from ngrpo.rollout.vllm.rollout_stream import RolloutStream, slots_for
+from ngrpo.rollout.vllm.settings import MixingSettings
 from ngrpo.rollout.vllm.versions import check_version
 from ngrpo.rollout.vllm.weight_transfer import WeightTransfer
 from ngrpo.types.rollouts import Request, Rollout, Sampling
@@ -147,6 +148,8 @@ class VllmEngine:
         with ending_children(), visible_to_children(device) if self.several_ranks else nullcontext():
             self.llm = LLM(**self._arguments)
         self._process_watch = watch_processes(self.llm)
+        stream = torch.cuda.current_stream(device) if self._in_process and device.type == "cuda" else None
+        self._loop = RequestLoop(self.llm.llm_engine, partial(_on_stream, stream), pausing=self._own_process)
 
     def embedding(self) -> Tensor:
         """Returns the served input embedding table, [V, d].
@@ -166,52 +169,64 @@ class VllmEngine:
         sampling: Sampling,
         exploration: BoundExploration,
         report: Report | None = None,
+        slots: int | None = None,
     ) -> list[Rollout]:
         """Makes one rollout a request, in their order (see `RolloutEngine`).
 
+        Any number of threads may call this at once, with strategies and settings of their own. An engine in a process
+        of its own starts when all requests are there; those that wait for slots join whatever step it is at then, so
+        that the last bits of their log-probs may differ from one run to the next.
+
+        Args:
+            requests: what to make.
+            sampling: settings of all.
+            exploration: strategy of all.
+            report: is told of each rollout that finishes.
+            slots: most rollouts that have a record at once, running ones and those that wait to be collected; None for
+                one a request as long as the records take less than 1 GiB, and else for what keeps the batch full.
+
         Raises:
+            SettingError: a request is not as the engine can serve it.
             StrategyError: the strategy's own code failed in vLLM's workers.
         """
         if not requests:
             return []
-        self.check_load(exploration.strategy, len(requests), sampling.max_new_tokens)
+        with self._stream(requests, sampling, exploration, report, slots) as stream:
+            stream.add(requests)
+            done: dict[int, Rollout] = {}
+            while finished := stream.take():
+                done.update(finished)
+        return [done[number] for number in range(len(requests))]
+
+    @contextmanager
+    def _stream(
+        self,
+        requests: Sequence[Request],
+        sampling: Sampling,
+        exploration: BoundExploration,
+        report: Report | None,
+        slots: int | None,
+    ) -> Iterator[RolloutStream]:
+        """Opens a session for requests."""
+        strategy, budget = exploration.strategy, sampling.max_new_tokens
+        self.check_load(strategy, len(requests), budget)
+        model = self.llm.model_config
+        check_requests(requests, sampling, strategy, model.max_model_len, model.get_vocab_size())
+        slots = slots or slots_for(len(requests), strategy, budget, self._arguments["max_num_seqs"])
         spec = SessionSpec(
-            strategy=exploration.strategy,
+            strategy=strategy,
             tables={name: table.cpu() for name, table in exploration.tables.items()},
             parameters={name: value.cpu() for name, value in exploration.parameters.items()},
             end_ids=exploration.end_ids,
             temperature=sampling.temperature,
-            max_new_tokens=sampling.max_new_tokens,
-            keys=torch.tensor([r.key for r in requests]),
-            prompt_lengths=torch.tensor([len(r.prompt_ids) for r in requests]),
-            explore=torch.tensor([r.explore for r in requests]),
+            max_new_tokens=budget,
+            slots=slots,
+            plain_requests=not all(request.explore for request in requests),
             stop_ids=sampling.stop_ids,
             progress=exploration.progress.cpu(),
         )
-        self._call("ngrpo_begin", pickle.dumps(spec))
-        with self._paused():
-            self.llm.enqueue(
-                [{"prompt_token_ids": list(r.prompt_ids)} for r in requests],
-                [self._sampling_params(slot, sampling) for slot in range(len(requests))],
-                use_tqdm=False,
-            )
-        outputs = self.llm.wait_for_completion(use_tqdm=report is not None and partial(FinishedRequests, report))
-        collected = self._collect()
-        if collected.failure is not None:
-            raise StrategyError(collected.failure)
-        return split_rollouts(requests, [output.outputs[0] for output in outputs], collected)
-
-    @contextmanager
-    def _paused(self) -> Iterator[None]:
-        """Makes an engine in another process wait until all requests are there.
-
-        It would start with those that have arrived, and the last bits of a row depend on the rows it is computed with.
-        """
-        if self._own_process:
-            self.llm.sleep(level=0, mode="keep")
-        yield
-        if self._own_process:
-            self.llm.wake_up(tags=["scheduling"])
+        with self._loop.call("ngrpo_begin", "ngrpo_end", pickle.dumps(spec)) as call:
+            yield RolloutStream(self._loop, call, sampling, strategy, slots, self._collect, report)
 
     def check_load(self, strategy: Exploration, requests: int, max_new_tokens: int) -> None:
         """Refuses a call whose dense records would need more host memory than they may (see `RolloutEngine`)."""
@@ -225,32 +240,14 @@ class VllmEngine:
                 "lower algo.prompts_per_batch, rollout.group_size or rollout.max_new_tokens."
             )
 
-    def _collect(self) -> CollectedRecords:
+    def _collect(self, session: int, slots: list[int], lengths: list[int]) -> CollectedRecords:
         if self._in_process:
-            return self._call("ngrpo_collect")[0]
-        collected: CollectedRecords = pickle.loads(self._call("ngrpo_collect_serialized")[0])
+            collected: CollectedRecords = self._call("ngrpo_collect", session, slots, lengths)[0]
+        else:
+            collected = pickle.loads(self._call("ngrpo_collect_serialized", session, slots, lengths)[0])
+        if collected.failure is not None:
+            raise StrategyError(collected.failure)
         return collected
-
-    def _sampling_params(self, slot: int, sampling: Sampling) -> Any:
-        """All sampling is ours: vLLM's parameters are neutral, and its own end-of-sequence rule is off."""
-        from vllm import SamplingParams
-
-        return SamplingParams(
-            n=1,
-            temperature=1.0,
-            top_p=1.0,
-            top_k=0,
-            min_p=0.0,
-            presence_penalty=0.0,
-            frequency_penalty=0.0,
-            repetition_penalty=1.0,
-            max_tokens=sampling.max_new_tokens,
-            stop_token_ids=list(sampling.stop_ids),
-            ignore_eos=True,
-            detokenize=False,
-            logprobs=None,
-            extra_args=slot_arguments(slot),
-        )
 
     def sync_weights(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
         """Loads new weights in buckets, checks that they are served, and drops cached prompts.
@@ -261,15 +258,17 @@ class VllmEngine:
             RuntimeError: what is served is not what was sent.
             RunError: vLLM serves this model otherwise when its weights are sent again.
         """
-        if not self._sendable:
-            self._send_loaded(self.model.load().named_parameters())
-        self._transfer.send(tensors, self.dtype)
-        self._drop_cached_prompts()
+        with self._loop.alone():
+            if not self._sendable:
+                self._send_loaded(self.model.load().named_parameters())
+            self._transfer.send(tensors, self.dtype)
+            self._drop_cached_prompts()
 
     def sync_loaded(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
         """Takes the weights that `start` has loaded, and checks that nothing served changes (see `RolloutEngine`)."""
-        self._send_loaded(tensors)
-        self._drop_cached_prompts()
+        with self._loop.alone():
+            self._send_loaded(tensors)
+            self._drop_cached_prompts()
 
     def _send_loaded(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
         lossless = DTYPES[self.model.dtype] in (torch.float32, self.dtype)
@@ -280,23 +279,27 @@ class VllmEngine:
         self._sendable = True
 
     def _drop_cached_prompts(self) -> None:
-        if self._asleep:
-            self.llm.wake_up(tags=["kv_cache"])
-            self._asleep = False
-        self.llm.reset_prefix_cache()
+        with self._loop.turn():
+            if self._asleep:
+                self.llm.wake_up(tags=["kv_cache"])
+                self._asleep = False
+            self.llm.reset_prefix_cache()
 
     def sleep(self) -> None:
         """Frees weights and KV cache on a GPU (sleep level 2); does nothing on a CPU."""
         if torch.cuda.is_available():
-            self.llm.sleep(level=2)
-            self._asleep = True
+            with self._loop.alone(), self._loop.turn():
+                self.llm.sleep(level=2)
+                self._asleep = True
 
     def wake(self) -> None:
         """Allocates the weights again; `sync_weights` fills them and allocates the KV cache."""
         if self._asleep:
-            _free_cached_memory()
-            self.llm.wake_up(tags=["weights"])
-            self._call("ngrpo_reset")
+            with self._loop.alone():
+                _free_cached_memory()
+                with self._loop.turn():
+                    self.llm.wake_up(tags=["weights"])
+                self._call("ngrpo_reset")
 
     def close(self) -> None:
         """Ends vLLM, its processes included."""
@@ -307,6 +310,7 @@ class VllmEngine:
             self._process_watch = None
         if llm is None:
             return
+        self._loop.stop()
         try:
             llm.llm_engine.engine_core.shutdown()
         except Exception as error:  # of an engine that is dead already
@@ -316,7 +320,17 @@ class VllmEngine:
         _free_cached_memory()
 
     def _call(self, method: str, *args: Any) -> list[Any]:
-        return self.llm.collective_rpc(method, args=args)
+        return self._loop.rpc(method, *args)
+
+
+@contextmanager
+def _on_stream(stream: torch.cuda.Stream | None) -> Iterator[None]:
+    """Puts a thread on the stream on which vLLM was started in this process; None for an engine elsewhere."""
+    if stream is None:
+        yield
+    else:
+        with torch.cuda.device(stream.device), torch.cuda.stream(stream):
+            yield
 
 
 def _free_cached_memory() -> None:

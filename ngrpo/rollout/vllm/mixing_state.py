@@ -1,6 +1,7 @@
-"""The mixing state of a worker, which the adapters of both model runners share: the current session and its buffers."""
+"""The mixing state of a worker, which the adapters of both model runners share: the live sessions and the buffers."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -9,10 +10,10 @@ from torch import Tensor
 from ngrpo.exploration.runtime.strategy_errors import from_strategy, traceback_text
 from ngrpo.rollout.records.buffers import MixingBuffers
 from ngrpo.rollout.records.session import CollectedRecords, Session, SessionSpec
-from ngrpo.rollout.records.stepper import choose, fill_buffers
+from ngrpo.rollout.records.stepper import choose, fill_buffers, is_own
 from ngrpo.rollout.vllm.device import device_view
 from ngrpo.rollout.vllm.embedding import input_embedding, install
-from ngrpo.rollout.vllm.settings import MixingSettings
+from ngrpo.rollout.vllm.settings import MixingSettings, admission_of
 
 Result = TypeVar("Result")
 
@@ -33,11 +34,11 @@ class MixingState:
         like = input_embedding(model).weight.data if vectors else None
         self.buffers = MixingBuffers(max_tokens, 1 if vectors else max(self.width, 1), device, like)
         self.embedding = install(model, self.buffers)
-        self.session: Session | None = None
-        self.failure: str | None = None
+        self.sessions: dict[int, Session] = {}
+        self.failures: dict[int, str] = {}
 
-    def begin(self, spec: SessionSpec) -> None:
-        """Starts a session in place of the one before it.
+    def begin(self, number: int, spec: SessionSpec) -> None:
+        """Starts a session beside those that are live.
 
         Raises:
             ValueError: the strategy mixes more ids, or in another way, than the engine was started for.
@@ -49,46 +50,70 @@ class MixingState:
             raise ValueError(f"the engine was started for sums of embedding rows, which {strategy} does not feed")
         needed = strategy.reads_embedding or (vectors and strategy.mixes)
         table = self.embedding.table() if needed else self.embedding.weight.data[:0]
-        self.session = Session(spec, table, self.device, device_view(self.device))
-        self.failure = None
+        self.sessions[number] = Session(spec, table, self.device, device_view(self.device), number)
 
-    def collect(self) -> CollectedRecords:
-        """Ends the session and returns its records."""
-        assert self.session is not None
-        collected = self.session.collect()._replace(failure=self.failure)
-        self.session = None
-        self.buffers.clear()
-        return collected
+    def assign(self, sampling_params: Any) -> int:
+        """Gives a request the slot that it was sent with; returns its address, -1 for a request of no live session."""
+        found = admission_of(sampling_params)
+        if found is None or found[0] not in self.sessions:
+            return -1
+        number, admission = found
+        return self.sessions[number].assign(admission)
 
-    def before_forward(self, slots: Tensor, positions: Tensor) -> None:
-        """Fills the buffers for the scheduled tokens; int64 [T] each."""
-        session = self.session
-        if session is None or not session.spec.strategy.mixes:
+    def write_assigned(self) -> None:
+        """Sends what `assign` noted to the device; must come before the requests' first forward."""
+        for session in self.sessions.values():
+            session.write_assigned()
+
+    def collect(self, number: int, slots: Sequence[int], lengths: Sequence[int]) -> CollectedRecords:
+        """Returns the records of a session's finished requests (see `Session.collect`)."""
+        return self.sessions[number].collect(slots, lengths)._replace(failure=self.failures.get(number))
+
+    def end(self, number: int) -> None:
+        """Ends a session, finished or not; does nothing for one that is not live."""
+        session = self.sessions.pop(number, None)
+        self.failures.pop(number, None)
+        if session is not None and session.vectors is not None and self.device.type != "cpu":
+            torch.cuda.synchronize(self.device)  # a step in flight may still write to its host memory
+        if not self.sessions:
             self.buffers.clear()
-            return
-        self._guarded(lambda: fill_buffers(session, self.buffers, slots, positions))
-        self.buffers.in_use = True
 
-    def choose(self, logits: Tensor, slots: Tensor, positions: Tensor, recorded: Tensor) -> Tensor:
-        """Chooses the next tokens (see `ngrpo.rollout.records.stepper.choose`).
+    def before_forward(self, addresses: Tensor, positions: Tensor) -> None:
+        """Fills the buffers for the scheduled tokens; int64 [T] each."""
+        filled = False
+        for number, session in self.sessions.items():
+            if session.spec.strategy.mixes:
+                fill = partial(fill_buffers, session, self.buffers, addresses, positions, beside=filled)
+                self._guarded(number, fill)
+                filled |= number not in self.failures
+        if filled:
+            self.buffers.in_use = True
+        else:
+            self.buffers.clear()
 
-        After an exception of the strategy all responses end, and `collect` returns its traceback: raised here, it would
-        end vLLM's process and be reported as the engine's fault.
+    def choose(self, logits: Tensor, addresses: Tensor, positions: Tensor, recorded: Tensor) -> Tensor:
+        """Chooses the next tokens (see `ngrpo.rollout.records.stepper.choose`), each session those of its rows.
+
+        After an exception of a strategy all responses of its session end, and `collect` returns its traceback: raised
+        here, it would end vLLM's process, be reported as the engine's fault, and end other sessions.
         """
-        session = self.session
-        assert session is not None
-        tokens = self._guarded(lambda: choose(session, logits, slots, positions, recorded))
-        stop = session.spec.stop_ids[0] if session.spec.stop_ids else 0
-        return torch.full_like(positions, stop, dtype=torch.int64) if tokens is None else tokens
+        tokens: Tensor | None = None
+        for number, session in self.sessions.items():
+            chosen = self._guarded(number, partial(choose, session, logits, addresses, positions, recorded))
+            if chosen is None:
+                stop = session.spec.stop_ids[0] if session.spec.stop_ids else 0
+                chosen = torch.full_like(positions, stop, dtype=torch.int64)
+            tokens = chosen if tokens is None else torch.where(is_own(session.inputs, addresses), chosen, tokens)
+        assert tokens is not None
+        return tokens
 
-    def _guarded(self, run: Callable[[], Result]) -> Result | None:
-        """Runs what calls the strategy, until that has failed once."""
-        assert self.session is not None
-        if self.failure is None:
+    def _guarded(self, number: int, run: Callable[[], Result]) -> Result | None:
+        """Runs what calls a session's strategy, until that has failed once."""
+        if number not in self.failures:
             try:
                 return run()
             except Exception as error:
-                if not from_strategy(error, self.session.spec.strategy):
+                if not from_strategy(error, self.sessions[number].spec.strategy):
                     raise
-                self.failure = traceback_text(error)
+                self.failures[number] = traceback_text(error)
         return None

@@ -9,7 +9,7 @@ from vllm.v1.outputs import SamplerOutput
 from vllm.v1.worker.cpu_model_runner import CPUModelRunner
 
 from ngrpo.rollout.vllm.mixing_state import MixingState
-from ngrpo.rollout.vllm.settings import settings_of, slot_of
+from ngrpo.rollout.vllm.settings import settings_of
 
 
 class RunnerV1Hooks:
@@ -24,6 +24,7 @@ class RunnerV1Hooks:
         assert settings is not None
         self.runner = runner
         self.mixing = MixingState(runner.model, settings, runner.max_num_tokens, runner.device)
+        self._addresses: dict[str, int] = {}
         self._forward = runner._model_forward
         self._sample = runner._sample
         runner._model_forward = self.model_forward
@@ -33,31 +34,36 @@ class RunnerV1Hooks:
         """Zeroes the device state."""
         self.mixing.buffers.reset()
 
-    def _slots(self) -> Tensor:
-        """Returns the slots of the batch's rows, which vLLM may have reordered since the last step; int64 [R]."""
-        runner = self.runner
+    def _batch_addresses(self) -> Tensor:
+        """Returns the addresses of the batch's rows, which vLLM may have reordered since the last step; int64 [R]."""
+        runner, known = self.runner, self._addresses
         ids = runner.input_batch.req_ids[: runner.input_batch.num_reqs]
-        return torch.tensor([slot_of(runner.requests[i].sampling_params) for i in ids])
+        self._addresses = {
+            i: known[i] if i in known else self.mixing.assign(runner.requests[i].sampling_params) for i in ids
+        }
+        self.mixing.write_assigned()
+        return torch.tensor(list(self._addresses.values()))
 
     def model_forward(self, *args: Any, **kwargs: Any) -> Any:
         """Fills the buffers, then runs vLLM's forward."""
         runner = self.runner
         rows = runner.input_batch.num_reqs
-        if self.mixing.session is None or rows == 0:
+        if not self.mixing.sessions or rows == 0:
             self.mixing.buffers.clear()
         else:
             starts = torch.from_numpy(runner.query_start_loc.np[: rows + 1].astype(np.int64))
-            slots = torch.repeat_interleave(self._slots(), starts.diff())
-            self.mixing.before_forward(slots, kwargs["positions"][: len(slots)])
+            self._rows = self._batch_addresses()
+            addresses = torch.repeat_interleave(self._rows, starts.diff())
+            self.mixing.before_forward(addresses, kwargs["positions"][: len(addresses)])
             self._next_positions = kwargs["positions"][starts[1:] - 1] + 1
         return self._forward(*args, **kwargs)
 
     def sample(self, logits: Tensor, spec_decode_metadata: Any) -> SamplerOutput:
-        """Lets the session choose the tokens."""
-        if self.mixing.session is None:
+        """Lets the sessions choose the tokens."""
+        if not self.mixing.sessions:
             return self._sample(logits, spec_decode_metadata)
         unfinished = torch.from_numpy(self.runner.discard_request_mask.np[: len(logits)].copy())
-        tokens = self.mixing.choose(logits, self._slots(), self._next_positions, ~unfinished)
+        tokens = self.mixing.choose(logits, self._rows, self._next_positions, ~unfinished)
         return SamplerOutput(sampled_token_ids=tokens.int().view(-1, 1), logprobs_tensors=None)
 
 

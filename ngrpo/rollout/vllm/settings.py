@@ -1,7 +1,10 @@
 """The settings that travel through vLLM's configuration: of an engine, and of a request."""
 
+import pickle
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from ngrpo.rollout.records.session import Admission
 
 CONFIG_KEY = "ngrpo"
 """Key of our settings in vLLM's ``additional_config`` and in a request's ``extra_args``."""
@@ -31,12 +34,33 @@ def settings_of(vllm_config: Any) -> MixingSettings | None:
     return None if ours is None else MixingSettings(**ours)
 
 
-def slot_arguments(slot: int) -> dict[str, Any]:
-    """Returns the ``extra_args`` of the request that owns a slot."""
-    return {CONFIG_KEY: {"slot": slot}}
+def request_arguments(session: int, admission: Admission, digest: str | None = None) -> dict[str, Any]:
+    """Returns the ``extra_args`` of a request of ours, which travel to the scheduler and to every worker.
+
+    Args:
+        session: number of its session.
+        admission: what is written to its slot.
+        digest: of the mixtures in its prefix; None if it has none.
+    """
+    prefix = admission.prefix
+    given = 0 if prefix is None else len(prefix.ids)
+    ours = {"session": session, "admission": pickle.dumps(admission), "prefix_length": given, "digest": digest}
+    return {CONFIG_KEY: ours}
 
 
-def slot_of(sampling_params: Any) -> int:
-    """Returns the slot that a request was given, -1 for none."""
-    extra = sampling_params.extra_args or {}
-    return int(extra.get(CONFIG_KEY, {}).get("slot", -1))
+def admission_of(sampling_params: Any) -> tuple[int, Admission] | None:
+    """Returns session and admission of a request, None for one that is not ours."""
+    ours = _ours(sampling_params)
+    return None if ours is None else (ours["session"], pickle.loads(ours["admission"]))
+
+
+def prefix_of(sampling_params: Any) -> tuple[int, str | None] | None:
+    """Returns the length of a request's prefix and the digest of its mixtures, None for a request that is not ours."""
+    ours = _ours(sampling_params)
+    return None if ours is None else (ours["prefix_length"], ours["digest"])
+
+
+def _ours(sampling_params: Any) -> dict[str, Any] | None:
+    extra = None if sampling_params is None else sampling_params.extra_args
+    found: dict[str, Any] | None = (extra or {}).get(CONFIG_KEY)
+    return found

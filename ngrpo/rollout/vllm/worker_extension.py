@@ -38,18 +38,21 @@ class WorkerExtension:
         """Zeroes our buffers after a sleep, which frees vLLM's memory pool."""
         self.ngrpo_hooks().reset()
 
-    def ngrpo_begin(self, spec: bytes) -> None:
+    def ngrpo_begin(self, session: int, spec: bytes) -> None:
         """Starts a session; ``spec`` is a pickled `SessionSpec`."""
-        self.ngrpo_mixing_state().begin(pickle.loads(spec))
+        self.ngrpo_mixing_state().begin(session, pickle.loads(spec))
 
-    def ngrpo_collect(self) -> CollectedRecords:
-        """Ends the session and returns its records (in-process callers only)."""
-        return self.ngrpo_mixing_state().collect()
+    def ngrpo_collect(self, session: int, slots: list[int], lengths: list[int]) -> CollectedRecords | None:
+        """Returns the records of finished requests on the first worker (in-process callers only)."""
+        return self.ngrpo_mixing_state().collect(session, slots, lengths) if self.rank == 0 else None
 
-    def ngrpo_collect_serialized(self) -> bytes:
-        """Does the same for another process; only the first worker returns them."""
-        collected = self.ngrpo_collect()
-        return pickle.dumps(collected) if self.rank == 0 else b""
+    def ngrpo_collect_serialized(self, session: int, slots: list[int], lengths: list[int]) -> bytes:
+        """Does the same for another process."""
+        return pickle.dumps(self.ngrpo_collect(session, slots, lengths))
+
+    def ngrpo_end(self, session: int) -> None:
+        """Ends a session."""
+        self.ngrpo_mixing_state().end(session)
 
     def ngrpo_expect_weights(self) -> None:
         """Marks all that is served, before weights come."""

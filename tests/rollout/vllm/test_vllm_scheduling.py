@@ -17,6 +17,7 @@ from vllm_checks import (
 )
 
 from ngrpo.rollout.records.stepper import fill_buffers, lookup
+from ngrpo.rollout.vllm.rollout_stream import RolloutStream
 from ngrpo.types.rollouts import Request
 
 pytest.importorskip("vllm.v1", reason="vLLM is not installed")
@@ -30,10 +31,10 @@ def fed_mixtures(monkeypatch) -> Counter:
 
     fed: Counter = Counter()
 
-    def counted(session, buffers, slots, positions):
-        mixed = lookup(session.records, session.inputs.prompt_lengths, slots, positions)[0]
-        fed.update(zip(slots[mixed].tolist(), positions[mixed].tolist(), strict=True))
-        fill_buffers(session, buffers, slots, positions)
+    def counted(session, buffers, addresses, positions, beside=False):
+        mixed = lookup(session.records, session.inputs, addresses, positions)[0]
+        fed.update(zip(addresses[mixed].tolist(), positions[mixed].tolist(), strict=True))
+        fill_buffers(session, buffers, addresses, positions, beside)
 
     monkeypatch.setattr(mixing_state, "fill_buffers", counted)
     return fed
@@ -66,13 +67,15 @@ def cached_tokens(engine, monkeypatch) -> list[list[int]]:
     """Collects, for each call of vLLM, the prompt tokens that its prefix cache served."""
     seen: list[list[int]] = []
 
-    def wait_for_completion(*args, **kwargs):
-        outputs = real(*args, **kwargs)
-        seen.append([output.num_cached_tokens for output in outputs])
-        return outputs
+    def noted(stream, output):
+        number = int(output.request_id.rpartition("-")[2])
+        if not stream._finished:
+            seen.append([0] * len(stream._requests))
+        seen[-1][number] = output.num_cached_tokens
+        real(stream, output)
 
-    real = engine.llm.wait_for_completion
-    monkeypatch.setattr(engine.llm, "wait_for_completion", wait_for_completion)
+    real = RolloutStream._note
+    monkeypatch.setattr(RolloutStream, "_note", noted)
     return seen
 
 

@@ -19,11 +19,12 @@ from ngrpo.exploration.soft import SoftThinking
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.rollout.records.buffers import MixingBuffers
-from ngrpo.rollout.records.session import Session, SessionSpec
+from ngrpo.rollout.records.session import Admission, Session, SessionSpec
 from ngrpo.rollout.records.stepper import choose, choose_and_record, fill_buffers, fill_vectors, lookup, pad_to_two
 
 VOCABULARY, BUDGET, TEMPERATURE = 40, 6, 0.7
 PROMPTS = [3, 5, 2]
+KEYS = [11, 22, 33]
 SCRATCH = len(PROMPTS)
 NAMES = ("tokens", "log_probs", "mixed", "ids", "weights")
 NEIGHBORS = (torch.arange(VOCABULARY)[:, None] + torch.arange(3)) % VOCABULARY
@@ -51,11 +52,18 @@ def session_of(
         end_ids=end_ids,
         temperature=TEMPERATURE,
         max_new_tokens=BUDGET,
-        keys=torch.tensor([11, 22, 33]),
-        prompt_lengths=torch.tensor(PROMPTS),
-        explore=torch.tensor(explore),
+        slots=SCRATCH,
+        plain_requests=not all(explore),
     )
-    return Session(spec, torch.zeros(0, 4), torch.device("cpu"))
+    return admitted(Session(spec, torch.zeros(0, 4), torch.device("cpu")), explore)
+
+
+def admitted(session: Session, explore: tuple[bool, ...]) -> Session:
+    """Gives every slot its request."""
+    for slot, prompt_length in enumerate(PROMPTS):
+        session.assign(Admission(slot, slot, KEYS[slot], prompt_length, explore[slot]))
+    session.write_assigned()
+    return session
 
 
 def copies(session: Session) -> tuple[Tensor, ...]:
@@ -91,7 +99,7 @@ def test_choose_and_feed_against_one_slot_at_a_time(explore):
         tokens = choose(session, logits, order, lengths + index)
         for row, slot in enumerate(order.tolist()):
             context = StepContext(
-                keys=torch.tensor([[11, 22, 33][slot]]),
+                keys=torch.tensor([KEYS[slot]]),
                 positions=torch.tensor([PROMPTS[slot] + index]),
                 embedding=torch.zeros(0, 4),
                 ended=torch.tensor([ended[slot]]),
@@ -113,9 +121,7 @@ def test_choose_and_feed_against_one_slot_at_a_time(explore):
         torch.testing.assert_close(weights[at], step.weights[0])
         torch.testing.assert_close(log_probs[at], log_prob[0])
     everything = [(slot, position) for slot in range(3) for position in range(PROMPTS[slot] + BUDGET)]
-    mixed, (ids, weights, *_) = lookup(
-        session.records, session.inputs.prompt_lengths, *torch.tensor(everything).unbind(1)
-    )
+    mixed, (ids, weights, *_) = lookup(session.records, session.inputs, *torch.tensor(everything).unbind(1))
     for row, (slot, position) in enumerate(everything):
         step = record[slot, position - PROMPTS[slot]][0] if position >= PROMPTS[slot] else None
         assert bool(mixed[row]) == (step is not None and bool(step.mixed))
@@ -136,9 +142,7 @@ def test_rows_without_a_slot_leave_the_records_alone(none):
     positions = torch.tensor([700, PROMPTS[1] + 1, 1], dtype=torch.int32)
     chosen = choose(session, logits_for(9, 8, 9), slots, positions, recorded)
     assert chosen.tolist() == [9, 8, 9]
-    assert not lookup(
-        session.records, session.inputs.prompt_lengths, torch.tensor([-1, SCRATCH]), torch.tensor([0, 0])
-    )[0].any()
+    assert not lookup(session.records, session.inputs, torch.tensor([-1, SCRATCH]), torch.tensor([0, 0]))[0].any()
     after = copies(session)
     for old, new in zip(before, after, strict=True):
         assert len(new) == SCRATCH
@@ -152,9 +156,7 @@ def test_prompt_tokens_and_positions_past_the_budget_are_fed_plainly():
     for index in range(BUDGET):
         take(session, index, s0=4, s1=5, s2=6)
     positions = torch.arange(PROMPTS[1] + BUDGET + 2)
-    mixed, (ids, weights, *_) = lookup(
-        session.records, session.inputs.prompt_lengths, torch.full_like(positions, 1), positions
-    )
+    mixed, (ids, weights, *_) = lookup(session.records, session.inputs, torch.full_like(positions, 1), positions)
     assert mixed.tolist() == [False] * PROMPTS[1] + [True] * BUDGET + [False] * 2
     assert ids[PROMPTS[1]].tolist() == [5, 6]
     assert weights[PROMPTS[1]].tolist() == [0.75, 0.25]
@@ -248,11 +250,10 @@ def full_session(strategy: Exploration, table: Tensor) -> Session:
         end_ids=(7,),
         temperature=TEMPERATURE,
         max_new_tokens=BUDGET,
-        keys=torch.tensor([11, 22, 33]),
-        prompt_lengths=torch.tensor(PROMPTS),
-        explore=torch.tensor([True, True, False]),
+        slots=SCRATCH,
+        plain_requests=True,
     )
-    return Session(spec, table, torch.device("cpu"))
+    return admitted(Session(spec, table, torch.device("cpu")), (True, True, False))
 
 
 def test_a_carried_count_is_that_of_the_position_before():
@@ -301,7 +302,7 @@ def test_compiled_steps_and_vectors_are_the_eager_ones(strategy):
         at = eager.records.mixed[slots, index]
         assert fast_buffers.mixed[: len(slots)].tolist() == at.tolist()
         torch.testing.assert_close(fast_buffers.vectors[: len(slots)][at], slow_buffers.vectors[: len(slots)][at])
-    ours, reference = fast.collect(), eager.collect()
+    ours, reference = (one.collect(range(SCRATCH), [BUDGET, 4, BUDGET]) for one in (fast, eager))
     assert torch.equal(ours.mixed, reference.mixed)
     assert ours.mixed.any()
     torch.testing.assert_close(ours.log_probs, reference.log_probs, atol=1e-4, rtol=1e-5)

@@ -1,0 +1,177 @@
+"""The requests of one session on vLLM: they wait for slots, run, and come back as rollouts."""
+
+import hashlib
+import pickle
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ngrpo.exploration.base import Exploration
+from ngrpo.rollout.engine import Report
+from ngrpo.rollout.records.session import Admission, CollectedRecords, SessionRecords
+from ngrpo.rollout.records.split import split_rollouts
+from ngrpo.rollout.vllm.request_loop import Call, RequestLoop, Submission
+from ngrpo.rollout.vllm.settings import request_arguments
+from ngrpo.types.rollouts import Prefix, Request, Rollout, Sampling
+
+Collect = Callable[[int, list[int], list[int]], CollectedRecords]
+"""Returns the records of the session with that number: of slots, whose responses have so many tokens."""
+
+_RECORDS_BYTES = 2**30
+"""Most device memory for the records of a session, unless a full batch needs more."""
+
+_COLLECT_SHARE = 8
+"""Records are collected, and their slots given to waiting requests, when an eighth of the slots has finished."""
+
+
+def slots_for(requests: int, strategy: Exploration, max_new_tokens: int, max_batch_size: int) -> int:
+    """Returns how many slots a session gets: one a request as far as memory goes, else what keeps the batch full."""
+    one = SessionRecords.empty(1, max_new_tokens, strategy, torch.device("meta"), None)
+    channels = (one.tokens, one.log_probs, one.mixed, *one.record, one.state)
+    size = sum(channel.nbytes for channel in channels if channel is not None)
+    return min(requests, max(_RECORDS_BYTES // size, max_batch_size + 2 * max_batch_size // _COLLECT_SHARE))
+
+
+class RolloutStream:
+    """Takes requests and returns their rollouts as they finish.
+
+    Args:
+        loop: runs them.
+        call: the session's.
+        sampling: settings of all requests.
+        strategy: the session's.
+        slots: most requests with a record at once; the others wait.
+        collect: collects records from the workers.
+        report: is called for each request that finishes.
+    """
+
+    def __init__(
+        self,
+        loop: RequestLoop,
+        call: Call,
+        sampling: Sampling,
+        strategy: Exploration,
+        slots: int,
+        collect: Collect,
+        report: Report | None = None,
+    ) -> None:
+        self._loop = loop
+        self._call = call
+        self._sampling = sampling
+        self._strategy = strategy
+        self._collect = collect
+        self._report = report
+        self._slots = slots
+        self._requests: list[Request] = []
+        self._waiting: deque[int] = deque()
+        self._free = list(reversed(range(slots)))
+        self._running: dict[str, tuple[int, int]] = {}
+        self._finished: list[tuple[int, int, Any]] = []
+        self._tokens = 0
+
+    def add(self, requests: Sequence[Request]) -> None:
+        """Adds requests, which are numbered from 0 in the order in which they come."""
+        self._waiting.extend(range(len(self._requests), len(self._requests) + len(requests)))
+        self._requests.extend(requests)
+
+    def take(self) -> list[tuple[int, Rollout]]:
+        """Waits for rollouts; returns them with the numbers of their requests, none when no request is left.
+
+        Raises:
+            StrategyError: the strategy's own code failed in vLLM's workers.
+        """
+        while self._waiting or self._running or self._finished:
+            self._admit()
+            if not self._running or self._slots_are_wanted():
+                return self._take_finished()
+            for output in self._loop.finished(self._call):
+                self._note(output)
+        return []
+
+    def _slots_are_wanted(self) -> bool:
+        return bool(self._waiting) and len(self._finished) * _COLLECT_SHARE >= self._slots
+
+    def _admit(self) -> None:
+        """Gives free slots to waiting requests."""
+        admitted = [
+            (self._waiting.popleft(), self._free.pop()) for _ in range(min(len(self._waiting), len(self._free)))
+        ]
+        if admitted:
+            self._loop.add(self._call, [self._submission(number, slot) for number, slot in admitted])
+
+    def _submission(self, number: int, slot: int) -> Submission:
+        from vllm.inputs import tokens_input
+
+        request, name = self._requests[number], f"{self._call.number}-{number}"
+        self._running[name] = (number, slot)
+        given = () if request.prefix is None else request.prefix.ids
+        admission = Admission(slot, number, request.key, len(request.prompt_ids), request.explore, request.prefix)
+        arguments = request_arguments(self._call.number, admission, self._digest(request))
+        parameters = _neutral(self._sampling.max_new_tokens - len(given), self._sampling.stop_ids, arguments)
+        return name, tokens_input([*request.prompt_ids, *given]), parameters
+
+    def _digest(self, request: Request) -> str | None:
+        """Returns a digest of what a prefix's blocks hold beside tokens; noise and gates depend on the request too."""
+        if request.prefix is None or request.prefix.mixture is None:
+            return None
+        own = () if self._strategy.sums_rows else (self._call.number, request.key)
+        return digest(request.prefix, own)
+
+    def _note(self, output: Any) -> None:
+        number, slot = self._running.pop(output.request_id)
+        completion = output.outputs[0]
+        self._finished.append((number, slot, completion))
+        self._tokens += len(completion.token_ids)
+        if self._report is not None:
+            self._report(len(self._requests) - len(self._waiting) - len(self._running), self._tokens)
+
+    def _take_finished(self) -> list[tuple[int, Rollout]]:
+        """Collects the records of what has finished, and frees the slots."""
+        finished, self._finished = self._finished, []
+        requests = [self._requests[number] for number, _, _ in finished]
+        slots = [slot for _, slot, _ in finished]
+        completions = [completion for _, _, completion in finished]
+        lengths = [
+            len(completion.token_ids) + (0 if request.prefix is None else len(request.prefix.ids))
+            for request, completion in zip(requests, completions, strict=True)
+        ]
+        rollouts = split_rollouts(requests, completions, self._collect(self._call.number, slots, lengths))
+        self._free.extend(slots)
+        return [(number, rollout) for (number, _, _), rollout in zip(finished, rollouts, strict=True)]
+
+
+def digest(prefix: Prefix, *own: Any) -> str:
+    """Returns a digest of a prefix's mixtures, and of what else its inputs depend on."""
+    assert prefix.mixture is not None
+    mixture = prefix.mixture
+    channels = [
+        None if channel is None else channel.contiguous().view(torch.uint8).numpy().tobytes()
+        for channel in mixture.record
+    ]
+    return hashlib.sha256(pickle.dumps((mixture.positions.tolist(), channels, own))).hexdigest()
+
+
+def _neutral(max_tokens: int, stop_ids: tuple[int, ...], arguments: dict[str, Any]) -> Any:
+    """Returns vLLM's parameters: all sampling is ours, and its own end-of-sequence rule is off."""
+    from vllm import SamplingParams
+    from vllm.sampling_params import RequestOutputKind
+
+    return SamplingParams(
+        n=1,
+        temperature=1.0,
+        top_p=1.0,
+        top_k=0,
+        min_p=0.0,
+        presence_penalty=0.0,
+        frequency_penalty=0.0,
+        repetition_penalty=1.0,
+        max_tokens=max_tokens,
+        stop_token_ids=list(stop_ids),
+        ignore_eos=True,
+        detokenize=False,
+        logprobs=None,
+        output_kind=RequestOutputKind.FINAL_ONLY,
+        extra_args=arguments,
+    )

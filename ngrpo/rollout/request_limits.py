@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
-from ngrpo.types.rollouts import Prefix, Request, Sampling
+from ngrpo.types.rollouts import Request, Sampling
 
 
 def check_requests(
@@ -26,8 +26,7 @@ def check_requests(
         raise SettingError(f"stop token {token} is no id of the model's vocabulary of {vocabulary}; remove it.")
     for number, request in enumerate(requests):
         _check_prompt(number, request, sampling.max_new_tokens, max_tokens, vocabulary)
-        if request.prefix is not None:
-            _check_prefix(number, request, request.prefix, sampling.max_new_tokens, strategy)
+        _check_prefix(number, request, sampling.max_new_tokens, strategy)
 
 
 def _check_prompt(number: int, request: Request, budget: int, max_tokens: int, vocabulary: int) -> None:
@@ -47,21 +46,15 @@ def _check_prompt(number: int, request: Request, budget: int, max_tokens: int, v
         )
 
 
-def _check_prefix(number: int, request: Request, prefix: Prefix, budget: int, strategy: Exploration) -> None:
-    given, length = len(prefix.ids), len(request.prompt_ids)
-    if not 0 < given < budget:
+def _check_prefix(number: int, request: Request, budget: int, strategy: Exploration) -> None:
+    if request.given >= budget:
         raise SettingError(
-            f"request {number} has a prefix of {given} tokens; give it at least 1 and fewer than "
-            f"max_new_tokens={budget}, or no prefix."
+            f"request {number} has a prefix of {request.given} tokens, which leaves none of max_new_tokens={budget}; "
+            "raise it, or shorten the prefix."
         )
-    if prefix.mixture is None:
+    if request.prefix is None or request.prefix.mixture is None:
         return
-    positions, record = prefix.mixture.positions, prefix.mixture.record
-    if len(positions) and not length <= int(positions.min()) <= int(positions.max()) < length + given:
-        raise SettingError(
-            f"request {number} has a prefix that is mixed outside of its positions {length} to {length + given - 1}; "
-            "count them from the first token of the prompt."
-        )
+    record = request.prefix.mixture.record
     channels = (strategy.scored, strategy.dense, strategy.noisy)
     if record.ids.shape[-1] != strategy.width or channels != tuple(channel is not None for channel in record[2:]):
         raise SettingError(

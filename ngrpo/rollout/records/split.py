@@ -57,5 +57,5 @@ def _rollout(request: Request, output: Completion, collected: CollectedRecords, 
         log_probs=collected.log_probs[row, :length].clone(),
         mixture=Mixture(at + len(request.prompt_ids), collected.record.map(lambda channel: channel[mixed])),
         stop_reason=StopReason.STOP if output.finish_reason == "stop" else StopReason.LENGTH,
-        prefix_length=len(prefix),
+        prefix_length=request.given,
     )

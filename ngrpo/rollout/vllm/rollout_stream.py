@@ -109,7 +109,7 @@ class RolloutStream:
         given = () if request.prefix is None else request.prefix.ids
         admission = Admission(slot, number, request.key, len(request.prompt_ids), request.explore, request.prefix)
         arguments = request_arguments(self._call.number, admission, self._digest(request))
-        parameters = _neutral(self._sampling.max_new_tokens - len(given), self._sampling.stop_ids, arguments)
+        parameters = _neutral(self._sampling.max_new_tokens - request.given, self._sampling.stop_ids, arguments)
         return name, tokens_input([*request.prompt_ids, *given]), parameters
 
     def _digest(self, request: Request) -> str | None:
@@ -134,8 +134,7 @@ class RolloutStream:
         slots = [slot for _, slot, _ in finished]
         completions = [completion for _, _, completion in finished]
         lengths = [
-            len(completion.token_ids) + (0 if request.prefix is None else len(request.prefix.ids))
-            for request, completion in zip(requests, completions, strict=True)
+            request.given + len(completion.token_ids) for request, completion in zip(requests, completions, strict=True)
         ]
         rollouts = split_rollouts(requests, completions, self._collect(self._call.number, slots, lengths))
         self._free.extend(slots)

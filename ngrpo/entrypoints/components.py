@@ -66,8 +66,12 @@ class Components:
         return self.processes // self.tensor_parallel_size
 
 
-def build_components(config: DictConfig) -> Components:
+def build_components(config: DictConfig, engine: RolloutEngine | None = None) -> Components:
     """Builds the parts of a checked configuration; reads no weights, tokenizer or data.
+
+    Args:
+        config: composed from ``conf/train.yaml``.
+        engine: taken in place of the configured one.
 
     Raises:
         SettingError: one of them refuses its settings.
@@ -89,7 +93,7 @@ def build_components(config: DictConfig) -> Components:
         selection=build(config.selection),
         critic=_optional(config.critic),
         rollout=RolloutSettings(settings.group_size, settings.max_new_tokens, settings.temperature, settings.ahead),
-        engine=build(settings.engine, model=source, exploration=exploration),
+        engine=engine or build(settings.engine, model=source, exploration=exploration),
         curriculum=_optional(config.data.get("curriculum")),
         optimizer=build(config.trainer.optimizer),
         update=_update_settings(config, algorithm.optimizer_steps),

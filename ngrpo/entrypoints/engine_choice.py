@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lightning.pytorch.utilities import rank_zero_only
 from omegaconf import DictConfig, OmegaConf
 
 from ngrpo.compat.moved import current
@@ -112,10 +113,11 @@ def choose_for_sampling(
     return _take_vllm(config, node, share.origin)
 
 
-def tell(choice: str) -> None:
-    """Logs the line of a choice, if there was one to make."""
-    if choice:
-        log.info("%s", choice)
+def tell(*lines: str) -> None:
+    """Logs, on the first rank, the lines of what was chosen, where there was something to choose."""
+    for line in filter(None, lines):
+        if rank_zero_only.rank == 0:
+            log.info("%s", line)
 
 
 def share_beside_training(config: DictConfig) -> MemoryShare:

@@ -31,11 +31,17 @@ _ACCELERATORS = ("auto", "cpu", "gpu")
 
 def check_training_inputs(parts: Components, config: DictConfig) -> Any:
     """Checks a training against its model; see `check_inputs`."""
+    check_model(parts, config)
+    requests = parts.algorithm.prompts_per_batch // parts.ranks * parts.rollout.group_size
+    return check_inputs(parts.source, parts.exploration, parts.engine, config, requests)
+
+
+def check_model(parts: Components, config: DictConfig) -> None:
+    """Checks a training against its model's ``config.json`` alone."""
     model = parts.source.config()
     check_split(model, parts.tensor_parallel_size)
     check_mixtures(parts.exploration, model)
-    requests = parts.algorithm.prompts_per_batch // parts.ranks * parts.rollout.group_size
-    return check_inputs(parts.source, parts.exploration, parts.engine, config, requests)
+    check_context(model, config.data.max_prompt_tokens, config.rollout.max_new_tokens)
 
 
 def check_inputs(
@@ -84,9 +90,21 @@ def check_accelerator(name: str, setting: str, remedy: str) -> None:
 def check_hardware(config: TrainerConfig) -> None:
     """The processes must be a number, and have devices."""
     check_accelerator(config.accelerator, "trainer.accelerator", "trainer=cpu")
+    check_processes(config)
+    check_devices(config.devices, config.accelerator, "trainer.devices")
+
+
+def check_processes(config: TrainerConfig) -> None:
+    """The processes must be numbers, on whatever machine."""
     if type(config.num_nodes) is not int or config.num_nodes < 1:
         raise SettingError(f"trainer.num_nodes={config.num_nodes} is no number of processes; choose 1 or more.")
-    check_devices(config.devices, config.accelerator, "trainer.devices")
+    check_count(config.devices, "trainer.devices")
+
+
+def check_count(devices: Any, setting: str) -> None:
+    """The processes of a machine must be a number, or "auto"."""
+    if devices != "auto" and (type(devices) is not int or devices < 1):
+        raise SettingError(f"{setting}={devices} is no number of processes; choose 1 or more, or auto.")
 
 
 def check_devices(devices: Any, accelerator: str, setting: str) -> None:
@@ -97,10 +115,9 @@ def check_devices(devices: Any, accelerator: str, setting: str) -> None:
         accelerator: of which kind.
         setting: that gives them.
     """
+    check_count(devices, setting)
     if devices == "auto":
         return
-    if type(devices) is not int or devices < 1:
-        raise SettingError(f"{setting}={devices} is no number of processes; choose 1 or more.")
     on_gpu = accelerator_of(accelerator) == "gpu"
     cores = os.cpu_count() or 1
     if not on_gpu and devices > max(cores, _FEW):

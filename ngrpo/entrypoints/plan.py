@@ -5,8 +5,12 @@ from omegaconf import DictConfig
 from rich import get_console
 
 from ngrpo.config.check import checked
+from ngrpo.config.ranges import check_finite
+from ngrpo.entrypoints.components import build_components
 from ngrpo.entrypoints.engine_choice import choose_for_training, tell
+from ngrpo.entrypoints.input_validation import check_model, check_processes
 from ngrpo.entrypoints.planned_run import device_memory, read_run
+from ngrpo.entrypoints.validation import check_run, check_settings
 from ngrpo.errors import SettingError
 from ngrpo.planning.calibration import measured_flops
 from ngrpo.planning.cards import CARDS, Card, known_card
@@ -15,6 +19,7 @@ from ngrpo.planning.remedies import remedies
 from ngrpo.planning.run_settings import RunSettings
 from ngrpo.planning.text import print_plan
 from ngrpo.planning.time_plan import TimePlan, plan_time
+from ngrpo.rollout.null_engine import NullEngine
 from ngrpo.utils.torch_settings import accelerator_of, set_torch
 
 GIB = 2**30
@@ -33,15 +38,27 @@ def plan(config: DictConfig, card_name: str | None, memory_gib: float | None, ch
         SettingError: a setting is refused, or the card is not known.
     """
     config = checked(config)
+    check_run(config)
     set_torch(config.trainer.threads, config.trainer.matmul_precision)
-    tell(choose_for_training(config, None))
+    check_processes(config.trainer)
     card = None if card_name is None else _card(card_name)
+    choice = choose_for_training(config, None)
+    _check(config)
     given = card.memory_bytes if card is not None else round((memory_gib or 0) * GIB)
     run = read_run(config, given or device_memory(config))
     memory = plan_memory(run)
     time = _time(config, run, card, memory.numbers, here=not given)
     shown = remedies(run, memory) if changes or not memory.fits else None
+    tell(choice)
     print_plan(run, memory, time, shown, get_console())
+
+
+def _check(config: DictConfig) -> None:
+    """Refuses what a training would, but for its engine, data and machine, which need not be here."""
+    components = build_components(config, NullEngine())
+    check_settings(components, config)
+    check_model(components, config)
+    check_finite(config)
 
 
 def _card(name: str) -> Card:

@@ -2,7 +2,6 @@
 
 import logging
 
-from lightning.pytorch.utilities import rank_zero_only
 from omegaconf import DictConfig
 
 from ngrpo.entrypoints.planned_run import device_memory, read_run
@@ -16,29 +15,31 @@ from ngrpo.planning.text import GIB, verdict
 log = logging.getLogger(__name__)
 
 
-def check_memory(config: DictConfig) -> None:
-    """Logs the planned peak beside the memory of the GPU; says nothing on a CPU, and of what cannot be planned.
+def check_memory(config: DictConfig) -> str:
+    """Compares the planned peak with the memory of the GPU.
 
     Args:
         config: checked.
+
+    Returns:
+        A line that says both, to be logged when nothing else is refused; "" on a CPU, and where nothing can be planned.
 
     Raises:
         SettingError: an optimiser step finds more than the device has, whatever the passes take.
     """
     if not config.trainer.plan_memory:
-        return
+        return ""
     try:
         planned = _planned(config)
     except Exception:  # a plan is no reason to refuse a run: of a model's or engine's own kind nothing may be known
         log.debug("this run's memory cannot be planned", exc_info=True)
-        return
+        return ""
     if planned is None:
-        return
+        return ""
     plan, remedy = planned
-    if rank_zero_only.rank == 0:
-        log.info("%s", verdict(plan))
     if plan.certain > plan.device_bytes:
         raise SettingError(_refusal(plan, remedy))
+    return verdict(plan)
 
 
 def _planned(config: DictConfig) -> tuple[MemoryPlan, Remedy | None] | None:

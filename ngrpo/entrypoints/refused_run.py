@@ -12,6 +12,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ngrpo.errors import RunError, SettingError
+from ngrpo.utils.atomic_write import remove
 from ngrpo.utils.lock import FolderInUse
 
 _FILES = {"train.log", "evaluate.log", ".lock"}
@@ -47,6 +48,18 @@ def removing_new(folder: Path, files: Collection[str]) -> Iterator[None]:
     except (SettingError, RunError):
         if folder.is_dir() and not known:
             _remove(folder, files)
+        raise
+
+
+@contextmanager
+def removing_added(folder: Path) -> Iterator[None]:
+    """Removes what has come into the folder when a setting is refused."""
+    known = set(folder.iterdir()) if folder.is_dir() else set()
+    try:
+        yield
+    except SettingError:
+        for path in set(folder.iterdir()) - known if folder.is_dir() else ():
+            remove(path)
         raise
 
 

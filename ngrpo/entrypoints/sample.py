@@ -62,7 +62,6 @@ def draw_samples(
             "rollout=torch, or save the model and give its folder."
         )
     tokenizer = check_inputs(source, strategy, engine, config, len(asked) * config.n)
-    tell(choice)
     prompts = _prompts(config, tokenizer, asked)
     requests = [
         Request(prompt.ids, request_key(config.seed, prompt.problem.key, number))
@@ -70,6 +69,7 @@ def draw_samples(
         for number in range(config.n)
     ]
     sampling = Sampling(settings.temperature, settings.max_new_tokens, source.stop_ids(tokenizer))
+    tell(choice)
     try:
         engine.start(torch.device("cuda" if accelerator_of(config.accelerator) == "gpu" else "cpu"))
         bound = bind(strategy, engine.embedding(), Vocabulary.of(tokenizer), load_learned(source, strategy))

@@ -30,6 +30,7 @@ from ngrpo.entrypoints.engine_choice import choose_for_training, tell
 from ngrpo.entrypoints.input_validation import check_hardware, check_training_inputs
 from ngrpo.entrypoints.planned_start import check_memory
 from ngrpo.entrypoints.rank_watch import watching_ranks
+from ngrpo.entrypoints.refused_run import removing_added
 from ngrpo.entrypoints.reward_trial import try_rewards
 from ngrpo.entrypoints.run_parts import RunParts
 from ngrpo.entrypoints.state_check import check_callback
@@ -88,8 +89,7 @@ def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: 
     components = build_components(config)
     check_settings(components, config)
     tokenizer = check_training_inputs(components, config)
-    tell(choice)
-    check_memory(config)
+    planned = check_memory(config)
     fix_date(config.data, tokenizer, saved.get("data.template_date"))
     parts = _run_parts(config, components, tokenizer, run_dir, methods, outputs, changed, warned)
     check_finite(config)
@@ -98,8 +98,9 @@ def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: 
     try_rewards(config, components, parts.datamodule, parts.benchmarks, tokenizer)
     module = _module(config, components, parts)
     trainer = make_trainer(config.trainer, components.processes, _callbacks(config, parts), loggers)
+    _open_loggers(loggers, run_dir)
+    tell(choice, planned)
     _begin_folder(config, run_dir, anew=checkpoint is None)
-    _open_loggers(loggers)
     _fit(trainer, module, parts, checkpoint)
 
 
@@ -208,10 +209,11 @@ def _loggers(config: DictConfig, run_dir: Path, checkpoint: Path | None) -> list
     return made
 
 
-def _open_loggers(loggers: list[Logger]) -> None:
-    """Lets each say now, before anything is loaded, that it cannot start."""
-    for logger in loggers:
-        getattr(logger, "experiment", None)
+def _open_loggers(loggers: list[Logger], run_dir: Path) -> None:
+    """Lets each say now, before anything is loaded, that it cannot start; what they wrote so far goes then."""
+    with removing_added(run_dir):
+        for logger in loggers:
+            getattr(logger, "experiment", None)
 
 
 def _begin_folder(config: DictConfig, run_dir: Path, anew: bool) -> None:

@@ -21,7 +21,7 @@ from ngrpo.modeling.folder import check_loaded, check_place, check_weight_files,
 from ngrpo.modeling.layers import CHECKPOINTING
 from ngrpo.modeling.lora import LoraSettings
 from ngrpo.modeling.supported_models import check_supported
-from ngrpo.utils.hub_access import offline_if_unreachable
+from ngrpo.utils.hub_access import check_place_or_name, may_be_repository, offline_if_unreachable
 
 MODEL_PATH = Path(__file__).parent / "demo"
 """The shipped demo model, an ordinary Hugging Face folder; `ngrpo.demo_model` is how it was made."""
@@ -64,7 +64,7 @@ class ModelSource:
         """The folder or hub name that transformers is given."""
         if self.path == "demo":
             return str(MODEL_PATH)
-        if not Path(self.path).exists():  # a hub name
+        if not Path(self.path).exists() and may_be_repository(self.path):
             offline_if_unreachable()
         return self.path
 
@@ -95,6 +95,8 @@ class ModelSource:
             SettingError: the path holds no causal LM, or one that is not supported.
         """
         folder = Path(self.location)
+        if self.path != "demo":
+            check_place_or_name(self.path, "model.path")
         check_place(self.path, folder)
         try:
             config = AutoConfig.from_pretrained(self.location, trust_remote_code=self.trust_remote_code)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ngrpo.errors import SettingError, first_line
 from ngrpo.types.problems import Message
-from ngrpo.utils.hub_access import offline_if_unreachable
+from ngrpo.utils.hub_access import check_place_or_name, offline_if_unreachable
 from ngrpo.utils.out_of_memory import out_of_memory
 
 _UNIT = ("sigmoid", "softmax")
@@ -151,6 +151,7 @@ class RewardModel:
             ) from error
 
     def _loaded(self, kind: Any, **options: Any) -> Any:
+        check_place_or_name(self.path, "reward.path")
         if not Path(self.path).exists():
             offline_if_unreachable()
         try:

@@ -4,23 +4,43 @@ import logging
 import os
 import sys
 from functools import cache
+from pathlib import Path
 
 from huggingface_hub import constants, get_session
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]  # documented, in no __all__
+
+from ngrpo.errors import SettingError
 
 log = logging.getLogger(__name__)
 
 _LIMIT_S = 5.0
 
 
-def is_repository_name(name: str) -> bool:
-    """Says whether a name has the form ``user/name``."""
+def may_be_repository(name: str) -> bool:
+    """Says whether a name is ``user/name`` or ``name``; ``/a/b``, ``./b``, ``~/b`` and ``a/b/c`` are places."""
     try:
         validate_repo_id(name)
     except HFValidationError:
         return False
-    return name.count("/") == 1
+    return True
+
+
+def is_repository_name(name: str) -> bool:
+    """Says whether a name has the form ``user/name``."""
+    return may_be_repository(name) and name.count("/") == 1
+
+
+def check_place_or_name(path: str, setting: str) -> None:
+    """Refuses a path of this machine at which nothing is, which would be looked for on the hub.
+
+    Raises:
+        SettingError: it is no name of a repository, and there is nothing there.
+    """
+    if may_be_repository(path) or Path(path).exists():
+        return
+    why = "has a ~ that no shell has replaced" if path.startswith("~") else "is a path at which there is nothing"
+    raise SettingError(f"{setting}={path} {why}; correct it, or give a name on the Hugging Face hub (user/name).")
 
 
 @cache

@@ -111,8 +111,8 @@ def test_a_replica_says_why_it_cannot_go_on(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("devices", "sentence"),
     [
-        ("0", "devices=0 is no number of processes; choose 1 or more."),
-        ("many", "devices=many is no number of processes; choose 1 or more."),
+        ("0", "devices=0 is no number of processes; choose 1 or more, or auto."),
+        ("many", "devices=many is no number of processes; choose 1 or more, or auto."),
         ("1000", f"devices=1000 is more than the {os.cpu_count()} cores of this machine, and each process needs one; "),
     ],
 )

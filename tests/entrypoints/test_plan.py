@@ -43,12 +43,30 @@ def test_it_says_what_to_change_where_a_run_does_not_fit(tmp_path):
     [
         (("--card", "A9000"), "--card A9000 was not measured; choose H200 or H100 80GB, or give its memory"),
         (("model.checkpointing=most",), "model.checkpointing=most is not known"),
+        # what a training refuses
+        (("trainer.iterations=0",), "trainer.iterations=0 trains nothing"),
+        (("callbacks.rollout=null",), "callbacks.rollout=null leaves nothing that makes rollouts"),
+        (("rollout.group_size=0",), "rollout.group_size=0 makes no rollout"),
+        (("rollout.group_size=1",), "rollout.group_size=1 leaves nothing to compare with"),
+        (("algo.prompts_per_batch=-3",), "algo.prompts_per_batch=-3 is too small"),
+        (("algo.prompts_per_batch=3", "algo.optimizer_steps=2"), "cannot be cut into algo.optimizer_steps=2"),
+        (("exploration=token", "exploration.top_k=5"), "draws from a truncated distribution"),
+        (("exploration=neighbor", "exploration.k=9999"), "exploration.k=9999 is more than the 576 tokens"),
+        (("rollout.max_new_tokens=100000",), "exceeds the model's"),
+        (("trainer.devices=0",), "trainer.devices=0 is no number of processes; choose 1 or more, or auto."),
+        (("trainer.num_nodes=0",), "trainer.num_nodes=0 is no number of processes"),
+        (("trainer.optimizer.lr=-1",), "trainer.optimizer with lr=-1"),
+        (
+            ("--card", "H200", "rollout=vllm", "rollout.ahead=1"),
+            "rollout.ahead=1 trains on rollouts of an older policy",
+        ),
     ],
 )
 def test_it_refuses_in_a_sentence(words, sentence, tmp_path):
     done = server().run((PLAN, *words), tmp_path)
     assert done.status == 1
     assert sentence in done.said
+    assert done.said.startswith("error: ")  # and nothing before it
     assert "Traceback" not in done.said
 
 

@@ -53,6 +53,42 @@ def test_what_is_refused_makes_no_folder(script: str, words: tuple[str, ...], tm
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        (("logger=wandb", "logger.wandb.mode=online"), "logger=wandb cannot start a run"),
+        (("logger=[csv,tensorboard,wandb]", "logger.wandb.mode=online"), "logger=wandb cannot start a run"),
+        (("callbacks.export.push_to=../../x",), "callbacks.export.push_to=../../x"),
+        (("model.path=/nope/model",), "model.path=/nope/model is a path at which there is nothing"),
+        (("model.path=./model",), "model.path=./model is a path at which there is nothing"),
+        (("model.path=a/b/c",), "model.path=a/b/c is a path at which there is nothing"),
+        (("data.path=/nope.json",), "data.path='/nope.json' names no source"),
+    ],
+)
+def test_a_refused_training_says_nothing_else_and_leaves_nothing(
+    settings: tuple[str, ...], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "")
+    refused_in(tmp_path, sentence, *settings)
+    assert list(tmp_path.iterdir()) == []
+
+
+def refused_in(here: Path, sentence: str, *settings: str) -> None:
+    done = server().run((NGRPO, "train", *settings), here, limit_s=120)
+    assert done.status == 1, done.said
+    assert done.said.startswith(f"error: {sentence}"), done.said
+
+
+def test_a_named_folder_keeps_what_was_in_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WANDB_API_KEY", "")
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "notes.txt").write_text("mine")
+    settings = ("logger=[tensorboard,wandb]", "logger.wandb.mode=online", f"hydra.run.dir={mine}")
+    refused_in(tmp_path, "logger=wandb cannot start a run", *settings)
+    assert {path.name for path in mine.iterdir()} <= {"notes.txt", "train.log", ".lock"}
+
+
 @pytest.mark.parametrize("error", [SettingError("no"), RunError("no"), ValueError("a defect")])
 def test_what_holds_more_than_the_named_files_stays(error: Exception, tmp_path: Path) -> None:
     def refused_late() -> None:

@@ -2,8 +2,12 @@
 
 from typing import Any
 
+import pytest
 import torch
+import transformers
 from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+
+from ngrpo.modeling.supported_models import SUPPORTED
 
 VOCABULARY = 64
 
@@ -65,6 +69,22 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "vaultgemma": _FULL | {"head_dim": 8, "query_pre_attn_scalar": 8, "attn_logit_softcapping": None},
 }
 """What a type needs beside `TINY`: experts, sizes of its own, no windows."""
+
+SINCE = {"internlm3": (5, 23), "exaone": (5, 24)}
+"""First transformers that has a supported type, where that is not the oldest which the project takes."""
+
+
+def has_type(kind: str) -> bool:
+    """Says whether the installed transformers should have a supported type."""
+    major, minor = transformers.__version__.split(".")[:2]
+    return (int(major), int(minor)) >= SINCE.get(kind, (0, 0))
+
+
+EVERY_SUPPORTED = [
+    pytest.param(kind, marks=pytest.mark.skipif(not has_type(kind), reason=f"this transformers has no {kind}"))
+    for kind in sorted(SUPPORTED)
+]
+"""The supported types, those skipped that are newer than the installed transformers."""
 
 
 def tiny_config(kind: str, **changes: Any) -> PretrainedConfig:

@@ -27,7 +27,9 @@ def test_products_are_those_that_pytorch_counts(tiny_source: ModelSource, tokens
         model(batch, 1.0, TokenSampling())
     # A sequence's last token scores nothing, and its logits are not made.
     head = 2 * model.lm.config.vocab_size * model.lm.config.hidden_size
-    assert counter.get_total_flops() == PassCost.of(model.lm.config).linear * tokens - head
+    beyond = counter.get_total_flops() - (PassCost.of(model.lm.config).linear * tokens - head)
+    rotary = 2 * tokens * 4  # angles of 4 frequencies, which transformers before 5.16 makes by a matrix product
+    assert beyond in (0, rotary)
 
 
 def test_attention_is_two_products_of_half_a_square(tiny_source: ModelSource):

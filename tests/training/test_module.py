@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from lightning import Callback, Trainer
-from made_models import tiny_config, tiny_model
+from made_models import EVERY_SUPPORTED, tiny_config, tiny_model
 from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers import AutoModelForCausalLM
@@ -22,7 +22,6 @@ from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.lora import LoraSettings
-from ngrpo.modeling.supported_models import SUPPORTED
 from ngrpo.training.module import PolicyOptimization
 from ngrpo.training.samples import Sample, Update
 from ngrpo.training.update_settings import UpdateSettings
@@ -152,7 +151,7 @@ def test_the_update_is_left_on_the_batch(case: Case):
         assert sum(halves) / 2 == pytest.approx(metrics["policy/ratio"], rel=1e-5)
 
 
-@pytest.mark.parametrize("kind", sorted(SUPPORTED))
+@pytest.mark.parametrize("kind", EVERY_SUPPORTED)
 def test_nothing_random_reaches_a_score(case: Case, kind: str, tmp_path: Path):
     """Four optimiser steps at a learning rate of 0: every dropout and router noise that the model's kind has is on."""
     config = tiny_config(kind)

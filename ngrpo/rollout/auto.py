@@ -71,8 +71,11 @@ def reason_for_torch(
         return "an evaluation mixes more than the training strategy, for which vLLM is started"
     from ngrpo.rollout.vllm.availability import has_native
     from ngrpo.rollout.vllm.engine import VllmEngine
+    from ngrpo.rollout.vllm.versions import Standing, check_version, newer_than_tested
 
     try:
+        if check_version() is Standing.NEWER:
+            return f"{newer_than_tested()}; rollout=vllm takes it"
         engine = VllmEngine(model, exploration, max_prompt_tokens, max_new_tokens, dense_record_gib=dense_record_gib)
         for strategy in (exploration, *around.evaluated):
             engine.check_load(strategy, around.requests, max_new_tokens)

@@ -29,7 +29,8 @@ def gpu_with_vllm(monkeypatch):
     ("installed", "kind", "said"),
     [
         (versions.TESTED[0], VllmEngine, "takes vLLM"),
-        ("0.99.1", TorchEngine, "takes the torch engine: .*0.99.1 is installed"),
+        ("0.99.1", TorchEngine, "takes the torch engine: vLLM 0.99.1 is newer than those .*; rollout=vllm takes it$"),
+        ("0.29.0", TorchEngine, "takes the torch engine: .*0.29.0 is installed"),
         (None, TorchEngine, "takes the torch engine: .*none is installed"),
     ],
 )

@@ -26,7 +26,7 @@ from ngrpo.rollout.vllm.process_watch import ProcessWatch, watch_processes
 from ngrpo.rollout.vllm.request_loop import RequestLoop
 from ngrpo.rollout.vllm.rollout_stream import RolloutStream, slots_for
 from ngrpo.rollout.vllm.settings import MixingSettings
-from ngrpo.rollout.vllm.versions import check_version
+from ngrpo.rollout.vllm.versions import Standing, check_version, newer_than_tested
 from ngrpo.rollout.vllm.weight_transfer import WeightTransfer
 from ngrpo.types.rollouts import Request, Rollout, Sampling
 
@@ -59,7 +59,7 @@ class VllmEngine:
         options: further arguments of ``vllm.LLM``.
 
     Raises:
-        SettingError: vLLM is missing or untested, or an option cannot be served.
+        SettingError: vLLM is missing or older than the tested ones, or an option cannot be served.
     """
 
     def __init__(
@@ -124,6 +124,8 @@ class VllmEngine:
 
     def start(self, device: torch.device) -> None:
         """Starts vLLM."""
+        if check_version() is Standing.NEWER:
+            log.warning("%s; its rollouts are compared with the torch engine's before the run", newer_than_tested())
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = str(int(self._own_process))
         os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")  # this process has threads

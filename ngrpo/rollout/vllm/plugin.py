@@ -1,12 +1,12 @@
 """The installation of the hooks, in every process of vLLM that loads the plugin or imports this."""
 
 from ngrpo.distributed.parent_watch import end_with_parent, leave_group
-from ngrpo.rollout.vllm.versions import TESTED, check_version, installed_version
+from ngrpo.rollout.vllm.versions import Standing, check_version, installed_version, standing
 
 
 def register() -> None:
-    """VLLM's plugin entry point: installs the hooks in every process of a tested vLLM, and in no other."""
-    if installed_version() in TESTED:
+    """VLLM's plugin entry point: installs the hooks in every process of a tested or newer vLLM, and in no other."""
+    if standing(installed_version()) is not Standing.REFUSED:
         install()
 
 
@@ -17,7 +17,7 @@ def install() -> None:
     started ends with it from now on.
 
     Raises:
-        SettingError: this vLLM was not tested.
+        SettingError: this vLLM is older than the tested ones.
     """
     check_version()
     from vllm.platforms import current_platform

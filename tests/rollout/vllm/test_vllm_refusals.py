@@ -1,6 +1,7 @@
 """Refusals of the vLLM engine, mostly before vLLM is touched."""
 
 import pytest
+import torch
 from vllm_checks import UNSTOPPED, random_requests
 
 from ngrpo.errors import SettingError
@@ -9,6 +10,7 @@ from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.vllm import plugin, versions
 from ngrpo.rollout.vllm.engine import VllmEngine
+from ngrpo.rollout.vllm.versions import Standing
 
 
 def make(**options) -> VllmEngine:
@@ -17,20 +19,40 @@ def make(**options) -> VllmEngine:
 
 def test_a_missing_vllm_is_refused(monkeypatch):
     monkeypatch.setattr(versions, "_DISTRIBUTIONS", ("no-such-distribution",))
-    with pytest.raises(SettingError, match=r"rollout=vllm needs vLLM 0\.32\.0.* none is installed.*rollout=torch"):
+    with pytest.raises(
+        SettingError, match=r"rollout=vllm needs vLLM 0\.30 or newer.* none is installed.*rollout=torch"
+    ):
         make()
 
 
-def test_an_untested_vllm_is_refused_by_name_with_the_tested_ones(monkeypatch):
-    monkeypatch.setattr(versions, "installed_version", lambda: "0.99.1")
-    with pytest.raises(SettingError, match=r"needs vLLM 0\.32\.0.* 0\.99\.1 is installed"):
+@pytest.mark.parametrize("found", ["0.29.1", "0.9.2", "0.3.0", "0.1.dev7"])
+def test_an_older_vllm_is_refused_by_name_with_the_tested_ones(monkeypatch, found):
+    monkeypatch.setattr(versions, "installed_version", lambda: found)
+    with pytest.raises(SettingError, match=rf"needs vLLM 0\.30 or newer \(0\.30 to 0\.33 are.* {found} is installed"):
         make()
 
 
 @pytest.mark.parametrize("tag", ["", "+cpu", "+cu130"])
-def test_builds_of_a_tested_version_are_taken(monkeypatch, tag):
-    monkeypatch.setattr(versions, "version", lambda name: versions.TESTED[0] + tag)
-    versions.check_version()
+@pytest.mark.parametrize("found", [*versions.TESTED, "0.31.2", "0.32.0rc1", "0.33.0.post1"])
+def test_builds_of_tested_versions_are_taken(monkeypatch, found, tag):
+    monkeypatch.setattr(versions, "version", lambda name: found + tag)
+    assert versions.check_version() is Standing.TESTED
+    make()
+
+
+@pytest.mark.parametrize("found", ["0.34.0", "0.100.0", "1.0", "2"])
+def test_a_newer_vllm_is_taken_and_its_start_says_that_it_was_not_tested(monkeypatch, caplog, found):
+    monkeypatch.setattr(versions, "installed_version", lambda: found)
+    assert versions.check_version() is Standing.NEWER
+    engine = make()
+
+    def stop() -> None:
+        raise InterruptedError
+
+    monkeypatch.setattr(plugin, "install", stop)
+    with pytest.raises(InterruptedError):
+        engine.start(torch.device("cpu"))
+    assert f"vLLM {found} is newer than those that ngrpo was tested with (0.30 to 0.33)" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -51,8 +73,10 @@ def test_a_strategy_wider_than_the_engine_was_started_for(request, bound_to_demo
         engine.generate(random_requests(1, 5, 5), UNSTOPPED, bound_to_demo(NeighborMixing(k=5)))
 
 
-@pytest.mark.parametrize(("version", "installs"), [("0.32.0", True), ("0.33.1", False), (None, False)])
-def test_the_plugin_leaves_an_untested_vllm_in_peace(
+@pytest.mark.parametrize(
+    ("version", "installs"), [("0.30.0", True), ("0.33.1", True), ("0.34.0", True), ("0.29.0", False), (None, False)]
+)
+def test_the_plugin_leaves_an_older_vllm_in_peace(
     version: str | None, installs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     called = []

@@ -28,6 +28,7 @@ pytestmark = pytest.mark.vllm
 REQUESTS = random_requests(6, 5, 60, samples=4)
 
 
+@pytest.mark.vllm_smoke
 @pytest.mark.parametrize("temperature", [0.7, 1.3])
 def test_the_trainer_replays_what_vllm_recorded(engine, mixing, trainer, temperature):
     rollouts = engine.generate(REQUESTS, replace(UNSTOPPED, temperature=temperature), mixing)

@@ -52,6 +52,7 @@ def tied(tmp_path_factory) -> ModelSource:
     return ModelSource(path=str(path))
 
 
+@pytest.mark.vllm_smoke
 def test_new_weights_are_served(demo_engine, demo, mixing):
     fresh = TorchEngine(demo)
     fresh.start(torch.device("cpu"))

@@ -1,7 +1,7 @@
 """Rollouts in vLLM: the engine, and the plugin that mixes embeddings inside vLLM's compiled forward.
 
 `engine` is what the trainer uses. Everything that touches vLLM's private interfaces lives in `runner_v1`, `runner_v2`,
-`embedding`, `prefix_cache` and `process_watch`; `versions` refuses a vLLM that they were not tested with.
+`embedding`, `prefix_cache` and `process_watch`; `versions` refuses a vLLM older than the tested.
 
 - ``availability.py``: Facts for the choice of an engine: the memory of a GPU, and the models that vLLM has
   implementations of
@@ -24,7 +24,7 @@
 - ``settings.py``: The settings that travel through vLLM's configuration: of an engine, and of a request
 - ``tensor_ipc.py``: Tensor IPC: tensors opened by another process without a copy, in shared memory on a CPU and by
   CUDA IPC on a GPU
-- ``versions.py``: The vLLM versions that the adapters were tested with
+- ``versions.py``: The vLLM versions that the adapters were tested with, and what is done about older and newer ones
 - ``weight_transfer.py``: The transfer of the policy's weights into vLLM's workers, with a check that they are served
   as they were sent
 - ``worker_extension.py``: The methods that our engine calls on vLLM's workers; importing this installs the hooks in

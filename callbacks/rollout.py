@@ -2,18 +2,22 @@
 
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from lightning import Callback, Trainer
 from torch import Tensor
 
 from ngrpo.checkpoint.folders import how_to_resume
-from ngrpo.distributed.collectives import from_first, gathered, ranks
+from ngrpo.distributed.collectives import from_first, gathered, ranks, world_size
 from ngrpo.errors import RunError
+from ngrpo.rewards.terms.base import Stateful
+from ngrpo.rollout.continuous_refill import ReplayedDraw
 from ngrpo.rollout.dynamic_sampling import DynamicSampling, GroupSelection, rank_share
+from ngrpo.rollout.engine import StreamingEngine
 from ngrpo.rollout.prefetch import Prefetch
 from ngrpo.rollout.recovery import EngineFailure, with_recovery
 from ngrpo.rollout.worker import RolloutWorker
@@ -22,6 +26,8 @@ from ngrpo.training.module import PolicyOptimization
 from ngrpo.training.run_length import RunLength
 from ngrpo.types.experience import Experience
 from ngrpo.types.problems import Prompt, PromptBatch
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -103,13 +109,10 @@ class RolloutCallback(Callback):
     ) -> None:
         """Generates, selects and scores; then gives the engine's memory to the update, or starts on the next batch."""
         prefetched = from_first(lambda: self.prefetch.take(batch.iteration))
-        first = prefetched or self._generate(pl_module, batch.prompts, batch.iteration)
-        assert first is not None  # every rank has prompts
-
-        selected = GroupSelection(first, self.selection.keep)
-        while selected.refills < self.selection.max_refills and any(missing := gathered(len(selected.missing))):
-            further = rank_share(batch.draw(sum(missing)), missing, ranks().data_rank)
-            selected.refill(self._generate(pl_module, further, batch.iteration))
+        if prefetched is None and self._refills_continuously():
+            selected = self._refilled(pl_module, batch)
+        else:
+            selected = self._selected_in_rounds(pl_module, batch, prefetched)
         # Those of dropped groups too: that they taught nothing is what a curriculum learns from.
         batch.report_pass_rates([rate for rates in gathered(selected.pass_rates) for rate in rates])
         self._unparsable_here = selected.unparsable_references
@@ -125,16 +128,55 @@ class RolloutCallback(Callback):
         if self.selection.max_refills:
             pl_module.log_dict(_sampling_metrics(trainer, selected), batch_size=1)
 
+    def _refills_continuously(self) -> bool:
+        """Says whether further prompts may start before a round has ended.
+
+        Several ranks would have to talk more often, and a reward with a state must get its answers in a fixed order.
+        """
+        selection, worker = self.selection, self.worker
+        wanted = selection.max_refills > 0 and selection.by_group and world_size() == 1
+        return wanted and isinstance(worker.engine, StreamingEngine) and not isinstance(worker.reward, Stateful)
+
+    def _selected_in_rounds(
+        self, module: PolicyOptimization, batch: PromptBatch, prefetched: Experience | None
+    ) -> GroupSelection:
+        """Generates the batch, and replaces dropped groups in rounds."""
+        first = prefetched or self._generate(module, batch.prompts, batch.iteration)
+        assert first is not None  # every rank has prompts
+        selected = GroupSelection(first, self.selection.keep)
+        while selected.refills < self.selection.max_refills and any(missing := gathered(len(selected.missing))):
+            further = rank_share(batch.draw(sum(missing)), missing, ranks().data_rank)
+            selected.refill(self._generate(module, further, batch.iteration))
+        return selected
+
+    def _refilled(self, module: PolicyOptimization, batch: PromptBatch) -> GroupSelection:
+        """Makes what `_selected_in_rounds` makes, without waiting for the slowest response of a round."""
+        drawn = ReplayedDraw(batch.draw)
+        first, *further = self._with_recovery(
+            module,
+            lambda: self.worker.roll_out_refilled(batch.prompts, batch.iteration, drawn.from_start(), self.selection),
+        )
+        selected = GroupSelection(first, self.selection.keep)
+        for experience in further:
+            selected.refill(experience)
+        return selected
+
     def _generate(self, module: PolicyOptimization, prompts: list[Prompt], iteration: int) -> Experience | None:
         """Makes rollouts on the first rank of each tensor group, for all of it; None of no prompts (a collective)."""
-        made = with_recovery(
-            lambda: self.worker.roll_out(prompts, iteration) if prompts and ranks().first else None,
+        made = self._with_recovery(
+            module, lambda: self.worker.roll_out(prompts, iteration) if prompts and ranks().first else None
+        )
+        return from_first(lambda: made)
+
+    def _with_recovery(self, module: PolicyOptimization, make: Callable[[], T]) -> T:
+        """Makes rollouts, by an engine that is rebuilt once if it fails (a collective)."""
+        return with_recovery(
+            make,
             lambda failed: self.worker.rebuild(
                 module.weights.named_weights(), module.weights.learned_exploration(), failed
             ),
             self._resume_hint,
         )
-        return from_first(lambda: made)
 
     def _start_prefetch(self, batch: PromptBatch) -> None:
         """Has the next batch made beside the update, with the weights before it."""

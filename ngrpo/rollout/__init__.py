@@ -4,6 +4,8 @@
 are the parts of the loop in `ngrpo.callbacks.rollout`. An engine is any object with the methods in `engine`.
 
 - ``auto.py``: The best engine for a run: vLLM on a GPU where it can serve the run, else the torch engine
+- ``continuous_refill.py``: Dynamic sampling without rounds: what replaces a dropped group starts as soon as it is known
+  to be needed
 - ``dynamic_sampling.py``: Dynamic sampling: groups without a training signal are dropped, and replaced by groups of
   further prompts
 - ``engine.py``: The protocol of rollout engines

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from torch import Tensor
 
@@ -32,6 +33,10 @@ def not_all_correct(experience: Experience) -> Tensor:
     return experience.correct.sum(-1) < scored
 
 
+_BY_GROUP = (every_group, mixed_outcomes, not_all_correct)
+"""Functions whose answer for a group does not depend on the others."""
+
+
 @dataclass(frozen=True)
 class DynamicSampling:
     """The settings of dynamic sampling (``selection`` in the configuration).
@@ -47,6 +52,11 @@ class DynamicSampling:
     def __post_init__(self) -> None:
         if self.max_refills < 0:
             raise SettingError(f"selection.max_refills={self.max_refills} is negative; 0 never draws further prompts.")
+
+    @property
+    def by_group(self) -> bool:
+        """Whether ``keep`` is known to judge each group by itself."""
+        return self.keep in _BY_GROUP
 
 
 class GroupSelection:
@@ -120,6 +130,32 @@ class GroupSelection:
     def correct_answers(self) -> int:
         """Right answers among everything that was generated."""
         return sum(int(part.correct.sum()) for part in self._generated)
+
+
+def certain_prompts(first: int, dropped: Sequence[bool], max_refills: int) -> int:
+    """Returns how many prompts rounds generate for at least, whatever becomes of the groups that are still made.
+
+    A round brings as many prompts as are missing, so that it ends at the first prompts and as many more as were dropped
+    before it: with more dropped groups, no round ends earlier.
+
+    Args:
+        first: prompts of the first round.
+        dropped: whether the group of each prompt is known to be dropped, in the order of the prompts.
+        max_refills: rounds of further prompts, at most.
+    """
+    certain = first
+    for _ in range(max_refills):
+        before, certain = certain, first + sum(dropped[:certain])
+        if certain == before:
+            break
+    return certain
+
+
+def round_sizes(first: int, dropped: Sequence[bool], max_refills: int) -> list[int]:
+    """Returns the prompts of each round; arguments as for `certain_prompts`, with every group decided."""
+    ends = [certain_prompts(first, dropped, rounds) for rounds in range(max_refills + 1)]
+    sizes = [first, *(after - before for before, after in pairwise(ends))]
+    return [size for size in sizes if size]
 
 
 def rank_share(prompts: Sequence[Prompt], counts: Sequence[int], rank: int) -> list[Prompt]:

@@ -1,7 +1,8 @@
 """The protocol of rollout engines."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from contextlib import AbstractContextManager
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -12,6 +13,36 @@ from ngrpo.types.rollouts import Request, Rollout, Sampling
 
 Report = Callable[[int, int], None]
 """Called now and then during a call with the number of finished rollouts and of generated tokens."""
+
+
+class RolloutStream(Protocol):
+    """Requests of one strategy that are added while others run."""
+
+    def add(self, requests: Sequence[Request]) -> None:
+        """Adds requests, which are numbered from 0 in the order in which they come."""
+
+    def wait(self) -> list[int]:
+        """Waits until requests have finished; returns their numbers, none when all have."""
+
+    def rollouts(self, numbers: Sequence[int]) -> list[Rollout]:
+        """Returns the rollouts of finished requests, once each."""
+
+
+@runtime_checkable
+class StreamingEngine(Protocol):
+    """An engine that takes further requests while it runs others."""
+
+    def stream(
+        self, sampling: Sampling, exploration: BoundExploration, at_once: int, report: Report | None = None
+    ) -> AbstractContextManager[RolloutStream]:
+        """Opens a stream; the rollout of a request is the one that `RolloutEngine.generate` makes.
+
+        Args:
+            sampling: settings of all requests.
+            exploration: strategy of all requests, which all explore.
+            at_once: about how many are unfinished at a time.
+            report: see `RolloutEngine.generate`.
+        """
 
 
 class RolloutEngine(Protocol):

@@ -2,7 +2,8 @@
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -19,7 +20,9 @@ from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.rewards.functions.columns import columns_of
 from ngrpo.rewards.terms.base import Responses, RewardTerms, Stateful, WeightedTerm
 from ngrpo.rewards.terms.calls import scored
-from ngrpo.rollout.engine import Report, RolloutEngine
+from ngrpo.rollout.continuous_refill import GrowingProgress, ScoredGroups, refilled_rounds
+from ngrpo.rollout.dynamic_sampling import DynamicSampling
+from ngrpo.rollout.engine import Report, RolloutEngine, StreamingEngine
 from ngrpo.rollout.null_engine import NullEngine
 from ngrpo.rollout.recovery import EngineFailure
 from ngrpo.types.experience import Experience
@@ -231,18 +234,64 @@ class RolloutWorker:
         sampling = replace(self.sampling, temperature=temperature)
         return self._make_experience(prompts, samples, _EVALUATION, sampling, bound)
 
+    def roll_out_refilled(
+        self,
+        prompts: list[Prompt],
+        iteration: int,
+        draw: Callable[[int], list[Prompt]],
+        dynamic_sampling: DynamicSampling,
+    ) -> list[Experience]:
+        """Makes what `roll_out` makes in the rounds of dynamic sampling, without waiting for one to end.
+
+        Needs a `StreamingEngine`; rewards are called group by group, in the order in which groups finish.
+
+        Args:
+            prompts: of the first round.
+            iteration: of the batch.
+            draw: returns so many further prompts.
+            dynamic_sampling: which groups are dropped.
+
+        Returns:
+            An experience a round.
+        """
+        assert isinstance(self.engine, StreamingEngine)
+        size, bound = self.settings.group_size, self.bound
+        progress = None if self.observer is None else GrowingProgress(self.observer.generating)
+
+        def score(prompt: Prompt, rollouts: list[Rollout], seconds: float) -> Experience:
+            return self._scored([prompt], size, rollouts, seconds, int(bound.progress))
+
+        def requests(further: Sequence[Prompt]) -> list[Request]:
+            if progress is not None:
+                progress.grow(len(further) * size)
+            return self._requests(further, size, iteration)
+
+        with (
+            _engine_errors(bound.strategy),
+            self.engine.stream(self.sampling, bound, len(prompts) * size, progress) as stream,
+        ):
+            return refilled_rounds(ScoredGroups(stream, size, requests, score), prompts, draw, dynamic_sampling)
+
     def _make_experience(
         self, prompts: list[Prompt], samples: int, iteration: int, sampling: Sampling, bound: BoundExploration
     ) -> Experience:
-        requests = [
+        start = time.perf_counter()
+        rollouts = self._generate(self._requests(prompts, samples, iteration), sampling, bound)
+        return self._scored(prompts, samples, rollouts, time.perf_counter() - start, int(bound.progress))
+
+    def _requests(self, prompts: Sequence[Prompt], samples: int, iteration: int) -> list[Request]:
+        return [
             # A batch may hold a problem twice, of two epochs: the samples are numbered through.
             Request(prompt.ids, request_key(self.seed, iteration, prompt.problem.key, prompt.epoch * samples + sample))
             for prompt in prompts
             for sample in range(samples)
         ]
+
+    def _scored(
+        self, prompts: list[Prompt], samples: int, rollouts: list[Rollout], generate_s: float, finished: int
+    ) -> Experience:
+        """Scores rollouts that took ``generate_s`` seconds, with weights of so many finished iterations."""
         start = time.perf_counter()
-        rollouts = self._generate(requests, sampling, bound)
-        generated = time.perf_counter()
         if self.observer is not None:
             self.observer.scoring(len(rollouts))
         texts = self.tokenizer.batch_decode(
@@ -257,8 +306,8 @@ class RolloutWorker:
         columns = {"completions": self._completions(rollouts, texts), **columns_of(problems)}
         judged = self._texts_to_score(prompts, samples, texts)
         scores = scored(self.reward, judged, references, keys, questions, columns)
-        seconds = generated - start, time.perf_counter() - generated
-        return Experience(prompts, rollouts, keys, texts, scores, *seconds, finished=int(bound.progress))
+        reward_s = time.perf_counter() - start
+        return Experience(prompts, rollouts, keys, texts, scores, generate_s, reward_s, finished=finished)
 
     def _transfer(
         self, tensors: Iterable[tuple[str, Tensor]], take: Callable[[Iterable[tuple[str, Tensor]]], None]
@@ -277,15 +326,9 @@ class RolloutWorker:
             EngineFailure: it makes no rollouts. An exception of the strategy's own code passes as it is: a rebuilt
                 engine would only raise it again.
         """
-        try:
-            report = None if self.observer is None else self.observer.generating(len(requests))
+        report = None if self.observer is None else self.observer.generating(len(requests))
+        with _engine_errors(bound.strategy):
             return self.engine.generate(requests, sampling, bound, report)
-        except (SettingError, StrategyError):
-            raise
-        except Exception as error:
-            if from_strategy(error, bound.strategy):
-                raise
-            raise EngineFailure(_quoted(error)) from error
 
     def rebuild(
         self, tensors: Iterable[tuple[str, Tensor]], learned: Mapping[str, Tensor] | None, failed: bool
@@ -328,6 +371,19 @@ class RolloutWorker:
         """
         tail = self.tokenizer.decode(list(prompt.ids[-_TAIL:]))
         return _REASONING if tail.rstrip().endswith(_REASONING) else ""
+
+
+@contextmanager
+def _engine_errors(strategy: Exploration) -> Iterator[None]:
+    """Calls what an engine raises an `EngineFailure`, unless it is about a setting or the user's own code."""
+    try:
+        yield
+    except (SettingError, RunError, StrategyError):
+        raise
+    except Exception as error:
+        if from_strategy(error, strategy):
+            raise
+        raise EngineFailure(_quoted(error)) from error
 
 
 def _quoted(error: Exception) -> str:

@@ -5,7 +5,7 @@ import logging
 import os
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -18,13 +18,13 @@ from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.runtime.bound import BoundExploration
 from ngrpo.exploration.runtime.strategy_errors import StrategyError
 from ngrpo.modeling.loading import DTYPES, ModelSource
-from ngrpo.rollout.engine import Report
+from ngrpo.rollout.engine import Report, RolloutStream
 from ngrpo.rollout.records.session import CollectedRecords, SessionSpec
 from ngrpo.rollout.request_limits import check_requests
 from ngrpo.rollout.vllm.device import visible_to_children
 from ngrpo.rollout.vllm.process_watch import ProcessWatch, watch_processes
 from ngrpo.rollout.vllm.request_loop import RequestLoop
-from ngrpo.rollout.vllm.rollout_stream import RolloutStream, slots_for
+from ngrpo.rollout.vllm.rollout_stream import VllmStream, slots_for
 from ngrpo.rollout.vllm.settings import MixingSettings
 from ngrpo.rollout.vllm.versions import Standing, check_version, newer_than_tested
 from ngrpo.rollout.vllm.weight_transfer import WeightTransfer
@@ -193,28 +193,33 @@ class VllmEngine:
         """
         if not requests:
             return []
-        with self._stream(requests, sampling, exploration, report, slots) as stream:
+        explores = all(request.explore for request in requests)
+        with self._opened(sampling, exploration, len(requests), explores, report, slots) as stream:
             stream.add(requests)
-            done: dict[int, Rollout] = {}
-            while finished := stream.take():
-                done.update(finished)
-        return [done[number] for number in range(len(requests))]
+            while stream.wait():
+                pass
+            return stream.rollouts(range(len(requests)))
+
+    def stream(
+        self, sampling: Sampling, exploration: BoundExploration, at_once: int, report: Report | None = None
+    ) -> AbstractContextManager[RolloutStream]:
+        """Opens a stream of requests that all explore (see `StreamingEngine`)."""
+        return self._opened(sampling, exploration, at_once, True, report, None)
 
     @contextmanager
-    def _stream(
+    def _opened(
         self,
-        requests: Sequence[Request],
         sampling: Sampling,
         exploration: BoundExploration,
+        requests: int,
+        explores: bool,
         report: Report | None,
         slots: int | None,
-    ) -> Iterator[RolloutStream]:
-        """Opens a session for requests."""
-        strategy, budget = exploration.strategy, sampling.max_new_tokens
-        self.check_load(strategy, len(requests), budget)
-        model = self.llm.model_config
-        check_requests(requests, sampling, strategy, model.max_model_len, model.get_vocab_size())
-        slots = slots or slots_for(len(requests), strategy, budget, self._arguments["max_num_seqs"])
+    ) -> Iterator[VllmStream]:
+        """Opens a session for about so many requests at once."""
+        strategy, budget, model = exploration.strategy, sampling.max_new_tokens, self.llm.model_config
+        self.check_load(strategy, requests, budget)
+        slots = slots or slots_for(requests, strategy, budget, self._arguments["max_num_seqs"])
         spec = SessionSpec(
             strategy=strategy,
             tables={name: table.cpu() for name, table in exploration.tables.items()},
@@ -223,12 +228,18 @@ class VllmEngine:
             temperature=sampling.temperature,
             max_new_tokens=budget,
             slots=slots,
-            plain_requests=not all(request.explore for request in requests),
+            plain_requests=not explores,
             stop_ids=sampling.stop_ids,
             progress=exploration.progress.cpu(),
         )
+
+        def check(given: Sequence[Request]) -> None:
+            check_requests(given, sampling, strategy, model.max_model_len, model.get_vocab_size())
+            if explores and not all(request.explore for request in given):
+                raise ValueError("the stream was opened for requests that explore")
+
         with self._loop.call("ngrpo_begin", "ngrpo_end", pickle.dumps(spec)) as call:
-            yield RolloutStream(self._loop, call, sampling, strategy, slots, self._collect, report)
+            yield VllmStream(self._loop, call, sampling, strategy, slots, check, self._collect, report)
 
     def check_load(self, strategy: Exploration, requests: int, max_new_tokens: int) -> None:
         """Refuses a call whose dense records would need more host memory than they may (see `RolloutEngine`)."""

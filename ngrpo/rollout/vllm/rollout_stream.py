@@ -34,8 +34,8 @@ def slots_for(requests: int, strategy: Exploration, max_new_tokens: int, max_bat
     return min(requests, max(_RECORDS_BYTES // size, max_batch_size + 2 * max_batch_size // _COLLECT_SHARE))
 
 
-class RolloutStream:
-    """Takes requests and returns their rollouts as they finish.
+class VllmStream:
+    """Takes requests, and returns their rollouts (see `ngrpo.rollout.engine.RolloutStream`).
 
     Args:
         loop: runs them.
@@ -43,6 +43,7 @@ class RolloutStream:
         sampling: settings of all requests.
         strategy: the session's.
         slots: most requests with a record at once; the others wait.
+        check: refuses requests that cannot be served.
         collect: collects records from the workers.
         report: is called for each request that finishes.
     """
@@ -54,6 +55,7 @@ class RolloutStream:
         sampling: Sampling,
         strategy: Exploration,
         slots: int,
+        check: Callable[[Sequence[Request]], None],
         collect: Collect,
         report: Report | None = None,
     ) -> None:
@@ -61,6 +63,7 @@ class RolloutStream:
         self._call = call
         self._sampling = sampling
         self._strategy = strategy
+        self._check = check
         self._collect = collect
         self._report = report
         self._slots = slots
@@ -69,35 +72,42 @@ class RolloutStream:
         self._free = list(reversed(range(slots)))
         self._running: dict[str, tuple[int, int]] = {}
         self._finished: list[tuple[int, int, Any]] = []
+        self._collected: dict[int, Rollout] = {}
         self._tokens = 0
 
     def add(self, requests: Sequence[Request]) -> None:
         """Adds requests, which are numbered from 0 in the order in which they come."""
+        self._check(requests)
         self._waiting.extend(range(len(self._requests), len(self._requests) + len(requests)))
         self._requests.extend(requests)
+        self._admit()
 
-    def take(self) -> list[tuple[int, Rollout]]:
-        """Waits for rollouts; returns them with the numbers of their requests, none when no request is left.
+    def wait(self) -> list[int]:
+        """Waits until requests have finished; returns their numbers, none when all have."""
+        if not self._running:
+            return []
+        outputs = self._loop.finished(self._call)
+        finished = [self._note(output) for output in outputs]
+        if self._waiting and len(self._finished) * _COLLECT_SHARE >= self._slots:
+            self._take_finished()
+            self._admit()
+        return finished
+
+    def rollouts(self, numbers: Sequence[int]) -> list[Rollout]:
+        """Returns the rollouts of finished requests, once each.
 
         Raises:
             StrategyError: the strategy's own code failed in vLLM's workers.
         """
-        while self._waiting or self._running or self._finished:
+        if not self._collected.keys() >= set(numbers):
+            self._take_finished()
             self._admit()
-            if not self._running or self._slots_are_wanted():
-                return self._take_finished()
-            for output in self._loop.finished(self._call):
-                self._note(output)
-        return []
-
-    def _slots_are_wanted(self) -> bool:
-        return bool(self._waiting) and len(self._finished) * _COLLECT_SHARE >= self._slots
+        return [self._collected.pop(number) for number in numbers]
 
     def _admit(self) -> None:
         """Gives free slots to waiting requests."""
-        admitted = [
-            (self._waiting.popleft(), self._free.pop()) for _ in range(min(len(self._waiting), len(self._free)))
-        ]
+        room = min(len(self._waiting), len(self._free))
+        admitted = [(self._waiting.popleft(), self._free.pop()) for _ in range(room)]
         if admitted:
             self._loop.add(self._call, [self._submission(number, slot) for number, slot in admitted])
 
@@ -119,15 +129,16 @@ class RolloutStream:
         own = () if self._strategy.sums_rows else (self._call.number, request.key)
         return digest(request.prefix, own)
 
-    def _note(self, output: Any) -> None:
+    def _note(self, output: Any) -> int:
         number, slot = self._running.pop(output.request_id)
         completion = output.outputs[0]
         self._finished.append((number, slot, completion))
         self._tokens += len(completion.token_ids)
         if self._report is not None:
             self._report(len(self._requests) - len(self._waiting) - len(self._running), self._tokens)
+        return number
 
-    def _take_finished(self) -> list[tuple[int, Rollout]]:
+    def _take_finished(self) -> None:
         """Collects the records of what has finished, and frees the slots."""
         finished, self._finished = self._finished, []
         requests = [self._requests[number] for number, _, _ in finished]
@@ -138,7 +149,7 @@ class RolloutStream:
         ]
         rollouts = split_rollouts(requests, completions, self._collect(self._call.number, slots, lengths))
         self._free.extend(slots)
-        return [(number, rollout) for (number, _, _), rollout in zip(finished, rollouts, strict=True)]
+        self._collected.update((number, rollout) for (number, _, _), rollout in zip(finished, rollouts, strict=True))
 
 
 def digest(prefix: Prefix, *own: Any) -> str:

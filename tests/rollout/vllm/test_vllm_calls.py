@@ -23,7 +23,7 @@ from ngrpo.errors import SettingError
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.runtime.strategy_errors import StrategyError
 from ngrpo.exploration.token import TokenSampling
-from ngrpo.rollout.vllm.rollout_stream import RolloutStream, slots_for
+from ngrpo.rollout.vllm.rollout_stream import VllmStream, slots_for
 from ngrpo.types.rollouts import Mixture, Prefix, Request, Rollout
 
 pytest.importorskip("vllm.v1", reason="vLLM is not installed")
@@ -134,10 +134,10 @@ def test_continuations_share_the_blocks_of_their_prefix_and_plain_tokens_do_not(
 
     def noted(stream, output):
         cached.append(output.num_cached_tokens)
-        note(stream, output)
+        return note(stream, output)
 
-    note = RolloutStream._note
-    monkeypatch.setattr(RolloutStream, "_note", noted)
+    note = VllmStream._note
+    monkeypatch.setattr(VllmStream, "_note", noted)
     engine.llm.reset_prefix_cache()
     whole = max(engine.generate(random_requests(3, 40, 40), UNSTOPPED, mixing), key=lambda r: r.length)
     assert whole.length == 96
@@ -221,3 +221,22 @@ def test_an_interrupted_call_leaves_the_engine_as_it_was(engine, mixing):
 def test_requests_that_would_be_cut_are_refused(engine, mixing, request_, said):
     with pytest.raises(SettingError, match=said):
         engine.generate([*random_requests(2, 5, 9), request_], UNSTOPPED, mixing)
+
+
+def test_requests_may_be_added_while_others_run(engine, mixing):
+    requests = random_requests(30, 5, 60)
+    expected = engine.generate(requests, UNSTOPPED, mixing)
+    made: dict[int, Rollout] = {}
+    with engine.stream(UNSTOPPED, mixing, at_once=10) as stream:
+        stream.add(requests[:10])
+        added = 10
+        while finished := stream.wait():
+            wanted = [number for number in finished if number % 3]  # the others are collected at the end
+            made.update(zip(wanted, stream.rollouts(wanted), strict=True))
+            stream.add(requests[added : added + len(finished)])
+            added = min(added + len(finished), 30)
+        rest = range(0, 30, 3)
+        made.update(zip(rest, stream.rollouts(rest), strict=True))
+        with pytest.raises(SettingError, match="request 0 has token 576"):
+            stream.add([Request((576,), 1)])
+    assert_same_rollouts([made[number] for number in range(30)], expected)

@@ -17,7 +17,7 @@ from vllm_checks import (
 )
 
 from ngrpo.rollout.records.stepper import fill_buffers, lookup
-from ngrpo.rollout.vllm.rollout_stream import RolloutStream
+from ngrpo.rollout.vllm.rollout_stream import VllmStream
 from ngrpo.types.rollouts import Request
 
 pytest.importorskip("vllm.v1", reason="vLLM is not installed")
@@ -72,10 +72,10 @@ def cached_tokens(engine, monkeypatch) -> list[list[int]]:
         if not stream._finished:
             seen.append([0] * len(stream._requests))
         seen[-1][number] = output.num_cached_tokens
-        real(stream, output)
+        return real(stream, output)
 
-    real = RolloutStream._note
-    monkeypatch.setattr(RolloutStream, "_note", noted)
+    real = VllmStream._note
+    monkeypatch.setattr(VllmStream, "_note", noted)
     return seen
 
 

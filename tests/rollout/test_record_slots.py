@@ -12,6 +12,7 @@ from ngrpo.exploration.gumbel import GumbelSoftThinking
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.soft import SoftThinking
 from ngrpo.exploration.vocabulary import Vocabulary
+from ngrpo.rollout.records import stepper
 from ngrpo.rollout.records.buffers import MixingBuffers
 from ngrpo.rollout.records.session import Admission, CollectedRecords, Session, SessionSpec
 from ngrpo.rollout.records.stepper import choose, fill_buffers, is_own, slots_of
@@ -165,3 +166,23 @@ def test_a_session_fills_its_own_entries_beside_another(vectors: bool) -> None:
         for ours, theirs in zip(together.tensors, own.tensors, strict=True):
             if ours is not None and theirs is not None:
                 assert torch.equal(ours[at], theirs[at])
+
+
+@pytest.mark.slow
+def test_the_compiled_fill_is_the_eager_one() -> None:
+    sessions = []
+    for number, width in ((4, 3), (5, 2)):
+        session = session_of(NeighborMixing(rate=1.0, k=width, end_token=None), 3, number=number)
+        for slot in range(3):
+            run(session, Admission(slot, 0, key=3 + slot, prompt_length=2))
+        sessions.append(session)
+    for tokens in (6, 9, 2, 4):
+        owners = torch.tensor([sessions[i % 2].first_address for i in range(tokens)])
+        addresses, positions = owners + torch.arange(tokens) % 3, torch.arange(tokens) % 6 + 1
+        eager, fast = (MixingBuffers(16, 3, torch.device("cpu")) for _ in range(2))
+        for session, beside in zip(sessions, (False, True), strict=True):
+            for fill, buffers in ((stepper._fill, eager), (stepper._compiled_fill, fast)):
+                fill(session.records, session.inputs, buffers.tensors, addresses, positions, beside)
+        for ours, theirs in zip(fast.tensors[:3], eager.tensors[:3], strict=True):
+            assert torch.equal(ours, theirs)
+        assert eager.tensors.mixed[:tokens].tolist() == (positions > 1).tolist()

@@ -9,7 +9,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import count
 from typing import Any
 
@@ -135,15 +135,19 @@ class RequestLoop:
     def add(self, call: Call, requests: Sequence[Submission]) -> None:
         """Adds requests to a call."""
         first = not call.running
-        with self.turn():
-            if self._pausing and first:
-                self._engine.sleep(level=0, mode="keep")
+        with self.turn(), self._paused() if self._pausing and first else nullcontext():
             for request_id, prompt, parameters in requests:
                 self._engine.add_request(request_id, prompt, parameters)
                 call.running.add(request_id)
                 self._owners[request_id] = call
-            if self._pausing and first:
-                self._engine.wake_up(tags=["scheduling"])
+
+    @contextmanager
+    def _paused(self) -> Iterator[None]:
+        self._engine.sleep(level=0, mode="keep")
+        try:
+            yield
+        finally:
+            self._engine.wake_up(tags=["scheduling"])
 
     def finished(self, call: Call) -> list[Any]:
         """Waits until some of a call's requests have finished; returns their outputs.

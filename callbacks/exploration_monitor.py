@@ -62,10 +62,11 @@ def exploration_values(experience: Experience, served: Served) -> dict[str, Tens
 
     ``mixture_size`` counts the ids of a mixture that have weight.
 
-    The anchor is the first id of a mixture, the emitted token where there are no ids.
+    The anchor is the first id of a mixture, the emitted token where there are no ids. A prefix that was given counts
+    nowhere: its mixtures were measured when they were made.
     """
-    rollouts = experience.rollouts
-    slots = [torch.arange(len(r.prompt_ids), len(r.prompt_ids) + r.length) for r in rollouts]
+    rollouts = [rollout.without_given_mixtures() for rollout in experience.rollouts]
+    slots = [torch.arange(r.tokens - r.generated, r.tokens) for r in rollouts]
     gated = [torch.isin(at, r.mixture.positions) for at, r in zip(slots, rollouts, strict=True)]
     touched = torch.stack([g.any() for g in gated])
     rewards = experience.rewards.flatten()

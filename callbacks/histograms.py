@@ -44,7 +44,7 @@ def distributions(batch: PromptBatch) -> dict[str, Tensor]:
     values = {
         "policy/advantages": torch.cat([advantage.sum(0) for advantage in batch.update.advantages]),
         "policy/ratios": torch.cat([ratios.float().cpu() for ratios in batch.update.ratios]),
-        "rollout/lengths": torch.tensor([float(rollout.length) for rollout in batch.experience.rollouts]),
+        "rollout/lengths": torch.tensor([float(rollout.generated) for rollout in batch.experience.rollouts]),
     }
     known = {tag: numbers[numbers.isfinite()] for tag, numbers in values.items()}
     return {tag: numbers for tag, numbers in known.items() if len(numbers)}

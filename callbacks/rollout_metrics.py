@@ -20,8 +20,8 @@ class RolloutMetrics(Callback):
     ``train/zero_signal`` is the fraction of groups whose rewards are all equal: they move nothing under a
     group-relative advantage. ``reward/correctness`` and ``reward/<term>`` are the weighted summands of
     ``train/reward``, ``reward/<verdict>`` are fractions, and so is ``reward/left_out``: responses that have no reward,
-    or an infinite one, and take no part in the loss. ``rollout/tokens_per_s`` is that of all ranks together. The
-    groups are those trained on, after selection.
+    or an infinite one, and take no part in the loss. ``rollout/tokens_per_s`` is that of all ranks together. Lengths
+    are of what was generated, without a prefix that was given. The groups are those trained on, after selection.
     """
 
     def on_train_batch_start(
@@ -29,7 +29,7 @@ class RolloutMetrics(Callback):
     ) -> None:
         """Logs; runs after the rollout callback."""
         experience: Experience = batch.experience
-        lengths = torch.tensor([r.length for r in experience.rollouts])
+        lengths = torch.tensor([r.generated for r in experience.rollouts])
         values = group_values(experience) | rollout_values(experience) | reward_values(experience)
         log_means(trainer, pl_module, values)
         log_extreme(trainer, pl_module, "rollout/length_max", lengths.double(), "max")
@@ -56,7 +56,7 @@ def group_values(experience: Experience) -> dict[str, Tensor]:
 def rollout_values(experience: Experience) -> dict[str, Tensor]:
     """Returns the values whose means are length, truncation and time."""
     return {
-        "rollout/length_mean": torch.tensor([r.length for r in experience.rollouts]),
+        "rollout/length_mean": torch.tensor([r.generated for r in experience.rollouts]),
         "rollout/truncated": experience.truncated,
         "time/generate_s": torch.tensor(experience.generate_s),
         "time/reward_s": torch.tensor(experience.reward_s),

@@ -96,11 +96,11 @@ def compare(
     """Returns |trainer - engine| of the tokens at mixed and plain positions, and of all with mixtures ignored."""
     found: dict[str, list[Tensor]] = {"mixed": [], "plain": [], "ignored": []}
     for rollout in rollouts:
-        mixed = torch.zeros(rollout.length, dtype=torch.bool)
-        mixed[rollout.mixture.positions - len(rollout.prompt_ids)] = True
+        at = torch.arange(rollout.tokens - rollout.generated, rollout.tokens)
+        mixed = torch.isin(at, rollout.mixture.positions)
         plain = rollout.without_mixtures()
         difference, ignored = (
-            (score(model, strategy, temperature, each) - rollout.log_probs).abs() for each in (rollout, plain)
+            (score(model, strategy, temperature, each) - rollout.generated_log_probs).abs() for each in (rollout, plain)
         )
         found["mixed"].append(difference[mixed])
         found["plain"].append(difference[~mixed])

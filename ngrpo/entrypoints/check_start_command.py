@@ -132,7 +132,7 @@ def checked(arguments: argparse.Namespace, source: ModelSource) -> StartReport:
     def trainer(replayed: Sequence[Rollout], change: Callable[[PackedBatch], PackedBatch]) -> list[Tensor]:
         with precision():
             scores = policy(change(pack(replayed).to(device)), arguments.temperature, strategy).log_prob.cpu()
-        return list(torch.split(scores, [rollout.length for rollout in rollouts]))
+        return list(torch.split(scores, [rollout.generated for rollout in rollouts]))
 
     right = findings(trainer(rollouts, lambda batch: batch))
     compared = time.perf_counter()

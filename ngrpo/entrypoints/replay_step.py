@@ -81,7 +81,7 @@ def replay(bad: BadStep, checkpoint: Path | None, permissions: StoredPermissions
         cost=PassCost.of(model.lm.config),
         reduce=lambda value, op: value,
     )
-    kept = [sample.rollout.length for sample in bad.samples if not sample.excluded]
+    kept = [sample.rollout.generated for sample in bad.samples if not sample.excluded]
     totals = BatchTotals(sequences=len(kept), tokens=sum(kept))
     forward = partial(
         model,
@@ -98,7 +98,7 @@ def replay(bad: BadStep, checkpoint: Path | None, permissions: StoredPermissions
         norms = [p.grad.norm() for p in model.parameters() if p.grad is not None]
         model.zero_grad()
         norm = float(torch.stack(norms).norm())
-        return SampleReport(problem, sample.rollout.length, sample.excluded, float(output.loss.detach()), norm)
+        return SampleReport(problem, sample.rollout.generated, sample.excluded, float(output.loss.detach()), norm)
 
     return [report(problem, sample) for problem, sample in zip(bad.problems, bad.samples, strict=True)]
 

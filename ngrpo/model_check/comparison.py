@@ -148,7 +148,7 @@ def compare(
         own: makes the scores to compare with.
         rollouts: the engine's, with its log-probs.
         explored: which of them the strategy made.
-        trainer: its log-probs of them; float32 [T] each.
+        trainer: its log-probs of what they generated; float32 [N] each.
         engine: what the engine computes with.
     """
     scores = own.like_trainer(rollouts)
@@ -159,7 +159,9 @@ def compare(
         engine = max(engine, own.numbers, key=lambda numbers: torch.finfo(numbers.dtype).eps)
     if engine != own.numbers:
         scores = own.like_engine(rollouts, engine)
-    return found + _findings("engine", scores, without, [r.log_probs for r in rollouts], explored, engine, densities)
+    return found + _findings(
+        "engine", scores, without, [r.generated_log_probs for r in rollouts], explored, engine, densities
+    )
 
 
 def _findings(

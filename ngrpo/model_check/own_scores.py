@@ -30,7 +30,7 @@ def own_scores(
 ) -> Tensor:
     """Scores rollouts with a model's own forward in eval mode (a collective when sharded); float32 [N] on the CPU.
 
-    N is the number of response tokens, which are scored in their order.
+    N is the number of generated tokens, which are scored in their order.
 
     Args:
         model: whose language model is run as transformers made it.
@@ -79,9 +79,9 @@ def _scores(rollouts: Sequence[Rollout], temperature: float, exploration: Explor
         output = model.lm(input_ids=tokens, attention_mask=attended, use_cache=False)
     scores = []
     for row, rollout in zip(output.logits, rollouts, strict=True):
-        before = slice(len(rollout.prompt_ids) - 1, rollout.tokens - 1)  # the row before a token scores it
-        scaled = row[before].float() / temperature
-        positions = torch.arange(len(rollout.prompt_ids), rollout.tokens)
+        first = rollout.tokens - rollout.generated
+        scaled = row[first - 1 : rollout.tokens - 1].float() / temperature  # the row before a token scores it
+        positions = torch.arange(first, rollout.tokens)
         step, context = _at(rollout, positions, embed.weight)
         scores.append(exploration.log_prob(scaled, step, context))
     return torch.cat(scores)
@@ -94,12 +94,13 @@ def _tokens(rollout: Rollout) -> Tensor:
 def _at(rollout: Rollout, positions: Tensor, table: Tensor) -> tuple[Step, RowContext]:
     """Returns what was decided at some positions of the response, ascending, and their positions."""
     device = table.device
-    indices = torch.searchsorted(positions, rollout.mixture.positions)
+    among = torch.isin(rollout.mixture.positions, positions)
+    indices = torch.searchsorted(positions, rollout.mixture.positions[among])
     mixed = torch.isin(positions, rollout.mixture.positions)
 
     def scattered(channel: Tensor) -> Tensor:
         everywhere = channel.new_zeros(len(positions), *channel.shape[1:])
-        everywhere[indices] = channel
+        everywhere[indices] = channel[among]
         return everywhere.to(device)
 
     record = rollout.mixture.record

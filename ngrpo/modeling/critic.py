@@ -32,7 +32,7 @@ class ValueModel(ScoringModel):
     def forward(  # type: ignore[override]
         self, batch: PackedBatch, exploration: Exploration, last: bool = False
     ) -> Tensor:
-        """Returns V of the state before each response token; float32 [R].
+        """Returns V of the state before each generated token; float32 [R].
 
         Args:
             batch: packed rollouts.

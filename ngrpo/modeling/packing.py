@@ -15,16 +15,18 @@ from ngrpo.types.rollouts import Rollout
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """S sequences (prompt + response) of N tokens in all, R of them response tokens, M of them mixed.
+    """S sequences (prompt + response) of N tokens in all, R of them generated, M of them mixed.
+
+    A prefix that was given to a response is context, as the prompt is: it is replayed, and not scored.
 
     Attributes:
         tokens: int64 [N].
         positions: restarting at 0 in each sequence; int64 [N].
         keys: the request key of each token's sequence; int64 [N].
         lengths: tokens of each sequence; S ints.
-        response_lengths: response tokens of each sequence; int64 [S].
-        scored_rows: the output row that scores each response token, i.e. the slot before it; int64 [R].
-        response_slots: the slot of each response token; int64 [R].
+        response_lengths: generated tokens of each sequence; int64 [S].
+        scored_rows: the output row that scores each generated token, i.e. the slot before it; int64 [R].
+        response_slots: the slot of each generated token; int64 [R].
         mixed_slots: slots whose input comes from the record; int64 [M].
         record: what stands there; the ids are int64 [M, K].
     """
@@ -41,7 +43,7 @@ class PackedBatch:
 
     @property
     def state_rows(self) -> Tensor:
-        """The output rows before each response token and after the last, sequence by sequence; int64 [R + S]."""
+        """The output rows before each generated token and after the last, sequence by sequence; int64 [R + S]."""
         visited = torch.zeros_like(self.tokens, dtype=torch.bool)
         visited[self.scored_rows] = visited[self.response_slots] = True
         return visited.nonzero()[:, 0]
@@ -52,7 +54,7 @@ class PackedBatch:
         return replace(self, **moved, record=self.record.map(lambda channel: onto(channel, device)))
 
     def steps(self) -> Step:
-        """Returns the recorded decision of every response token, R rows."""
+        """Returns the recorded decision of every generated token, R rows."""
         slots = len(self.tokens)
 
         def at_responses(channel: Tensor) -> Tensor:
@@ -81,7 +83,7 @@ def pack(rollouts: Sequence[Rollout]) -> PackedBatch:
     lengths = [r.tokens for r in rollouts]
     starts = torch.tensor([0, *lengths[:-1]]).cumsum(0).tolist()
     slots = [
-        torch.arange(start + len(r.prompt_ids), start + total)
+        torch.arange(start + len(r.prompt_ids) + r.prefix_length, start + total)
         for r, start, total in zip(rollouts, starts, lengths, strict=True)
     ]
     response_slots = torch.cat(slots)
@@ -91,7 +93,7 @@ def pack(rollouts: Sequence[Rollout]) -> PackedBatch:
         positions=torch.cat([torch.arange(total) for total in lengths]),
         keys=torch.tensor([r.key for r in rollouts]).repeat_interleave(torch.tensor(lengths)),
         lengths=lengths,
-        response_lengths=torch.tensor([r.length for r in rollouts]),
+        response_lengths=torch.tensor([r.generated for r in rollouts]),
         scored_rows=response_slots - 1,
         response_slots=response_slots,
         mixed_slots=torch.cat([r.mixture.positions + s for r, s in zip(rollouts, starts, strict=True)]),

@@ -22,7 +22,7 @@ HEAD_ROWS = 4096
 
 
 class TokenScores(NamedTuple):
-    """Scores of R response tokens, in the order of the batch.
+    """Scores of R generated tokens, in the order of the batch.
 
     Attributes:
         log_prob: the strategy's score of each token at the sampling temperature; float32 [R].
@@ -82,7 +82,7 @@ class ScoringModel(nn.Module):
     def forward(
         self, batch: PackedBatch, temperature: float, exploration: Exploration, entropy_gradient: bool = False
     ) -> TokenScores:
-        """Scores the response tokens of a packed batch; logits exist for a chunk of the scored rows at a time.
+        """Scores the generated tokens of a packed batch; logits exist for a chunk of the scored rows at a time.
 
         The entropy carries gradient only on request.
         """
@@ -94,7 +94,7 @@ class ScoringModel(nn.Module):
         return function(self)
 
     def scored_states(self, batch: PackedBatch, exploration: Exploration) -> Tensor:
-        """Returns the last hidden state before each response token; [R, d]."""
+        """Returns the last hidden state before each generated token; [R, d]."""
         return self.states(batch, exploration, batch.scored_rows)
 
     def states(self, batch: PackedBatch, exploration: Exploration, rows: Tensor) -> Tensor:

@@ -81,8 +81,9 @@ class StoredRollout:
         stop: why it ended.
         length: response tokens in all, T.
         tokens: the texts of the first of them.
-        log_probs: theirs in nats, under the policy that made them.
-        entropies: of the policy before each of them, in nats, when it learned from them; empty where unknown.
+        log_probs: theirs in nats, under the policy that made them; NaN for those that were given (a prefix).
+        entropies: of the policy before each of them, in nats, when it learned from them; NaN for those that were given,
+            empty where unknown.
         mixed: the mixed positions among them.
     """
 

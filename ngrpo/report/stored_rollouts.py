@@ -55,7 +55,7 @@ def stored_rollouts(
         tokenizer: a transformers tokenizer.
         experience: P prompts with G rollouts each.
         advantages: of each response; P * G, NaN where it was excluded from the loss.
-        entropies: of the first tokens of these responses, by the rollout's key.
+        entropies: of the first generated tokens of these responses, by the rollout's key.
         subset: what is stored of it.
     """
     size = experience.group_size
@@ -76,8 +76,8 @@ def stored_rollouts(
                 stop=str(rollout.stop_reason),
                 length=rollout.length,
                 tokens=token_texts(tokenizer, rollout.response_ids[: subset.tokens].tolist()),
-                log_probs=rollout.log_probs[: subset.tokens].tolist(),
-                entropies=entropies.get(rollout.key, []),
+                log_probs=_after_prefix(rollout, rollout.generated_log_probs.tolist())[: subset.tokens],
+                entropies=_after_prefix(rollout, entropies.get(rollout.key, []))[: subset.tokens],
                 mixed=mixed_tokens(tokenizer, rollout, subset.tokens),
             )
         )
@@ -95,6 +95,11 @@ def mixed_tokens(tokenizer: Any, rollout: Rollout, tokens: int) -> list[MixedTok
         for m, index in enumerate(indices)
         if index < tokens
     ]
+
+
+def _after_prefix(rollout: Rollout, values: list[float]) -> list[float]:
+    """Returns what is known of generated tokens by response index: NaN for those that were given; none if none is."""
+    return [math.nan] * rollout.prefix_length + values if values else values
 
 
 def _finite(value: float) -> float | None:

@@ -29,6 +29,7 @@ def serialize_rollout(rollout: Rollout) -> dict[str, Any]:
         "stop_reason": str(rollout.stop_reason),
         "positions": cpu_copy(rollout.mixture.positions),
         "record": [cpu_copy(channel) for channel in rollout.mixture.record],
+        "prefix_length": rollout.prefix_length,
     }
 
 
@@ -41,6 +42,7 @@ def deserialize_rollout(state: dict[str, Any]) -> Rollout:
         log_probs=state["log_probs"],
         mixture=Mixture(state["positions"], Record._make(state["record"])),
         stop_reason=StopReason(state["stop_reason"]),
+        prefix_length=state.get("prefix_length", 0),  # absent in version 0.1
     )
 
 

@@ -134,7 +134,7 @@ class CriticUpdate:
         return {"critic/loss": loss, "critic/clip_fraction": clipped, "critic/tokens": tokens}
 
     def _scored_tokens(self, samples: Sequence[Sample]) -> Tensor:
-        scored = sum(s.rollout.length for s in samples if not bool(_packed_returns([s]).isnan().any()))
+        scored = sum(s.rollout.generated for s in samples if not bool(_packed_returns([s]).isnan().any()))
         return self.forward_passes.reduce(torch.tensor(float(scored)), "sum")
 
     def _forward(self, batch: PackedBatch) -> Tensor:

@@ -93,9 +93,9 @@ class ForwardPasses:
         rollouts: Sequence[Rollout],
         further: int = 0,
     ) -> list[Tensor]:
-        """Returns the numbers that ``forward`` gives the response tokens by ``model``, in order; on the CPU.
+        """Returns the numbers that ``forward`` gives the generated tokens by ``model``, in order; on the CPU.
 
-        [T] for each response, or [T + further] where ``forward`` gives it as many more.
+        [N] for each response of N generated tokens, or [N + further] where ``forward`` gives it as many more.
         """
         order, made = [], []
         with self.microbatches(model, rollouts) as parts:
@@ -103,6 +103,6 @@ class ForwardPasses:
                 order += indices
                 made.append(self.run(forward, [rollouts[i] for i in indices])[1])
         # Fetched together, since fetching waits for the device.
-        numbers = torch.split(torch.cat(made).cpu(), [rollouts[i].length + further for i in order])
+        numbers = torch.split(torch.cat(made).cpu(), [rollouts[i].generated + further for i in order])
         by_index = dict(zip(order, numbers, strict=True))
         return [by_index[i] for i in range(len(rollouts))]

@@ -40,7 +40,7 @@ class PolicyUpdate:
 
     Attributes:
         ratios: of the steps since `begin`: importance ratios by microbatch; float [N] each, NaN where excluded.
-        entropies: of the same steps: entropy before each token, in nats; float32 [T] by the rollout's key.
+        entropies: of the same steps: entropy before each token, in nats; float32 [N] by the rollout's key.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class PolicyUpdate:
         return metrics.finish(self.forward_passes.reduce) | counts
 
     def _totals(self, samples: Sequence[Sample]) -> BatchTotals:
-        kept = [float(s.rollout.length) for s in samples if not s.excluded]
+        kept = [float(s.rollout.generated) for s in samples if not s.excluded]
         counts = torch.tensor([float(len(kept)), sum(kept)], dtype=torch.float64)
         sequences, tokens = self.forward_passes.reduce(counts, "sum").tolist()
         return BatchTotals(sequences=int(sequences), tokens=int(tokens))

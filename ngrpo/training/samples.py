@@ -19,16 +19,16 @@ from ngrpo.types.rollouts import Rollout
 
 @dataclass(frozen=True)
 class Sample:
-    """One sequence to learn from.
+    """One sequence to learn from: its N generated tokens; a prefix that was given is context, as the prompt is.
 
     Attributes:
         rollout: tokens and record.
-        advantage: of each token, float32 [A, T] on the CPU; see `ngrpo.algo.credit.Credited`. NaN throughout
+        advantage: of each token, float32 [A, N] on the CPU; see `ngrpo.algo.credit.Credited`. NaN throughout
             excludes the sequence.
-        old_log_prob: under the policy before this rollout batch; float32 [T], None where a single step's own serve.
-        ref_log_prob: under the reference; float32 [T], None without one.
-        old_value: of the critic before this rollout batch; float32 [T], None without one.
-        returns: what the critic learns to predict; float32 [T], NaN if unscored, None without a critic.
+        old_log_prob: under the policy before this rollout batch; float32 [N], None where a single step's own serve.
+        ref_log_prob: under the reference; float32 [N], None without one.
+        old_value: of the critic before this rollout batch; float32 [N], None without one.
+        returns: what the critic learns to predict; float32 [N], NaN if unscored, None without a critic.
     """
 
     rollout: Rollout
@@ -45,11 +45,11 @@ class Sample:
 
 
 class ResponseCredit(NamedTuple):
-    """Credit of one response.
+    """Credit of one response, for its N generated tokens.
 
     Attributes:
-        advantages: of its tokens; float32 [A, T].
-        returns: that the critic learns to predict; float32 [T], None without a critic.
+        advantages: of its tokens; float32 [A, N].
+        returns: that the critic learns to predict; float32 [N], None without a critic.
     """
 
     advantages: Tensor
@@ -61,9 +61,9 @@ class Update:
     """Record of the optimiser steps of an iteration, for the report and the histograms.
 
     Attributes:
-        advantages: of the tokens of each response, float32 [A, T] on the CPU; NaN throughout excludes it.
+        advantages: of the N generated tokens of each response, float32 [A, N] on the CPU; NaN throughout excludes it.
         ratios: importance ratios by microbatch, in the order of the steps; float [N] each, NaN where excluded.
-        entropies: of the policy before each token, in nats, as the step that learned from it saw them: float32 [T] by
+        entropies: of the policy before each of them, in nats, as the step that learned from it saw them: float32 [N] by
             the rollout's key, for the rollouts that this rank trained on.
     """
 
@@ -76,12 +76,12 @@ class Update:
 class PrecomputedLogProbs:
     """Log-probs and values that stay as they are during the optimiser steps on S rollouts.
 
-    A tensor for each rollout, or None for all.
+    A tensor for each rollout of N generated tokens, or None for all.
 
     Attributes:
-        old: log-probs under the policy before the steps; [T].
-        reference: log-probs under the reference; [T].
-        values: of the critic before the steps, before each token and after the last; [T + 1].
+        old: log-probs under the policy before the steps; [N].
+        reference: log-probs under the reference; [N].
+        values: of the critic before the steps, before each token and after the last; [N + 1].
     """
 
     old: Sequence[Tensor | None]
@@ -102,7 +102,7 @@ def scored_batch(experience: Experience, precomputed: PrecomputedLogProbs, reduc
         groups=Groups.of(experience.keys),
         rewards=experience.rewards.flatten(),
         answers=experience.outcomes,
-        lengths=torch.tensor([rollout.length for rollout in experience.rollouts]),
+        lengths=torch.tensor([rollout.generated for rollout in experience.rollouts]),
         truncated=experience.truncated,
         reduce=lambda value, op: reduce(value, op).cpu(),
         old_log_prob=_packed(precomputed.old, cpu),
@@ -114,7 +114,7 @@ def scored_batch(experience: Experience, precomputed: PrecomputedLogProbs, reduc
 
 def split_credit(rollouts: Sequence[Rollout], credited: Credited) -> list[ResponseCredit]:
     """Splits the advantages and returns of all tokens by response."""
-    lengths = [rollout.length for rollout in rollouts]
+    lengths = [rollout.generated for rollout in rollouts]
     unknown: list[Tensor | None] = [None] * len(rollouts)
     returns = unknown if credited.returns is None else torch.split(credited.returns, lengths)
     advantages = torch.split(credited.advantages, lengths, dim=-1)
@@ -140,7 +140,7 @@ def loss_inputs(samples: Sequence[Sample], scores: TokenScores, lengths: Tensor)
         log_prob=scores.log_prob,
         old_log_prob=scores.log_prob.detach() if old is None else old,
         ref_log_prob=_packed([s.ref_log_prob for s in samples], device),
-        rollout_log_prob=onto(torch.cat([s.rollout.log_probs for s in samples]), device),
+        rollout_log_prob=onto(torch.cat([s.rollout.generated_log_probs for s in samples]), device),
         entropy=scores.entropy,
         advantages=onto(torch.cat([s.advantage for s in samples], dim=-1), device),
         lengths=lengths,
@@ -148,8 +148,8 @@ def loss_inputs(samples: Sequence[Sample], scores: TokenScores, lengths: Tensor)
 
 
 def by_key(samples: Sequence[Sample], values: Tensor) -> dict[int, Tensor]:
-    """Splits the values of a microbatch's tokens by the rollout's key, without gradient; [N] -> [T] each."""
-    lengths = [sample.rollout.length for sample in samples]
+    """Splits the values of a microbatch's tokens by the rollout's key, without gradient; [N] -> its own each."""
+    lengths = [sample.rollout.generated for sample in samples]
     parts = torch.split(values.detach(), lengths)
     return {sample.rollout.key: part for sample, part in zip(samples, parts, strict=True)}
 

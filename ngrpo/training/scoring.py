@@ -58,7 +58,7 @@ class Scorer:
         )
 
     def log_probs(self, model: ScoringModel, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """Returns a model's log-probs of the response tokens; [T] each."""
+        """Returns a model's log-probs of the N generated tokens; [N] each."""
 
         def forward(batch: PackedBatch) -> Tensor:
             log_prob: Tensor = model(batch, self.settings.temperature, self.exploration).log_prob
@@ -78,7 +78,7 @@ class Scorer:
             return self.log_probs(reference, seen)
 
     def values(self, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """Returns the critic's V of the state before each response token and after the last; [T + 1] each."""
+        """Returns the critic's V of the state before each of N generated tokens and after the last; [N + 1] each."""
         critic = self.models.critic
         assert critic is not None
 
@@ -89,7 +89,7 @@ class Scorer:
         return self.forward_passes.by_rollout(critic, forward, rollouts, further=1)
 
     def training_log_probs(self, rollouts: Sequence[Rollout]) -> list[Tensor]:
-        """Returns the policy's log-probs as an optimiser step computes them; [T] each."""
+        """Returns the policy's log-probs as an optimiser step computes them; [N] each."""
         policy = self.models.policy
 
         def forward(batch: PackedBatch) -> Tensor:

@@ -92,8 +92,8 @@ class Experience:
 
     @property
     def tokens(self) -> int:
-        """Response tokens that were generated, discarded ones included."""
-        return sum(r.length for r in self.rollouts) + self.discarded_tokens
+        """Response tokens that were generated, discarded ones included and given ones not."""
+        return sum(r.generated for r in self.rollouts) + self.discarded_tokens
 
     @property
     def truncated(self) -> Tensor:

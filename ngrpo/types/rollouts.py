@@ -38,8 +38,8 @@ class Prefix:
 
     Attributes:
         ids: token ids; [F], F >= 1.
-        mixture: the record of those that were mixed, at absolute slots of the prompt's P: P to P + F - 1; None if none
-            was.
+        mixture: the record of those that were mixed, on the CPU; its positions lie in P to P + F - 1, after the
+            prompt's P tokens. None if none was.
 
     Raises:
         SettingError: there is no token, or the record is not one position after the other.
@@ -130,15 +130,50 @@ class Rollout:
         return len(self.response_ids)
 
     @property
+    def generated(self) -> int:
+        """T - F, the number of response tokens that were chosen, not given; log-probs are scored for these."""
+        return self.length - self.prefix_length
+
+    @property
+    def generated_log_probs(self) -> Tensor:
+        """The log-probs of the tokens that were chosen; float32 [T - F]."""
+        return self.log_probs[self.prefix_length :]
+
+    @property
     def tokens(self) -> int:
         """P + T, prompt and response."""
         return len(self.prompt_ids) + self.length
 
+    def cut(self, length: int) -> Prefix:
+        """Returns the first ``length`` response tokens with their record, for requests of the same prompt.
+
+        With the rollout's own key a request goes on exactly as the rollout does. With another, a strategy's noise at
+        the mixed positions is drawn anew from that.
+
+        Raises:
+            SettingError: the response is shorter.
+        """
+        if not 0 < length <= self.length:
+            raise SettingError(
+                f"a prefix of {length} tokens cannot be cut out of a response of {self.length}; choose 1 to "
+                f"{self.length}."
+            )
+        count = int((self.mixture.positions < len(self.prompt_ids) + length).sum())
+        record = self.mixture.record.map(lambda channel: channel[:count])
+        return Prefix(tuple(self.response_ids[:length].tolist()), Mixture(self.mixture.positions[:count], record))
+
     def without_mixtures(self) -> "Rollout":
         """Returns the same response as if every position had been fed its token's own embedding."""
-        none = slice(0, 0)
-        mixture = Mixture(self.mixture.positions[none], self.mixture.record.map(lambda channel: channel[none]))
-        return replace(self, mixture=mixture)
+        return self._with_mixtures_from(self.tokens)
+
+    def without_given_mixtures(self) -> "Rollout":
+        """Returns the same response with the record of the positions that were generated; those of a prefix go."""
+        return self._with_mixtures_from(len(self.prompt_ids) + self.prefix_length)
+
+    def _with_mixtures_from(self, position: int) -> "Rollout":
+        first = int((self.mixture.positions < position).sum())
+        record = self.mixture.record.map(lambda channel: channel[first:])
+        return replace(self, mixture=Mixture(self.mixture.positions[first:], record))
 
 
 def _check_mixture(mixture: Mixture) -> None:

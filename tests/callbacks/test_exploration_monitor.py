@@ -54,6 +54,15 @@ def test_figures_of_an_iteration():
     )
 
 
+def test_a_given_prefix_counts_nowhere():
+    """Of two responses of three tokens: the one's first mixture was given, and the only one of the other."""
+    first, second = replace(MIXED, prefix_length=1), replace(MIXED, prefix_length=3, response_ids=torch.arange(4) % 3)
+    figures = logged(experience([first, second], [RIGHT, WRONG], 2))
+    assert figures["exploration/gated_fraction"] == pytest.approx(1 / 3)
+    assert (figures["exploration/anchor_weight"], figures["exploration/cosine_min"]) == pytest.approx((0.9, 1.0))
+    assert (figures["exploration/reward_mixed"], figures["exploration/reward_plain"]) == (1.0, 0.0)
+
+
 def test_unscored_samples_are_left_out():
     figures = logged(experience([MIXED, MIXED, PLAIN, PLAIN], [RIGHT, UNSCORED, UNSCORED, UNSCORED], 2))
     assert figures["exploration/reward_mixed"] == 1.0

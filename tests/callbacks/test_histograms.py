@@ -1,5 +1,6 @@
 """Distributions as histograms."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -31,6 +32,13 @@ def test_values():
         "policy/ratios": [1.0, 1.5, 0.5],
         "rollout/lengths": [3.0, 1.0],
     }
+
+
+def test_lengths_are_of_what_was_generated():
+    made = shown()
+    given = [replace(MADE.rollouts[0], prefix_length=2), MADE.rollouts[1]]
+    made.experience = replace(MADE, rollouts=given)
+    assert distributions(made)["rollout/lengths"].tolist() == [1.0, 1.0]
 
 
 def test_without_a_value_there_is_no_histogram():

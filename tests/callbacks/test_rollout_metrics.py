@@ -71,6 +71,13 @@ def test_figures_of_an_iteration():
     )
 
 
+def test_given_tokens_are_not_counted_as_generated():
+    given = made(SOLVED + FAILED)
+    figures = logged(replace(given, rollouts=[replace(r, prefix_length=r.length - 1) for r in given.rollouts]))
+    assert (figures["rollout/length_mean"], figures["rollout/length_max"]) == (1.0, 1.0)
+    assert figures["rollout/tokens_per_s"] == 4.0
+
+
 def test_unscored_samples_are_left_out_of_the_reward():
     figures = logged(made(SOLVED + UNSCORED))
     assert figures["train/reward"] == pytest.approx(2 / 5)

@@ -1,6 +1,7 @@
 """What the record callback stores, and when."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +14,9 @@ from made_run import description
 from ngrpo.callbacks.evaluation import Evaluation, EvaluationResult
 from ngrpo.callbacks.run_record import RunRecord
 from ngrpo.errors import SettingError
+from ngrpo.report.browsable import browsable
 from ngrpo.report.run_store import RunStore
+from ngrpo.report.stored_rollouts import Subset, stored_rollouts
 from ngrpo.report.warning_collector import collecting_warnings
 from ngrpo.types.problems import PromptBatch
 from ngrpo.types.scores import Verdict
@@ -78,6 +81,21 @@ def test_unscored_and_left_out_are_none(tmp_path: Path):
     assert [(r.group, r.reward) for r in stored] == [(0, 1.0), (0, 0.0), (1, None), (1, 0.0)]
     assert [r.advantage for r in stored] == [0.0, 1.0, 2.0, 3.0]
     assert [r.entropies for r in stored] == [[5.0, 5.25, 5.5], [6.0, 6.25], [6.0, 6.25], [5.0, 5.25, 5.5]]
+
+
+def test_numbers_of_given_tokens_are_unknown(tmp_path: Path):
+    """Those of the generated ones stand at their own places in the response."""
+    given = replace(MIXED, prefix_length=1, log_probs=torch.tensor([0.0, -1.5, -2.5]))
+    made = replace(MADE, rollouts=[given, *MADE.rollouts[1:]])
+    subset = Subset(groups=1, rollouts=1, tokens=2)
+    (stored,) = stored_rollouts(Words(), made, [0.0] * 4, {5: [0.25, 0.5]}, subset)
+    store = RunStore(tmp_path)
+    store.add_rollouts(0, [stored], keep=1)
+    shown = browsable(store.rollouts(0)[0])
+    assert (shown["tokens"], shown["length"]) == ([" w1", " w2"], 3)
+    assert (shown["logProbs"], shown["entropies"]) == ([None, -1.5], [None, 0.25])
+    (unlearned,) = stored_rollouts(Words(), made, [0.0] * 4, {}, subset)
+    assert unlearned.entropies == []
 
 
 def test_the_last_iteration_keeps_its_rollouts_and_the_page_is_written(tmp_path: Path):

@@ -6,7 +6,12 @@ from dataclasses import replace
 import torch
 from made_rollouts import experience, rollout, score
 
-from ngrpo.rollout.serialization import deserialize_experience, serialize_experience
+from ngrpo.rollout.serialization import (
+    deserialize_experience,
+    deserialize_rollout,
+    serialize_experience,
+    serialize_rollout,
+)
 from ngrpo.types.scores import Verdict
 
 MADE = experience([rollout([1], [2, 3]), rollout([1], [4])], [score(Verdict.CORRECT, "7")] * 2, group_size=2)
@@ -26,3 +31,14 @@ def test_an_experience_is_read_as_it_was_written_without_running_code() -> None:
 
 def test_the_keys_are_those_of_earlier_checkpoints() -> None:
     assert serialize_experience(replace(MADE, discarded_tokens=5))["left_out_tokens"] == 5
+
+
+def test_a_prefix_is_still_one_after_reading() -> None:
+    written = serialize_rollout(replace(MADE.rollouts[0], prefix_length=1))
+    assert deserialize_rollout(written).prefix_length == 1
+
+
+def test_a_file_of_version_0_1_has_no_prefixes() -> None:
+    written = serialize_rollout(MADE.rollouts[0])
+    del written["prefix_length"]
+    assert deserialize_rollout(written).prefix_length == 0

@@ -1,11 +1,13 @@
 """What is a prefix of a response, and what is refused as one."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from ngrpo.errors import SettingError
 from ngrpo.types.records import Record
-from ngrpo.types.rollouts import Mixture, Prefix, Request
+from ngrpo.types.rollouts import Mixture, Prefix, Request, Rollout, StopReason
 
 
 def mixture(*positions: int, records: int | None = None) -> Mixture:
@@ -51,3 +53,40 @@ def test_positions_that_are_no_integers_are_refused() -> None:
     wrong = Mixture(torch.tensor([3.0]), mixture(3).record)
     with pytest.raises(SettingError, match="int64"):
         Prefix((8, 9), wrong)
+
+
+def whole() -> Rollout:
+    """Five tokens after a prompt of two, mixed at the second and the fourth."""
+    record = Record(torch.tensor([[1, 2], [3, 4]], dtype=torch.int32), torch.full((2, 2), 0.5))
+    return Rollout(
+        key=9,
+        prompt_ids=torch.tensor([5, 6]),
+        response_ids=torch.tensor([10, 11, 12, 13, 14]),
+        log_probs=torch.arange(5.0),
+        mixture=Mixture(torch.tensor([3, 5]), record),
+        stop_reason=StopReason.LENGTH,
+    )
+
+
+def test_a_prefix_is_cut_with_its_mixtures() -> None:
+    prefix = whole().cut(3)
+    assert prefix.ids == (10, 11, 12)
+    assert prefix.mixture is not None
+    assert prefix.mixture.positions.tolist() == [3]
+    assert prefix.mixture.record.ids.tolist() == [[1, 2]]
+
+
+@pytest.mark.parametrize("length", [0, 6, -1])
+def test_no_prefix_is_cut_out_of_what_is_not_there(length: int) -> None:
+    with pytest.raises(SettingError, match=f"a prefix of {length} tokens cannot be cut out of a response of 5"):
+        whole().cut(length)
+
+
+def test_the_generated_part_of_a_rollout() -> None:
+    rollout = replace(whole(), prefix_length=3)
+    assert (rollout.generated, rollout.length, rollout.tokens) == (2, 5, 7)
+    assert rollout.generated_log_probs.tolist() == [3.0, 4.0]
+    assert rollout.without_given_mixtures().mixture.positions.tolist() == [5]
+    assert rollout.without_given_mixtures().mixture.record.ids.tolist() == [[3, 4]]
+    assert len(rollout.without_mixtures().mixture.positions) == 0
+    assert whole().without_given_mixtures().mixture.positions.tolist() == [3, 5]

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ngrpo.exploration.base import Exploration, Step
 from ngrpo.exploration.runtime.empty_record import empty_record
-from ngrpo.types.rollouts import Mixture, Request, Rollout, Sampling, StopReason
+from ngrpo.types.rollouts import Mixture, Prefix, Request, Rollout, Sampling, StopReason
 
 
 class BatchState:
@@ -63,7 +63,25 @@ class BatchState:
         self.ended[rows] = False
         self.state[rows] = 0
         self.active = rows.stop
+        for row, request in enumerate(requests, start=rows.start):
+            if request.prefix is not None:
+                self._write_prefix(row, len(request.prompt_ids), request.prefix)
         return rows
+
+    def _write_prefix(self, row: int, prompt: int, prefix: Prefix) -> None:
+        """Fills the first F places of a row as if the given tokens had been chosen."""
+        device, given = self.keys.device, slice(0, len(prefix.ids))
+        ids = torch.tensor(prefix.ids, device=device)
+        self.tokens[row, given] = ids
+        self.log_probs[row, given] = 0.0
+        self.mixed[row, given] = False
+        self.emitted[row] = given.stop
+        self.ended[row] = torch.isin(ids, self.end_ids).any()
+        if prefix.mixture is not None and len(prefix.mixture.positions):
+            index = prefix.mixture.positions.to(device) - prompt
+            at = (torch.full_like(index, row), index)
+            self.mixed[at] = True
+            self.records.put(at, prefix.mixture.record.map(lambda channel: channel.to(device)))
 
     def record(self, rows: slice, step: Step, log_probs: Tensor, inputs: Tensor) -> None:
         """Records a step of ``rows`` at its response index; ``inputs`` [R, d] is what they are fed next."""
@@ -110,6 +128,7 @@ class BatchState:
                 log_probs=log_probs[row, :length].clone(),
                 mixture=Mixture(indices + len(request.prompt_ids), records.map(lambda channel: channel[row, indices])),
                 stop_reason=self._reason(int(tokens[row, length - 1])),
+                prefix_length=request.given,
             )
 
         return [rollout(*one) for one in zip(range(len(rows)), lengths, requests, strict=True)]

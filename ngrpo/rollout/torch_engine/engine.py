@@ -18,9 +18,13 @@ from ngrpo.modeling.attention import AttentionPlan
 from ngrpo.modeling.head import output_logits
 from ngrpo.modeling.layers import CompiledLayers
 from ngrpo.modeling.loading import DTYPES, ModelSource
+from ngrpo.modeling.packing import pack
+from ngrpo.modeling.replay import replay
 from ngrpo.rollout.engine import Report
+from ngrpo.rollout.prefix_limits import check_prefixes
 from ngrpo.rollout.torch_engine.batch_state import BatchState
 from ngrpo.rollout.torch_engine.kv_cache import DecodeAttention, PrefillAttention, SlotCache, number_layers
+from ngrpo.rollout.torch_engine.prefill import distinct_beginnings, known_part
 from ngrpo.types.rollouts import Request, Rollout, Sampling
 
 _ADMIT_SHARE = 4
@@ -30,7 +34,7 @@ _ADMIT_SHARE = 4
 class TorchEngine:
     """Continuous batching over a preallocated cache: finished rows are dropped, waiting requests admitted.
 
-    Requests that start with the same prompt and are admitted together share its prefill.
+    Requests that start with the same prompt and prefix and are admitted together share their prefill.
 
     Args:
         model: where the weights come from; the engine holds its own copy.
@@ -127,6 +131,7 @@ class TorchEngine:
         """Makes one rollout a request, in their order (see `RolloutEngine`)."""
         if not requests:
             return []
+        check_prefixes(requests, sampling, exploration.strategy, self.embedding().shape)
         slots = min(self.max_batch_size, len(requests))
         cache = self._cache_for(slots, max(len(r.prompt_ids) for r in requests) + sampling.max_new_tokens)
         table = self.embedding()
@@ -175,20 +180,16 @@ class TorchEngine:
         room: int,
         exploration: BoundExploration,
     ) -> None:
-        """Prefills the next requests, each distinct prompt once, and makes their first step."""
+        """Prefills the next requests, each distinct beginning once, and makes their first step."""
         admitted = [waiting.popleft() for _ in range(min(room, len(waiting)))]
         new = batch.admit([number for number, _ in admitted], [request for _, request in admitted])
-        slots_of: dict[tuple[int, ...], list[int]] = {}
-        for slot, (_, request) in enumerate(admitted, start=new.start):
-            slots_of.setdefault(request.prompt_ids, []).append(slot)
+        beginnings = distinct_beginnings([request for _, request in admitted], exploration.strategy)
         device = batch.keys.device
-        lengths = [len(prompt) for prompt in slots_of]
-        slots = [torch.tensor(group, device=device) for group in slots_of.values()]
-        tokens = torch.tensor([token for prompt in slots_of for token in prompt], device=device)
-        positions = torch.cat([torch.arange(n, device=device) for n in lengths])
-        inputs = self.lm.get_input_embeddings()(tokens)
-        hidden = self._forward(inputs[None], positions[None], PrefillAttention(cache, lengths, slots))[0]
-        last = hidden[torch.tensor(lengths, device=device).cumsum(0) - 1]
+        given = pack([known_part(group.request, exploration.strategy, batch.inputs) for group in beginnings]).to(device)
+        inputs = replay(self.lm.get_input_embeddings(), given, exploration.strategy, exploration.parameters)
+        slots = [torch.tensor(group.rows, device=device) + new.start for group in beginnings]
+        hidden = self._forward(inputs[None], given.positions[None], PrefillAttention(cache, given.lengths, slots))[0]
+        last = hidden[torch.tensor(given.lengths, device=device).cumsum(0) - 1]
         first_step = last.new_empty(new.stop - new.start, last.shape[-1])
         for group, row in zip(slots, last, strict=True):
             first_step[group - new.start] = row
@@ -242,5 +243,7 @@ class TorchEngine:
         done.update(zip(numbers, batch.take(ended, [requests[number] for number in numbers]), strict=True))
         cache.move(*batch.drop(finished))
         if report is not None:
-            tokens = sum(rollout.length for rollout in done.values()) + int(batch.emitted[: batch.active].sum())
-            report(len(done), tokens)
+            running = batch.request[: batch.active].tolist()
+            given = sum(requests[number].given for number in running)
+            generated = int(batch.emitted[: batch.active].sum()) - given
+            report(len(done), sum(rollout.generated for rollout in done.values()) + generated)

@@ -1,6 +1,6 @@
 """The torch engine's rows, followed by hand through three rollouts in two slots."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -8,7 +8,8 @@ import torch
 from ngrpo.exploration.base import Exploration, Step
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.rollout.torch_engine.batch_state import BatchState
-from ngrpo.types.rollouts import Request, Sampling, StopReason
+from ngrpo.types.records import Record
+from ngrpo.types.rollouts import Mixture, Prefix, Request, Sampling, StopReason
 
 STOP, END = 9, 8
 SAMPLING = Sampling(temperature=1.0, max_new_tokens=3, stop_ids=(STOP,))
@@ -55,6 +56,27 @@ def test_a_rollout_is_what_was_recorded():
     assert second.response_ids.tolist() == [6, STOP]
     assert second.mixture.record.ids.shape == (0, 2)
     assert second.stop_reason is StopReason.STOP
+
+
+def test_a_row_starts_with_its_prefix():
+    """In a row that another rollout has left; its second token was mixed."""
+    made = rows(capacity=2)
+    at = made.admit([0, 1], [SECOND, SECOND])
+    for token in (6, 5, 4):
+        record(made, at, [token, token], [True, True])
+    made.drop(torch.tensor([True, True]))
+    mixture = Mixture(torch.tensor([3]), Record(torch.tensor([[1, 2]]), torch.tensor([[0.5, 0.5]])))
+    given = replace(FIRST, prefix=Prefix((END, 7), mixture))
+    at = made.admit([0, 1], [given, SECOND])
+    assert (made.emitted[:2].tolist(), made.ended[:2].tolist()) == ([2, 0], [True, False])
+    assert made.last_positions().tolist() == [3, 0]
+    record(made, at, [5, 6], [False, False])
+    assert made.finished().tolist() == [True, False]
+    (rollout,) = made.take([0], [given])
+    assert (rollout.response_ids.tolist(), rollout.prefix_length) == ([END, 7, 5], 2)
+    assert rollout.log_probs.tolist() == [0.0, 0.0, -5.0]
+    assert rollout.mixture.positions.tolist() == [3]
+    assert rollout.mixture.record.ids.tolist() == [[1, 2]]
 
 
 def test_a_stop_token_in_the_last_place_is_a_stop():

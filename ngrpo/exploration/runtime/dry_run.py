@@ -89,7 +89,7 @@ def check_steps(
         SettingError: what it returns is not what its class declares, cannot be used, differs from call to call, or
             depends on the other row.
     """
-    run = _DryRun(strategy, parameters, embedding, _logits(embedding))
+    run = _DryRun(strategy, parameters, embedding, _logits(embedding), _hidden(embedding))
     state = torch.zeros(_ROWS if strategy.stateful else 0, dtype=torch.int32, device=embedding.device)
     start = _Gated(
         keys=torch.tensor([6_601_533_460_111_998_529, 1_000_003], device=embedding.device),
@@ -100,6 +100,7 @@ def check_steps(
         tables=tables,
         state=state,
         progress=torch.zeros((), dtype=torch.int64, device=embedding.device),
+        hidden=run.hidden if strategy.reads_hidden else None,
     )
     first = run.step(start)
     positions = start.positions + torch.tensor([900, 1], device=embedding.device)
@@ -132,6 +133,12 @@ def _logits(embedding: Tensor) -> Tensor:
     return made.to(embedding.device)
 
 
+def _hidden(embedding: Tensor) -> Tensor:
+    """Returns what could be the last hidden state of both rows; the embedding's dtype, [2, d]."""
+    made = torch.randn(_ROWS, embedding.shape[-1], generator=torch.Generator().manual_seed(1))
+    return made.to(embedding)
+
+
 @dataclass(frozen=True)
 class _DryRun:
     """A strategy and what its steps are made from."""
@@ -140,6 +147,7 @@ class _DryRun:
     parameters: Mapping[str, Tensor]
     embedding: Tensor
     logits: Tensor
+    hidden: Tensor
 
     def step(self, context: _Gated) -> Step:
         """Makes a step of both rows, scores it and makes its inputs, checking each, and returns it."""
@@ -212,6 +220,8 @@ class _DryRun:
             yield "reads_embedding", "embedding", replace(context, embedding=self.embedding)
         if not self.strategy.stateful:
             yield "stateful", "state", replace(context, state=torch.zeros_like(context.keys, dtype=torch.int32))
+        if not self.strategy.reads_hidden:
+            yield "reads_hidden", "hidden", replace(context, hidden=self.hidden[: len(context.keys)])
 
     def _check_inputs(self, step: Step, context: _Gated) -> None:
         recorded, embed = _as_recorded(step), partial(look_up, weight=self.embedding)
@@ -250,7 +260,7 @@ def _as_recorded(step: Step) -> Step:
 
 def _rows(context: _Gated, at: slice) -> _Gated:
     kept = replace(context, keys=context.keys[at], positions=context.positions[at], ended=context.ended[at])
-    return replace(kept, state=context.state[at])
+    return replace(kept, state=context.state[at], hidden=None if context.hidden is None else context.hidden[at])
 
 
 def _pairs(step: Step, other: Step) -> list[tuple[str, Tensor, Tensor]]:

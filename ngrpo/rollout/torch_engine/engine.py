@@ -215,6 +215,7 @@ class TorchEngine:
             tables=exploration.tables,
             state=batch.state[at].clone(),
             progress=exploration.progress,
+            hidden=hidden.clone() if strategy.reads_hidden else None,
         )
         explore = None if batch.explore is None else batch.explore[at].clone()
         logits = output_logits(self.lm, hidden)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ngrpo.config.override_quoting import quoted
 from ngrpo.errors import SettingError
-from ngrpo.utils.given_values import plain, shown
+from ngrpo.utils.given_values import as_written, shown
 
 _KEY = re.compile(r"[+~]{0,2}[\w.@/:-]+")
 _NAME = "name"
@@ -64,7 +64,7 @@ def _digits(name: str, value: int | float) -> str:
 
 
 def _word(name: str, given: Any) -> str:
-    value = plain(given)
+    value = as_written(given)
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, int | float):

@@ -2,12 +2,26 @@
 
 from typing import Any
 
+import numpy as np
+import torch
+
 _LONGEST = 40
 
 
 def plain(value: Any) -> Any:
     """Returns the Python scalar in an array, a tensor or a NumPy scalar without dimensions; anything else as it is."""
     return value.item() if getattr(value, "shape", None) == () and hasattr(value, "item") else value
+
+
+def as_written(value: Any) -> Any:
+    """Returns the same, but a float of few bits as one writes it: 0.1, where ``plain(np.float32(0.1))`` has 17 digits."""
+    scalar = plain(value)
+    if not isinstance(scalar, float) or not isinstance(value, np.generic | np.ndarray | torch.Tensor):
+        return scalar
+    if isinstance(value, torch.Tensor):
+        exact = value.dtype in (torch.float16, torch.float32, torch.float64)  # NumPy has no others
+        value = (value if exact else value.float()).numpy(force=True)
+    return float(str(value))
 
 
 def shown(value: Any) -> str:

@@ -1,8 +1,10 @@
 """``ngrpo.sample``: responses to prompts."""
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from ngrpo.config.check import checked
 from ngrpo.config.schema import SampleConfig
@@ -19,6 +21,8 @@ from ngrpo.exploration.base import Exploration
 from ngrpo.utils.given_values import plain, shown
 
 _FORM = "a text, a list of messages with role and content of which the last is the user's, or a list of these"
+_NO_LISTS = (bytes, Mapping, set, frozenset)
+"""Iterables that give something else than prompts in their order, as a table does, which gives names of columns."""
 
 
 def sample(
@@ -70,7 +74,7 @@ def _several(prompts: Any) -> list[Asked]:
     prompts = plain(prompts)
     if isinstance(prompts, str):
         return [_prompt("prompts", prompts)]
-    if not isinstance(prompts, Iterable) or isinstance(prompts, bytes | Mapping | Set):
+    if not isinstance(prompts, Iterable) or isinstance(prompts, _NO_LISTS) or len(getattr(prompts, "shape", ())) > 1:
         raise SettingError(f"prompts={shown(prompts)} are neither a prompt nor a list of them; give {_FORM}.")
     given = list(prompts)
     if given and all(isinstance(one, Mapping) for one in given):
@@ -79,7 +83,8 @@ def _several(prompts: Any) -> list[Asked]:
 
 
 def _prompt(name: str, given: Any) -> Asked:
-    messages = str(given) if isinstance(given, str) else read_messages(given)
+    listed = given.tolist() if isinstance(given, np.ndarray) else given  # pandas reads lists of a parquet file so
+    messages = str(listed) if isinstance(listed, str) else read_messages(listed)
     if messages is None:
         raise SettingError(f"{name}={shown(given)} is neither text nor a conversation; give {_FORM}.")
     for text in [messages] if isinstance(messages, str) else [message["content"] for message in messages]:

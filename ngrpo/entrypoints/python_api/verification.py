@@ -11,7 +11,7 @@ from ngrpo.data.sources.problem_text import check_text
 from ngrpo.errors import SettingError
 from ngrpo.rewards.math import MathReward
 from ngrpo.types.scores import Verdict
-from ngrpo.utils.given_values import plain, shown
+from ngrpo.utils.given_values import as_written, shown
 
 Number: TypeAlias = Real | float | Decimal
 """An int, a float, a fraction, a decimal or a scalar of NumPy; one of PyTorch is taken, too."""
@@ -37,7 +37,7 @@ def verify(gold: str | Number, answer: str | Number) -> bool:
 
 def _written(name: str, value: Any) -> str:
     """Returns a text, or a number as one writes it."""
-    given = plain(value)
+    given = as_written(value)
     if isinstance(given, str):
         check_text(name, given)
         return str(given)

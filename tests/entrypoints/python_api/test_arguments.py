@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from transformers import AutoModel, AutoModelForCausalLM
@@ -72,10 +73,12 @@ def test_a_model_without_a_head_or_with_a_wrong_tokenizer_is_refused(rollout: Sa
         [QUESTION, OTHER],
         (QUESTION, OTHER),
         np.array([QUESTION, OTHER]),
+        {QUESTION: 7, OTHER: 11}.keys(),
+        [np.array([MESSAGE]), OTHER],
         [[MESSAGE], OTHER],
         [(MESSAGE,), [{"role": "user", "content": [{"type": "text", "text": OTHER}]}]],
     ],
-    ids=["list", "tuple", "array", "mixed", "tuples and parts"],
+    ids=["list", "tuple", "array", "keys", "array of messages", "mixed", "tuples and parts"],
 )
 def test_no_prompt_is_left_out(prompts: Any) -> None:
     expected = texts(ngrpo.sample("demo", [QUESTION, OTHER], **SHORT))
@@ -89,6 +92,8 @@ def test_no_prompt_is_left_out(prompts: Any) -> None:
         *[(one, "prompts=") for one in OBJECTS if not isinstance(one, list)],
         ({"role": "user", "content": QUESTION}, "prompts="),
         ({QUESTION}, "prompts="),
+        (np.array([[QUESTION, OTHER]]), "prompts="),
+        (pd.DataFrame({"prompt": [QUESTION, OTHER]}), "prompts="),
         (Path("x"), "prompts="),
         ([{"rolle": "x"}], "prompts="),
         ([{"role": "assistant", "content": QUESTION}], "prompts="),
@@ -173,6 +178,10 @@ def test_a_strategy_is_given_as_an_object() -> None:
         (torch.tensor(7), "7"),
         (Fraction(7, 2), Decimal("3.5")),
         (1e-7, "0.0000001"),
+        (np.float32(0.1), 0.1),
+        ("0.1", torch.tensor(0.1)),
+        (np.array(0.3, np.float16), torch.tensor(0.3, dtype=torch.float16)),
+        (torch.tensor(0.5, dtype=torch.bfloat16), 0.5),
         (10**400, 10**400),
         (np.str_("7"), np.array(7)),
     ],

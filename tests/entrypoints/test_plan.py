@@ -31,6 +31,11 @@ def test_it_plans_for_a_card_that_is_not_here(tmp_path):
     assert "as measured on H100" in said
 
 
+@pytest.mark.parametrize("more", [(), ("trainer.num_nodes=2",), ("model/lora=adapter",), ("rollout=vllm",)])
+def test_it_plans_a_training_on_gpus_where_there_is_none(more, tmp_path):
+    assert "fits" in planned(tmp_path, "--card", "H200", "trainer=gpu", *more)
+
+
 def test_it_says_what_to_change_where_a_run_does_not_fit(tmp_path):
     said = planned(tmp_path, "--memory-gib", "0.1", "exploration=neighbor")
     assert "the device has 0.1 GiB: does not fit" in said

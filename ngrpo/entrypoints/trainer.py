@@ -14,7 +14,7 @@ from ngrpo.utils.torch_settings import accelerator_of
 
 
 def process_count(config: TrainerConfig) -> int:
-    """Returns the number of processes over all machines: one a device; one, too, to plan for a device that is not here."""
+    """Returns the number of processes over all machines: one a device, or one for a device that is not here."""
     devices = config.devices
     if devices == "auto":
         devices = (torch.cuda.device_count() or 1) if accelerator_of(config.accelerator) == "gpu" else 1

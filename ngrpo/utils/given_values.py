@@ -14,7 +14,7 @@ def plain(value: Any) -> Any:
 
 
 def as_written(value: Any) -> Any:
-    """Returns the same, but a float of few bits as one writes it: 0.1, where ``plain(np.float32(0.1))`` has 17 digits."""
+    """Returns the same, but a float of few bits as one writes it: 0.1, where ``plain`` gives 17 digits."""
     scalar = plain(value)
     if not isinstance(scalar, float) or not isinstance(value, np.generic | np.ndarray | torch.Tensor):
         return scalar

@@ -11,7 +11,6 @@ are the parts of the loop in `ngrpo.callbacks.rollout`. An engine is any object 
 - ``engine.py``: The protocol of rollout engines
 - ``null_engine.py``: The stand-in for an engine on ranks that get their rollouts from another
 - ``prefetch.py``: The next batch's rollouts, made in a thread while the present batch trains
-- ``prefix_limits.py``: Refusals of prefixes that no engine could continue as they were meant
 - ``records/``: Records of mixed decoding on the device, for an engine that decodes in processes and graphs of its own
 - ``recovery.py``: Recovery from faults of an engine: it is rebuilt once, and all ranks learn of it
 - ``request_limits.py``: Refusals of requests that an engine cannot serve as they are

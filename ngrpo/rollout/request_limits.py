@@ -4,11 +4,16 @@ from collections.abc import Iterable, Sequence
 
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
-from ngrpo.types.rollouts import Request, Sampling
+from ngrpo.types.records import Record
+from ngrpo.types.rollouts import Mixture, Prefix, Request, Sampling
 
 
 def check_requests(
-    requests: Sequence[Request], sampling: Sampling, strategy: Exploration, max_tokens: int, vocabulary: int
+    requests: Sequence[Request],
+    sampling: Sampling,
+    strategy: Exploration,
+    embedding_shape: Sequence[int],
+    max_tokens: int | None = None,
 ) -> None:
     """Refuses the first request that would have to be cut or changed.
 
@@ -16,24 +21,35 @@ def check_requests(
         requests: of one call.
         sampling: its settings.
         strategy: its strategy.
-        max_tokens: most tokens of prompt and response together.
-        vocabulary: V, rows of the embedding.
+        embedding_shape: V and d.
+        max_tokens: most tokens of prompt and response together; None for no limit.
 
     Raises:
         SettingError: says which request, and why.
     """
+    vocabulary = embedding_shape[0]
     for token in _outside(sampling.stop_ids, vocabulary):
         raise SettingError(f"stop token {token} is no id of the model's vocabulary of {vocabulary}; remove it.")
     for number, request in enumerate(requests):
         _check_prompt(number, request, sampling.max_new_tokens, max_tokens, vocabulary)
-        _check_prefix(number, request, sampling.max_new_tokens, strategy)
+        if request.prefix is None:
+            continue
+        who = f"request {number} has a prefix"
+        _check_given(who, request.prefix, sampling)
+        if strategy.stateful and request.explore:
+            raise SettingError(
+                f"{who}, and {type(strategy).__name__} needs at each step what it kept of the step before, which a "
+                "prefix does not hold; leave the prefix out, or sample the request with explore=False."
+            )
+        if request.prefix.mixture is not None:
+            _check_mixture(who, request.prefix.mixture, strategy, embedding_shape)
 
 
-def _check_prompt(number: int, request: Request, budget: int, max_tokens: int, vocabulary: int) -> None:
+def _check_prompt(number: int, request: Request, budget: int, max_tokens: int | None, vocabulary: int) -> None:
     length = len(request.prompt_ids)
     if length == 0:
         raise SettingError(f"request {number} has an empty prompt; give it one token or more.")
-    if length + budget > max_tokens:
+    if max_tokens is not None and length + budget > max_tokens:
         raise SettingError(
             f"request {number} has {length} prompt tokens, which with max_new_tokens={budget} are more than the "
             f"{max_tokens} that the engine was started for; shorten it, or raise rollout.engine.max_prompt_tokens."
@@ -46,22 +62,41 @@ def _check_prompt(number: int, request: Request, budget: int, max_tokens: int, v
         )
 
 
-def _check_prefix(number: int, request: Request, budget: int, strategy: Exploration) -> None:
-    if request.given >= budget:
+def _check_given(who: str, prefix: Prefix, sampling: Sampling) -> None:
+    given = len(prefix.ids)
+    if given >= sampling.max_new_tokens:
         raise SettingError(
-            f"request {number} has a prefix of {request.given} tokens, which leaves none of max_new_tokens={budget}; "
-            "raise it, or shorten the prefix."
+            f"{who} of {given} tokens, which leaves none of max_new_tokens={sampling.max_new_tokens}; raise it, or "
+            "shorten the prefix."
         )
-    if request.prefix is None or request.prefix.mixture is None:
+    for token in set(sampling.stop_ids).intersection(prefix.ids):
+        raise SettingError(f"{who} with the stop token {token}, after which nothing follows; cut it before.")
+
+
+def _check_mixture(who: str, mixture: Mixture, strategy: Exploration, embedding_shape: Sequence[int]) -> None:
+    if not len(mixture.positions):
         return
-    record = request.prefix.mixture.record
-    channels = (strategy.scored, strategy.dense, strategy.noisy)
-    if record.ids.shape[-1] != strategy.width or channels != tuple(channel is not None for channel in record[2:]):
+    vocabulary, dim = embedding_shape
+    record = mixture.record
+    filled = {"scores": strategy.scored, "vector": strategy.dense, "noise": strategy.noisy}
+    recorded = {name: getattr(record, name) is not None for name in filled}
+    wide = record.vector is None or record.vector.shape[-1] == dim
+    if record.ids.shape[-1] != strategy.width or recorded != filled or not wide:
         raise SettingError(
-            f"request {number} has a prefix that another kind of strategy than {strategy} recorded; continue it with "
-            "the one that made it."
+            f"{who} whose mixtures have {_kind(record)}, and {type(strategy).__name__} records others; continue it "
+            "with the strategy and the model that made it."
+        )
+    if bool(((record.ids < 0) | (record.ids >= vocabulary)).any()):
+        raise SettingError(
+            f"{who} that mixes an id outside of the model's vocabulary of {vocabulary}; continue it with the model "
+            "that made it."
         )
 
 
 def _outside(ids: Iterable[int], vocabulary: int) -> Iterable[int]:
     return (token for token in ids if not 0 <= token < vocabulary)
+
+
+def _kind(record: Record) -> str:
+    channels = [name for name in ("scores", "vector", "noise") if getattr(record, name) is not None]
+    return f"{record.ids.shape[-1]} ids each" + (f" and {', '.join(channels)}" if channels else "")

@@ -6,7 +6,11 @@ import pytest
 import torch
 
 from ngrpo.errors import SettingError
+from ngrpo.exploration.base import Exploration
+from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.exploration.soft import SoftThinking
+from ngrpo.exploration.token import TokenSampling
 from ngrpo.rollout.request_limits import check_requests
 from ngrpo.types.records import Record
 from ngrpo.types.rollouts import Mixture, Prefix, Request, Sampling
@@ -16,13 +20,14 @@ STRATEGY = NeighborMixing(k=3)
 SOUND = Request((5, 6, 7), 1)
 
 
-def mixed_at(*positions: int, k: int = 3) -> Mixture:
-    mixed = len(positions)
-    return Mixture(torch.tensor(positions), Record(torch.zeros(mixed, k, dtype=torch.int32), torch.zeros(mixed, k)))
+def mixed_at(*positions: int, token: int = 0) -> Mixture:
+    shape = (len(positions), STRATEGY.width)
+    record = Record(torch.full(shape, token, dtype=torch.int32), torch.zeros(shape))
+    return Mixture(torch.tensor(positions, dtype=torch.int64), record)
 
 
-def check(*requests: Request, sampling: Sampling = SAMPLING) -> None:
-    check_requests(requests, sampling, STRATEGY, max_tokens=11, vocabulary=50)
+def check(*requests: Request, sampling: Sampling = SAMPLING, strategy: Exploration = STRATEGY) -> None:
+    check_requests(requests, sampling, strategy, (50, 8), max_tokens=11)
 
 
 @pytest.mark.parametrize(
@@ -34,7 +39,8 @@ def check(*requests: Request, sampling: Sampling = SAMPLING) -> None:
         ({"prompt_ids": (1, -1)}, "request 1 has token -1, .* vocabulary of 50"),
         ({"prefix": Prefix((3, 50))}, "request 1 has token 50, .* vocabulary of 50"),
         ({"prefix": Prefix((1,) * 8)}, "request 1 has a prefix of 8 tokens, which leaves none of max_new_tokens=8"),
-        ({"prefix": Prefix((1, 2), mixed_at(3, k=2))}, "another kind of strategy than NeighborMixing"),
+        ({"prefix": Prefix((3, 0))}, "request 1 has a prefix with the stop token 0, after which nothing follows"),
+        ({"prefix": Prefix((1, 2), mixed_at(3, token=50))}, "request 1 has a prefix that mixes an id outside of .* 50"),
     ],
 )
 def test_what_cannot_be_served_as_it_is(broken: dict[str, object], said: str) -> None:
@@ -49,5 +55,36 @@ def test_stop_tokens_outside_of_the_vocabulary() -> None:
 
 
 def test_all_up_to_the_limits_is_taken() -> None:
+    """Among it a prefix without mixtures, which every strategy can go on from."""
+    check(replace(SOUND, prefix=Prefix((1,), mixed_at())), strategy=TokenSampling())
     longest = Prefix((49,) * 7, mixed_at(3, 9))
-    check(SOUND, replace(SOUND, prefix=longest), replace(SOUND, prefix=Prefix((0,), mixed_at(3))))
+    check(SOUND, replace(SOUND, prefix=longest), replace(SOUND, prefix=Prefix((1,), mixed_at(3))))
+
+
+@pytest.mark.parametrize("strategy", [NeighborMixing(k=2), GaussianSoftTokens(), TokenSampling()])
+def test_the_record_of_another_strategy(strategy: Exploration) -> None:
+    said = f"request 1 has a prefix whose mixtures have 3 ids each, and {type(strategy).__name__} records others"
+    with pytest.raises(SettingError, match=said):
+        check(SOUND, replace(SOUND, prefix=Prefix((1,), mixed_at(3))), strategy=strategy)
+
+
+def test_vectors_of_another_model() -> None:
+    none = torch.zeros(1, 0)
+    record = Record(none.int(), none, vector=torch.zeros(1, 7), noise=torch.ones(1))
+    prefix = Prefix((9,), Mixture(torch.tensor([3]), record))
+    with pytest.raises(SettingError, match="0 ids each and vector, noise, and GaussianSoftTokens records others"):
+        check(replace(SOUND, prefix=prefix), strategy=GaussianSoftTokens())
+
+
+def test_a_strategy_with_a_state_needs_what_a_prefix_does_not_hold() -> None:
+    given = replace(SOUND, prefix=Prefix((1,)))
+    with pytest.raises(SettingError, match="SoftThinking needs at each step what it kept of the step before"):
+        check(given, strategy=SoftThinking())
+    check(replace(given, explore=False), strategy=SoftThinking())
+
+
+@pytest.mark.parametrize("broken", [{"prompt_ids": ()}, {"prompt_ids": (64,)}, {"prefix": Prefix((9,) * 8)}])
+def test_the_torch_engine_refuses_it(make_engine, bound, broken: dict[str, object]) -> None:
+    engine = make_engine()
+    with pytest.raises(SettingError, match="request 1 has"):
+        engine.generate([SOUND, replace(SOUND, **broken)], SAMPLING, bound(engine, STRATEGY))  # type: ignore[arg-type]

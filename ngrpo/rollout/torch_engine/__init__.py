@@ -8,7 +8,7 @@
 - ``engine.py``: The embedded engine in plain PyTorch: it runs everywhere, and other engines are tested against it
 - ``kv_cache.py``: The torch engine's key/value cache: preallocated, one slot a rollout, with attention for prefill
   and decode
-- ``prefill.py``: What rows start from: a prompt, and a prefix of the response with its record
+- ``prefill.py``: The known part of requests: prompts, and prefixes of responses with their records
 """
 
 from ngrpo.compat.attributes import serve_old_names

@@ -21,7 +21,7 @@ from ngrpo.modeling.loading import DTYPES, ModelSource
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.replay import replay
 from ngrpo.rollout.engine import Report
-from ngrpo.rollout.prefix_limits import check_prefixes
+from ngrpo.rollout.request_limits import check_requests
 from ngrpo.rollout.torch_engine.batch_state import BatchState
 from ngrpo.rollout.torch_engine.kv_cache import DecodeAttention, PrefillAttention, SlotCache, number_layers
 from ngrpo.rollout.torch_engine.prefill import distinct_beginnings, known_part
@@ -131,7 +131,7 @@ class TorchEngine:
         """Makes one rollout a request, in their order (see `RolloutEngine`)."""
         if not requests:
             return []
-        check_prefixes(requests, sampling, exploration.strategy, self.embedding().shape)
+        check_requests(requests, sampling, exploration.strategy, self.embedding().shape)
         slots = min(self.max_batch_size, len(requests))
         cache = self._cache_for(slots, max(len(r.prompt_ids) for r in requests) + sampling.max_new_tokens)
         table = self.embedding()

@@ -1,4 +1,4 @@
-"""What rows start from: a prompt, and a prefix of the response with its record."""
+"""The known part of requests: prompts, and prefixes of responses with their records."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -219,6 +219,7 @@ class VllmEngine:
         """Opens a session for about so many requests at once."""
         strategy, budget, model = exploration.strategy, sampling.max_new_tokens, self.llm.model_config
         self.check_load(strategy, requests, budget)
+        embedding_shape = model.get_vocab_size(), self.model.config().hidden_size
         slots = slots or slots_for(requests, strategy, budget, self._arguments["max_num_seqs"])
         spec = SessionSpec(
             strategy=strategy,
@@ -234,7 +235,7 @@ class VllmEngine:
         )
 
         def check(given: Sequence[Request]) -> None:
-            check_requests(given, sampling, strategy, model.max_model_len, model.get_vocab_size())
+            check_requests(given, sampling, strategy, embedding_shape, model.max_model_len)
             if explores and not all(request.explore for request in given):
                 raise ValueError("the stream was opened for requests that explore")
 

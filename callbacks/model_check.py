@@ -58,8 +58,7 @@ class ModelCheck(Callback):
         refused = [one for rank in gathered_everywhere(findings) for one in rank if one.deviation.excessive]
         if refused:
             raise RunError(_refusal(self.source.path, max(refused, key=_excess)), everywhere=True)
-        self.worker.engine.wake()
-        self.worker.sync_weights(pl_module.weights.named_weights(), False, pl_module.weights.learned_exploration())
+        self.worker.transfer(refresh=False)
         if trainer.is_global_zero:
             remember(name)
         largest = max(one.deviation.max for one in findings)
@@ -91,7 +90,7 @@ class ModelCheck(Callback):
         rollouts, own = from_first(make)
         if said := [sentence for sentence in gathered_everywhere(own) if sentence]:
             raise RunError(said[0], everywhere=True)
-        self.worker.engine.sleep()
+        self.worker.sleep()
         return rollouts
 
 

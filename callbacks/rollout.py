@@ -2,10 +2,9 @@
 
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from lightning import Callback, Trainer
@@ -13,21 +12,18 @@ from torch import Tensor
 
 from ngrpo.checkpoint.folders import how_to_resume
 from ngrpo.distributed.collectives import from_first, gathered, ranks, world_size
-from ngrpo.errors import RunError
 from ngrpo.rewards.terms.base import Stateful
 from ngrpo.rollout.continuous_refill import ReplayedDraw
 from ngrpo.rollout.dynamic_sampling import DynamicSampling, GroupSelection, rank_share
 from ngrpo.rollout.engine import StreamingEngine
 from ngrpo.rollout.prefetch import Prefetch
-from ngrpo.rollout.recovery import EngineFailure, with_recovery
+from ngrpo.rollout.recovery import EngineFailure
 from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.training.metric_logging import over_ranks
 from ngrpo.training.module import PolicyOptimization
 from ngrpo.training.run_length import RunLength
 from ngrpo.types.experience import Experience
 from ngrpo.types.problems import Prompt, PromptBatch
-
-T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +64,7 @@ class RolloutCallback(Callback):
         self.worker = worker
         self.run_length = run_length
         self.selection = selection
-        self.prefetch = Prefetch()
+        self.prefetch = Prefetch(self._resume_hint)
         self.iterations_done = 0
         self.tokens_generated = 0
         self.unparsable_references = 0
@@ -82,17 +78,12 @@ class RolloutCallback(Callback):
         """
         pl_module.offload_optimizers()
         self.worker.start(pl_module.device)
+        self.worker.weights, self.worker.how_to_resume = pl_module.weights, self._resume_hint
         # An adapter that adds zero may still change the sign of a zero.
         loaded = trainer.ckpt_path is None and pl_module.source.lora is None
-        try:
-            self._sync(pl_module, refresh=True, loaded=loaded)
-        except EngineFailure as failure:
-            raise RunError(
-                f"the rollout engine does not take the policy's weights ({failure}); choose another model, or another "
-                "engine such as rollout=torch."
-            ) from failure
+        tables = None if self._restored is None else self._restored.tables
+        self.worker.transfer(refresh=True, finished=self.iterations_done, loaded=loaded, tables=tables)
         if self._restored is not None:
-            self.worker.restore_tables(self._restored.tables)
             self.prefetch.load_state_dict(self._restored.prefetched, ranks().data_rank)
             if self._restored.reward_states:
                 self.worker.load_reward_state(self._restored.reward_states[ranks().data_rank])
@@ -110,9 +101,9 @@ class RolloutCallback(Callback):
         """Generates, selects and scores; then gives the engine's memory to the update, or starts on the next batch."""
         prefetched = from_first(lambda: self.prefetch.take(batch.iteration))
         if prefetched is None and self._refills_continuously():
-            selected = self._refilled(pl_module, batch)
+            selected = self._refilled(batch)
         else:
-            selected = self._selected_in_rounds(pl_module, batch, prefetched)
+            selected = self._selected_in_rounds(batch, prefetched)
         # Those of dropped groups too: that they taught nothing is what a curriculum learns from.
         batch.report_pass_rates([rate for rates in gathered(selected.pass_rates) for rate in rates])
         self._unparsable_here = selected.unparsable_references
@@ -121,7 +112,7 @@ class RolloutCallback(Callback):
             pl_module.log("rollout/age", float(prefetched is not None), batch_size=1)
             self._start_prefetch(batch)
         else:
-            self.worker.engine.sleep()
+            self.worker.sleep()
 
         batch.experience = self.worker.shape_rewards(selected.experience)
         batch.prompts = batch.experience.prompts
@@ -137,46 +128,36 @@ class RolloutCallback(Callback):
         wanted = selection.max_refills > 0 and selection.by_group and world_size() == 1
         return wanted and isinstance(worker.engine, StreamingEngine) and not isinstance(worker.reward, Stateful)
 
-    def _selected_in_rounds(
-        self, module: PolicyOptimization, batch: PromptBatch, prefetched: Experience | None
-    ) -> GroupSelection:
+    def _selected_in_rounds(self, batch: PromptBatch, prefetched: Experience | None) -> GroupSelection:
         """Generates the batch, and replaces dropped groups in rounds."""
-        first = prefetched or self._generate(module, batch.prompts, batch.iteration)
+        first = self._generate(batch.prompts, batch.iteration, prefetched)
         assert first is not None  # every rank has prompts
         selected = GroupSelection(first, self.selection.keep)
         while selected.refills < self.selection.max_refills and any(missing := gathered(len(selected.missing))):
             further = rank_share(batch.draw(sum(missing)), missing, ranks().data_rank)
-            selected.refill(self._generate(module, further, batch.iteration))
+            selected.refill(self._generate(further, batch.iteration))
         return selected
 
-    def _refilled(self, module: PolicyOptimization, batch: PromptBatch) -> GroupSelection:
+    def _refilled(self, batch: PromptBatch) -> GroupSelection:
         """Makes what `_selected_in_rounds` makes, without waiting for the slowest response of a round."""
         drawn = ReplayedDraw(batch.draw)
-        first, *further = self._with_recovery(
-            module,
-            lambda: self.worker.roll_out_refilled(batch.prompts, batch.iteration, drawn.from_start(), self.selection),
+        first, *further = self.worker.recovered(
+            lambda: self.worker.roll_out_refilled(batch.prompts, batch.iteration, drawn.from_start(), self.selection)
         )
         selected = GroupSelection(first, self.selection.keep)
         for experience in further:
             selected.refill(experience)
         return selected
 
-    def _generate(self, module: PolicyOptimization, prompts: list[Prompt], iteration: int) -> Experience | None:
-        """Makes rollouts on the first rank of each tensor group, for all of it; None of no prompts (a collective)."""
-        made = self._with_recovery(
-            module, lambda: self.worker.roll_out(prompts, iteration) if prompts and ranks().first else None
-        )
-        return from_first(lambda: made)
+    def _generate(
+        self, prompts: list[Prompt], iteration: int, prefetched: Experience | None = None
+    ) -> Experience | None:
+        """Makes rollouts unless they are there; None of no prompts (a collective, also where another rank has some)."""
 
-    def _with_recovery(self, module: PolicyOptimization, make: Callable[[], T]) -> T:
-        """Makes rollouts, by an engine that is rebuilt once if it fails (a collective)."""
-        return with_recovery(
-            make,
-            lambda failed: self.worker.rebuild(
-                module.weights.named_weights(), module.weights.learned_exploration(), failed
-            ),
-            self._resume_hint,
-        )
+        def make() -> Experience | None:
+            return self.worker.roll_out(prompts, iteration) if prompts else None
+
+        return self.worker.recovered(lambda: prefetched or make())
 
     def _start_prefetch(self, batch: PromptBatch) -> None:
         """Has the next batch made beside the update, with the weights before it."""
@@ -184,7 +165,6 @@ class RolloutCallback(Callback):
             return
         following = batch.peek_next()
         if ranks().first:
-            _ = self.worker.bound  # its tables are built here, not in the thread
             self.prefetch.start(
                 following.iteration, lambda: self.worker.roll_out(following.prompts, following.iteration)
             )
@@ -202,17 +182,14 @@ class RolloutCallback(Callback):
         self.tokens_generated += _total(trainer, batch.experience.tokens)
         self.unparsable_references += _total(trainer, self._unparsable_here)
         start = time.perf_counter()
-        self.prefetch.wait(self._resume_hint)
+        try:
+            self.prefetch.wait()
+        except EngineFailure as failure:
+            self.worker.lose(str(failure))
         waited = time.perf_counter()
         pl_module.offload_optimizers()
-        self.worker.engine.wake()
         every = self.worker.exploration.refresh_every
-        try:
-            self._sync(pl_module, refresh=every > 0 and self.iterations_done % every == 0)
-        except EngineFailure as failure:
-            raise RunError(
-                f"the rollout engine did not take the new weights ({failure}); {self._resume_hint()}."
-            ) from failure
+        self.worker.transfer(refresh=every > 0 and self.iterations_done % every == 0, finished=self.iterations_done)
         seconds = {"time/wait_s": waited - start, "time/sync_s": time.perf_counter() - waited}
         pl_module.log_dict(seconds | {"rollout/generated_tokens": float(self.tokens_generated)}, batch_size=1)
         self._follow_length(trainer, pl_module)
@@ -222,10 +199,6 @@ class RolloutCallback(Callback):
         module.follow_tokens(self.run_length.token_share(self.tokens_generated))
         if self.run_length.reached(self.iterations_done, self.tokens_generated):
             trainer.should_stop = True
-
-    def _sync(self, module: PolicyOptimization, refresh: bool, loaded: bool = False) -> None:
-        learned = module.weights.learned_exploration()
-        self.worker.sync_weights(module.weights.named_weights(), refresh, learned, loaded, self.iterations_done)
 
     def _resume_hint(self) -> str:
         """Returns a clause that says how to resume the run."""

@@ -22,6 +22,7 @@ from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.model_in_memory import ModelInMemory
 from ngrpo.rollout.engine import RolloutEngine
+from ngrpo.rollout.recovery import engine_failures
 from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.rollout.worker import RolloutSettings
 from ngrpo.types.problems import Excluded, Message, Problem, Prompt
@@ -45,6 +46,7 @@ def draw_samples(
 
     Raises:
         SettingError: a setting or a prompt cannot work; raised before the model is loaded.
+        EngineFailure: the engine makes no rollouts.
     """
     if config.n < 1:
         raise SettingError(f"n={config.n} samples nothing; choose 1 or more.")
@@ -71,9 +73,12 @@ def draw_samples(
     sampling = Sampling(settings.temperature, settings.max_new_tokens, source.stop_ids(tokenizer))
     tell(choice)
     try:
-        engine.start(torch.device("cuda" if accelerator_of(config.accelerator) == "gpu" else "cpu"))
-        bound = bind(strategy, engine.embedding(), Vocabulary.of(tokenizer), load_learned(source, strategy))
-        rollouts = engine.generate(requests, sampling, bound)
+        with engine_failures():
+            engine.start(torch.device("cuda" if accelerator_of(config.accelerator) == "gpu" else "cpu"))
+            table = engine.embedding()
+        bound = bind(strategy, table, Vocabulary.of(tokenizer), load_learned(source, strategy))
+        with engine_failures(strategy):
+            rollouts = engine.generate(requests, sampling, bound)
     finally:
         engine.close()
     questions = [prompt.problem.conversation[-1]["content"] for prompt in prompts for _ in range(config.n)]

@@ -34,6 +34,7 @@ def collect(
         yield start
         chosen = list(prompts[start : start + at_once])
         made = worker.evaluate(chosen, evaluator.samples, evaluator.exploration, evaluator.temperature)
+        assert made is not None  # some were chosen
         store.add(rows_of(made, worker.seed))
 
 

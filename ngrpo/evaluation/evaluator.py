@@ -64,8 +64,8 @@ class Evaluator:
         }
         mine = list(prompts[rank::size])
         solved: list[float] = []
-        if mine:
-            made = worker.evaluate(mine, self.samples, self.exploration, self.temperature)
+        made = worker.evaluate(mine, self.samples, self.exploration, self.temperature)
+        if made is not None:
             lengths = torch.tensor([r.length for r in made.rollouts]).view(len(mine), -1)
             metrics["mean@1"].update(made.correct.to(device))
             metrics["pass@k"].update(made.correct.to(device))

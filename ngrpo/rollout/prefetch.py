@@ -13,15 +13,23 @@ from ngrpo.rollout.recovery import EngineFailure
 from ngrpo.rollout.serialization import deserialize_experience, serialize_experience
 from ngrpo.types.experience import Experience
 
+_MOST_FAILURES = 2
+"""Of the engine, in a row: one that never survives a batch beside an update is not rebuilt for each."""
+
 
 class Prefetch:
     """At most one batch in the making and one that is ready, both by the number of their iteration.
 
     The engine is called from the thread only between `start` and `wait`, and by nobody else then. What runs there must
     not talk to other ranks: their main threads are in collectives of their own.
+
+    Args:
+        how_to_resume: returns a clause that says how to resume the run.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, how_to_resume: Callable[[], str]) -> None:
+        self._how_to_resume = how_to_resume
+        self._failures = 0
         self._pool = ThreadPoolExecutor(1, "prefetch")
         self._running: tuple[int, Future[Experience]] | None = None
         self._ready: tuple[int, Experience] | None = None
@@ -30,24 +38,26 @@ class Prefetch:
         """Starts to make a batch."""
         self._running = iteration, self._pool.submit(make)
 
-    def wait(self, how_to_resume: Callable[[], str]) -> None:
+    def wait(self) -> None:
         """Waits until the batch is ready.
 
-        Args:
-            how_to_resume: returns a clause that says how to resume the run.
-
         Raises:
-            RunError: the engine failed; nobody else may rebuild it while the ranks are in an update.
+            EngineFailure: the engine failed; the batch is to be made when its iteration comes.
+            RunError: it did so twice in a row.
         """
         if self._running is None:
             return
         (iteration, future), self._running = self._running, None
         try:
             self._ready = iteration, future.result()
+            self._failures = 0
         except EngineFailure as failure:
+            self._failures += 1
+            if self._failures < _MOST_FAILURES:
+                raise
             raise RunError(
-                f"the rollout engine failed while it prefetched the next batch ({failure}); set rollout.ahead=0, with "
-                f"which a failed engine is rebuilt; {how_to_resume()}."
+                f"the rollout engine failed again while it prefetched the next batch ({failure}); lower "
+                f"rollout.engine.max_batch_size, or take another engine with rollout=torch; {self._how_to_resume()}."
             ) from failure
 
     def take(self, iteration: int) -> Experience | None:

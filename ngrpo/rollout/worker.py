@@ -1,11 +1,11 @@
 """The rollout worker of a rank, which makes scored rollouts of prompts with its engine, strategy and reward."""
 
+import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -15,7 +15,6 @@ from ngrpo.errors import RunError, SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.random import request_key
 from ngrpo.exploration.runtime.bound import BoundExploration, bind
-from ngrpo.exploration.runtime.strategy_errors import StrategyError, from_strategy
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.rewards.functions.columns import columns_of
 from ngrpo.rewards.terms.base import Responses, RewardTerms, Stateful, WeightedTerm
@@ -24,18 +23,26 @@ from ngrpo.rollout.continuous_refill import GrowingProgress, ScoredGroups, refil
 from ngrpo.rollout.dynamic_sampling import DynamicSampling
 from ngrpo.rollout.engine import Report, RolloutEngine, StreamingEngine
 from ngrpo.rollout.null_engine import NullEngine
-from ngrpo.rollout.recovery import EngineFailure
+from ngrpo.rollout.recovery import (
+    EngineFailure,
+    engine_failures,
+    made_with_recovery,
+    quoted,
+    taken_whole,
+    transferred_with_recovery,
+)
 from ngrpo.types.experience import Experience
 from ngrpo.types.problems import Prompt
 from ngrpo.types.rollouts import Request, Rollout, Sampling, StopReason
 from ngrpo.types.scores import Score
 from ngrpo.utils.out_of_memory import out_of_memory
 
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
 _EVALUATION = -1
 """Stands for the iteration in the keys of evaluation rollouts: each evaluation draws the same randomness."""
-
-_SHOWN = 300
-"""Characters of an engine's error that are quoted."""
 
 _REASONING = "<think>"
 _TAIL = 8
@@ -54,6 +61,16 @@ class Reward(Protocol):
 
     def close(self) -> None:
         """Frees the resources of scoring."""
+
+
+class Weights(Protocol):
+    """The policy's weights, which a rebuilt engine gets again."""
+
+    def named_weights(self) -> Iterator[tuple[str, Tensor]]:
+        """Yields all weights by transformers name (a collective)."""
+
+    def learned_exploration(self) -> dict[str, Tensor]:
+        """Returns the strategy's learned parameters by name (a collective)."""
 
 
 class Observer(Protocol):
@@ -98,8 +115,13 @@ class RolloutSettings:
 class RolloutWorker:
     """Makes and scores rollouts on one rank, for its tensor group.
 
+    An engine that fails is rebuilt once, with the weights that it had, and goes on where it stood. One that is found
+    broken between two calls is rebuilt by the next.
+
     Attributes:
         observer: hears of its progress, if set.
+        weights: what a rebuilt engine serves; None for those that it loads when it starts.
+        how_to_resume: returns a clause that says how to resume, for the error of an engine that fails twice.
 
     Args:
         engine: makes the rollouts.
@@ -136,9 +158,13 @@ class RolloutWorker:
         self.sampling = Sampling(settings.temperature, settings.max_new_tokens, stop_ids)
         self.device = torch.device("cpu")
         self.observer: Observer | None = None
+        self.weights: Weights | None = None
+        self.how_to_resume: Callable[[], str] = lambda: "start again"
         self._bound: BoundExploration | None = None
         self._learned = learned
         self._finished = 0
+        self._asleep = False
+        self._lost: str | None = None
 
     def start(self, device: torch.device) -> None:
         """Starts the engine on this rank's device; one serves a tensor group.
@@ -157,9 +183,40 @@ class RolloutWorker:
             if out_of_memory(error):
                 raise
             raise RunError(
-                f"the rollout engine could not start ({_quoted(error)}); choose another model, change rollout.engine, "
+                f"the rollout engine could not start ({quoted(error)}); choose another model, change rollout.engine, "
                 "or take another engine such as rollout=torch."
             ) from error
+
+    def transfer(
+        self,
+        refresh: bool,
+        finished: int | None = None,
+        loaded: bool = False,
+        tables: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        """Gives the policy's weights to the engine, which is rebuilt once if it fails (a collective).
+
+        Args:
+            refresh: see `sync_weights`, as for the next two.
+            finished: training iterations behind the weights.
+            loaded: they are those that the engine has loaded.
+            tables: those of an interrupted run, in place of newly prepared ones; only with ``refresh``.
+
+        Raises:
+            RunError: the engine failed twice, or refuses the weights.
+        """
+        weights = self.weights
+        assert weights is not None
+
+        def transfer(restart: bool) -> None:
+            learned = weights.learned_exploration()
+            self.sync_weights(weights.named_weights(), refresh, learned, loaded, finished, restart)
+            if tables is not None:
+                self.restore_tables(tables)
+            elif ranks().first:
+                _ = self.bound  # nothing is asked of the engine later, when it may be gone
+
+        transferred_with_recovery(transfer, self.how_to_resume)
 
     def sync_weights(
         self,
@@ -168,17 +225,24 @@ class RolloutWorker:
         learned: Mapping[str, Tensor] | None = None,
         loaded: bool = False,
         finished: int | None = None,
+        restart: bool = False,
     ) -> None:
         """Transfers new weights to the engine; ``refresh`` rebuilds the strategy's tables from them.
 
         Args:
-            tensors: the model's, by transformers name.
+            tensors: the model's, by transformers name; they are walked to the end whatever the engine does.
             refresh: rebuild the tables.
             learned: the strategy's own parameters; None leaves the initial ones.
             loaded: they are exactly the weights that the engine has loaded, see `RolloutEngine.sync_loaded`.
             finished: training iterations behind these weights, which a strategy may read; None leaves the number.
+            restart: build the engine anew first.
+
+        Raises:
+            EngineFailure: the engine does not take them.
         """
-        self._transfer(tensors, self.engine.sync_loaded if loaded else self.engine.sync_weights)
+        with taken_whole(tensors) as rest, engine_failures():
+            self._make_ready(restart)
+            (self.engine.sync_loaded if loaded else self.engine.sync_weights)(rest)
         self._learned = learned
         self._finished = self._finished if finished is None else finished
         if refresh:
@@ -186,13 +250,58 @@ class RolloutWorker:
         elif self._bound is not None:
             self._bound = replace(self._bound, parameters=learned or {}).after(self._finished)
 
+    def sleep(self) -> None:
+        """Lets the engine free what it can until weights come; one that fails is rebuilt then."""
+        try:
+            self.engine.sleep()
+            self._asleep = True
+        except Exception as error:
+            self.lose(quoted(error))
+
+    def lose(self, reason: str) -> None:
+        """Frees an engine that was found to be broken; the next weights that come, or rollouts, rebuild it."""
+        self._lost = reason
+        self._close_engine()
+
+    def _make_ready(self, restart: bool) -> None:
+        """Starts the engine anew, or wakes it."""
+        if restart:
+            if self._lost is None:
+                self._close_engine()
+            self._asleep, self._lost = False, None
+            self.engine.start(self.device)
+        self._check_lost()
+        if self._asleep:
+            self.engine.wake()
+            self._asleep = False
+
+    def _check_lost(self) -> None:
+        if self._lost is not None:
+            raise EngineFailure(self._lost)
+
+    def _close_engine(self) -> None:
+        try:
+            self.engine.close()
+        except Exception as error:
+            log.debug("a broken engine did not close: %s", error)
+
     @property
     def bound(self) -> BoundExploration:
         """The training strategy with its tables, its parameters and the finished iterations of the engine's weights."""
         if self._bound is None:
-            bound = bind(self.exploration, self.engine.embedding(), self.vocabulary, self._learned)
+            bound = bind(self.exploration, self._embedding(), self.vocabulary, self._learned)
             self._bound = bound.after(self._finished)
         return self._bound
+
+    def _embedding(self) -> Tensor:
+        """Returns the served table, [V, d].
+
+        Raises:
+            EngineFailure: the engine does not give it.
+        """
+        with engine_failures():
+            self._check_lost()
+            return self.engine.embedding()
 
     def reward_state(self) -> dict[str, Any]:
         """Returns the state of the reward and of its terms on this rank."""
@@ -208,11 +317,15 @@ class RolloutWorker:
     def restore_tables(self, tables: Mapping[str, Tensor]) -> None:
         """Takes the tables that an interrupted run was using, instead of building them from newer weights."""
         if ranks().first:
-            bound = bind(self.exploration, self.engine.embedding(), self.vocabulary, self._learned, tables)
+            bound = bind(self.exploration, self._embedding(), self.vocabulary, self._learned, tables)
             self._bound = bound.after(self._finished)
 
     def roll_out(self, prompts: list[Prompt], iteration: int) -> Experience:
-        """Makes ``group_size`` training rollouts a prompt, scored for correctness; talks to no other rank."""
+        """Makes ``group_size`` training rollouts a prompt, scored for correctness; talks to no other rank.
+
+        Raises:
+            EngineFailure: the engine failed.
+        """
         return self._make_experience(prompts, self.settings.group_size, iteration, self.sampling, self.bound)
 
     def shape_rewards(self, experience: Experience) -> Experience:
@@ -224,13 +337,31 @@ class RolloutWorker:
         responses = Responses(problems, experience.rollouts, texts, experience.scores, completions)
         return replace(experience, terms=from_first(lambda: self.terms(responses)))
 
-    def evaluate(self, prompts: list[Prompt], samples: int, strategy: Exploration, temperature: float) -> Experience:
-        """Makes ``samples`` evaluation rollouts a prompt with ``strategy``, plain sampling as a rule (a collective)."""
-        return from_first(lambda: self._evaluate(prompts, samples, strategy, temperature))
+    def recovered(self, make: Callable[[], T]) -> T:
+        """Makes rollouts on the first rank of each tensor group, for all of it (a collective).
+
+        Args:
+            make: makes them; called again when the engine failed and was rebuilt.
+
+        Raises:
+            RunError: the engine failed twice, or something else than an engine failed.
+        """
+        made = made_with_recovery(lambda: make() if ranks().first else None, self._transfer_again, self.how_to_resume)
+        return from_first(lambda: cast(T, made))
+
+    def evaluate(
+        self, prompts: list[Prompt], samples: int, strategy: Exploration, temperature: float
+    ) -> Experience | None:
+        """Makes ``samples`` evaluation rollouts a prompt with ``strategy``, plain sampling as a rule (a collective).
+
+        Returns:
+            The rollouts; None of no prompts.
+        """
+        return self.recovered(lambda: self._evaluate(prompts, samples, strategy, temperature) if prompts else None)
 
     def _evaluate(self, prompts: list[Prompt], samples: int, strategy: Exploration, temperature: float) -> Experience:
         learned = self._learned if strategy == self.exploration else None
-        bound = bind(strategy, self.engine.embedding(), self.vocabulary, learned).after(self._finished)
+        bound = bind(strategy, self._embedding(), self.vocabulary, learned).after(self._finished)
         sampling = replace(self.sampling, temperature=temperature)
         return self._make_experience(prompts, samples, _EVALUATION, sampling, bound)
 
@@ -255,6 +386,7 @@ class RolloutWorker:
             An experience a round.
         """
         assert isinstance(self.engine, StreamingEngine)
+        self._check_lost()
         size, bound = self.settings.group_size, self.bound
         progress = None if self.observer is None else GrowingProgress(self.observer.generating)
 
@@ -267,7 +399,7 @@ class RolloutWorker:
             return self._requests(further, size, iteration)
 
         with (
-            _engine_errors(bound.strategy),
+            engine_failures(bound.strategy),
             self.engine.stream(self.sampling, bound, len(prompts) * size, progress) as stream,
         ):
             return refilled_rounds(ScoredGroups(stream, size, requests, score), prompts, draw, dynamic_sampling)
@@ -309,36 +441,26 @@ class RolloutWorker:
         reward_s = time.perf_counter() - start
         return Experience(prompts, rollouts, keys, texts, scores, generate_s, reward_s, finished=finished)
 
-    def _transfer(
-        self, tensors: Iterable[tuple[str, Tensor]], take: Callable[[Iterable[tuple[str, Tensor]]], None]
-    ) -> None:
-        try:
-            take(tensors)
-        except (SettingError, RunError):
-            raise
-        except Exception as error:
-            raise EngineFailure(_quoted(error)) from error
-
     def _generate(self, requests: Sequence[Request], sampling: Sampling, bound: BoundExploration) -> list[Rollout]:
         """Generates with the engine.
 
         Raises:
-            EngineFailure: it makes no rollouts. An exception of the strategy's own code passes as it is: a rebuilt
-                engine would only raise it again.
+            EngineFailure: it makes no rollouts.
         """
         report = None if self.observer is None else self.observer.generating(len(requests))
-        with _engine_errors(bound.strategy):
+        with engine_failures(bound.strategy):
+            self._check_lost()
             return self.engine.generate(requests, sampling, bound, report)
 
-    def rebuild(
-        self, tensors: Iterable[tuple[str, Tensor]], learned: Mapping[str, Tensor] | None, failed: bool
-    ) -> None:
-        """Transfers the weights to the engine, after a restart if it failed; the tables stay as they are."""
+    def _transfer_again(self, restart: bool) -> None:
+        """Transfers the weights that the engine had, after a restart if it failed; the tables stay as they are."""
         bound = self._bound
-        if failed:
-            self.engine.close()
-            self.engine.start(self.device)
-        self.sync_weights(tensors, refresh=False, learned=learned)
+        if self.weights is not None:
+            learned = self.weights.learned_exploration()
+            self.sync_weights(self.weights.named_weights(), refresh=False, learned=learned, restart=restart)
+        elif restart:
+            with engine_failures():
+                self._make_ready(restart)
         self._bound = bound
 
     def close(self) -> None:
@@ -371,20 +493,3 @@ class RolloutWorker:
         """
         tail = self.tokenizer.decode(list(prompt.ids[-_TAIL:]))
         return _REASONING if tail.rstrip().endswith(_REASONING) else ""
-
-
-@contextmanager
-def _engine_errors(strategy: Exploration) -> Iterator[None]:
-    """Calls what an engine raises an `EngineFailure`, unless it is about a setting or the user's own code."""
-    try:
-        yield
-    except (SettingError, RunError, StrategyError):
-        raise
-    except Exception as error:
-        if from_strategy(error, strategy):
-            raise
-        raise EngineFailure(_quoted(error)) from error
-
-
-def _quoted(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:_SHOWN]}"

@@ -66,6 +66,9 @@ class Engine:
         self.progress.append(int(exploration.progress))
         return MADE.rollouts
 
+    def close(self) -> None:
+        self.calls.append("close")
+
     def sync_weights(self, tensors) -> None:
         ((_, self.table),) = tensors
 
@@ -182,9 +185,10 @@ def test_a_resumed_run_counts_on_and_one_that_is_at_its_limit_makes_no_iteration
 
 
 def test_counts_are_those_of_all_ranks(make):
-    callback = make()
+    callback, policy = make(), Policy()
     run = trainer(Strategy(others=[[torch.tensor(100.0), torch.tensor(10.0)]]))
-    train(callback, Policy(), range(1), run)
+    callback.on_train_start(run, policy)
+    train(callback, policy, range(1), run)
     assert (callback.tokens_generated, callback.unparsable_references) == (107, 11)
 
 
@@ -366,7 +370,7 @@ def test_the_optimiser_leaves_before_the_engine_wakes(make):
     assert {"time/wait_s", "time/sync_s"} <= policy.logged.keys()
 
 
-def test_an_engine_that_refuses_new_weights_ends_the_run_with_what_can_be_resumed(make, tmp_path):
+def test_an_engine_that_never_takes_new_weights_ends_the_run_with_what_can_be_resumed(make, tmp_path):
     callback, policy = make(), Policy()
     callback.run_dir = tmp_path
     run = start(callback, policy)
@@ -378,5 +382,7 @@ def test_an_engine_that_refuses_new_weights_ends_the_run_with_what_can_be_resume
     with pytest.raises(RunError) as caught:
         train(callback, policy, range(1), run)
     assert str(caught.value) == (
-        "the rollout engine did not take the new weights (ValueError: no room); there is no checkpoint to resume from."
+        "the rollout engine failed again after it was rebuilt (ValueError: no room); take another engine with "
+        "rollout=torch; there is no checkpoint to resume from."
     )
+    assert callback.worker.engine.calls.count("start") == 2

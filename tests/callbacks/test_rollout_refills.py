@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count, islice
 from threading import Barrier, Thread, local
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from made_rollouts import experience, rollout, score
 from ngrpo.callbacks.rollout import RolloutCallback
 from ngrpo.distributed.collectives import Ranks
 from ngrpo.rollout.dynamic_sampling import DynamicSampling, every_group, mixed_outcomes
+from ngrpo.rollout.recovery import made_with_recovery
 from ngrpo.rollout.worker import RolloutSettings
 from ngrpo.training.run_length import RunLength
 from ngrpo.types.experience import Experience
@@ -40,7 +40,6 @@ class Rank:
     batch: PromptBatch | None = None
 
     settings = RolloutSettings(group_size=GROUP)
-    engine = SimpleNamespace(sleep=lambda: None)
 
     def draw(self, number: int) -> list[Prompt]:
         return [Prompt(Problem(key, "", ""), (1,)) for key in islice(self.stream, number)]
@@ -53,6 +52,11 @@ class Rank:
         made = experience([rollout([1], [2])] * len(verdicts), [score(verdict) for verdict in verdicts], GROUP)
         keys = [prompt.problem.key for prompt in prompts for _ in range(GROUP)]
         return Experience(prompts, made.rollouts, keys, made.texts, made.scores, 1.0, 0.5)
+
+    def recovered(self, make: Callable[[], Experience | None]) -> Experience | None:
+        return made_with_recovery(make, lambda restart: None, str)
+
+    def sleep(self) -> None: ...
 
     def shape_rewards(self, made: Experience) -> Experience:
         return made

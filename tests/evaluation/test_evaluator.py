@@ -25,8 +25,10 @@ class Worker:
     def __init__(self) -> None:
         self.calls: list[tuple] = []
 
-    def evaluate(self, prompts, samples, strategy, temperature) -> Experience:
+    def evaluate(self, prompts, samples, strategy, temperature) -> Experience | None:
         self.calls.append((prompts, samples, strategy, temperature))
+        if not prompts:
+            return None
         lengths = [n + 1 for _ in prompts for n in range(samples)]
         stops = [StopReason.LENGTH if n == samples else StopReason.STOP for n in lengths]
         verdicts = [n < SOLVED[prompt] for prompt in prompts for n in range(samples)]
@@ -74,10 +76,10 @@ def test_ranks_share_the_problems(ranks: int):
 
 
 @pytest.mark.filterwarnings("ignore:The ``compute`` method")
-def test_a_rank_without_a_share_evaluates_nothing():
+def test_a_rank_without_a_share_asks_for_nothing_and_stays_with_the_others():
     worker = Worker()
     Evaluator(samples=4).run(worker, ["one"], Ranks(1, 2))
-    assert worker.calls == []
+    assert [call[0] for call in worker.calls] == [[]]
 
 
 @pytest.mark.parametrize(("name", "value"), [("samples", 0), ("temperature", 0.0), ("temperature", -1.0)])

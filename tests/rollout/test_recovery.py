@@ -15,7 +15,7 @@ from ngrpo.errors import RunError, SettingError
 from ngrpo.exploration.base import Step, StepContext
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.rollout.recovery import EngineFailure, with_recovery
+from ngrpo.rollout.recovery import EngineFailure, made_with_recovery, transferred_with_recovery
 from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.rollout.worker import RolloutWorker
 
@@ -72,13 +72,13 @@ def test_the_batch_is_made_again_with_current_weights_tables_and_keys(
         _ = worker.bound  # the table of these weights
     tables = mortal.bound.tables
 
-    def rebuild(failed: bool) -> None:
-        mortal.rebuild(weights, None, failed)
+    def transfer(restart: bool) -> None:
+        mortal.sync_weights(weights, refresh=False, restart=restart)
 
-    again = with_recovery(lambda: mortal.roll_out(PROMPTS, 5), rebuild, how_to_resume)
+    again = made_with_recovery(lambda: mortal.roll_out(PROMPTS, 5), transfer, how_to_resume)
     assert contents(again.rollouts) == contents(straight.roll_out(PROMPTS, 5).rollouts)
     assert mortal.engine.starts == 2
-    assert mortal.bound.tables is tables
+    assert mortal.bound.tables == tables
     assert caplog.messages == [
         "the rollout engine failed (RuntimeError: CUDA error: an illegal memory access); it is rebuilt and makes the "
         "batch again"
@@ -88,9 +88,9 @@ def test_the_batch_is_made_again_with_current_weights_tables_and_keys(
 def test_twice_is_once_too_often(make: Callable[..., RolloutWorker], tiny_source: ModelSource) -> None:
     worker = make(1, 2)
     with pytest.raises(RunError) as caught:
-        with_recovery(
+        made_with_recovery(
             lambda: worker.roll_out(PROMPTS, 5),
-            lambda failed: worker.rebuild(changed_weights(tiny_source), None, failed),
+            lambda restart: worker.sync_weights(changed_weights(tiny_source), refresh=False, restart=restart),
             how_to_resume,
         )
     assert str(caught.value) == (
@@ -108,7 +108,7 @@ def test_a_wrong_setting_is_no_failure_of_the_engine(make: Callable[..., Rollout
 
     worker.engine.generate = refuse
     with pytest.raises(SettingError, match="too much"):
-        with_recovery(lambda: worker.roll_out(PROMPTS, 5), lambda failed: None, how_to_resume)
+        made_with_recovery(lambda: worker.roll_out(PROMPTS, 5), lambda failed: None, how_to_resume)
 
 
 class FailsLater(NeighborMixing):
@@ -125,8 +125,10 @@ def test_an_exception_of_the_strategys_author_is_no_failure_of_the_engine(tiny_s
     worker = RolloutWorker(engine, tiny_source.tokenizer(), Echo(), FailsLater(rate=0.5), SETTINGS, (3,), 0)
     worker.start(torch.device("cpu"))
     with pytest.raises(KeyError, match="a typing error") as caught:
-        with_recovery(
-            lambda: worker.roll_out(PROMPTS, 5), lambda failed: worker.rebuild([], None, failed), how_to_resume
+        made_with_recovery(
+            lambda: worker.roll_out(PROMPTS, 5),
+            lambda restart: worker.sync_weights([], refresh=False, restart=restart),
+            how_to_resume,
         )
     assert any(entry.name == "step" and str(entry.path) == __file__ for entry in caught.traceback)
     assert engine.starts == 1
@@ -157,10 +159,42 @@ def test_all_ranks_transfer_weights_when_one_engine_failed(monkeypatch: pytest.M
                 raise EngineFailure("dead")
             return f"rollouts of {rank}"
 
-        return with_recovery(make, lambda failed: calls[rank].append(("rebuild", failed)), how_to_resume)
+        return made_with_recovery(make, lambda failed: calls[rank].append(("rebuild", failed)), how_to_resume)
 
     assert in_ranks(on, monkeypatch) == ["rollouts of 0", "rollouts of 1"]
     assert calls == [["make", ("rebuild", False)], ["make", ("rebuild", True), "make"]]
+
+
+def test_all_ranks_transfer_again_when_one_engine_fails_in_a_transfer(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[list[Any]] = [[], []]
+
+    def on(rank: int) -> None:
+        def transfer(restart: bool) -> None:
+            calls[rank].append(restart)
+            if rank == 1 and not restart:
+                raise EngineFailure("dead")
+
+        transferred_with_recovery(transfer, how_to_resume)
+
+    assert in_ranks(on, monkeypatch) == [None, None]
+    assert calls == [[False, False], [False, True]]
+
+
+def test_an_engine_that_is_not_rebuilt_on_one_rank_ends_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    def on(rank: int) -> str:
+        def make() -> str:
+            if rank == 0:
+                raise EngineFailure("dead")
+            return "rollouts"
+
+        def transfer(restart: bool) -> None:
+            if restart:
+                raise EngineFailure("does not start")
+
+        return made_with_recovery(make, transfer, how_to_resume)
+
+    errors = in_ranks(on, monkeypatch)
+    assert [" again after it was rebuilt (does not start); " in str(error) for error in errors] == [True, True]
 
 
 def test_all_ranks_leave_with_the_error_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,7 +204,7 @@ def test_all_ranks_leave_with_the_error_of_one(monkeypatch: pytest.MonkeyPatch) 
                 raise RunError("reward raised ValueError on response 3.")
             raise EngineFailure("dead")
 
-        return with_recovery(make, lambda failed: None, how_to_resume)
+        return made_with_recovery(make, lambda failed: None, how_to_resume)
 
     errors = in_ranks(on, monkeypatch)
     assert [str(error) for error in errors] == ["reward raised ValueError on response 3."] * 2

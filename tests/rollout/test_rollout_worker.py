@@ -169,7 +169,7 @@ def test_the_finished_iterations_outlast_a_rebuilt_engine(make: Callable[..., Ro
     for refresh in (False, True):
         worker.sync_weights(weights.items(), refresh, finished=7 + refresh)
         assert int(worker.bound.progress) == 7 + refresh
-    worker.rebuild(weights.items(), None, failed=True)
+    worker.sync_weights(weights.items(), refresh=False, restart=True)
     assert int(worker.bound.progress) == 8
     worker.restore_tables(worker.bound.tables)
     assert int(worker.bound.progress) == 8

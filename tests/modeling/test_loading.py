@@ -29,14 +29,16 @@ def test_dtype_is_one_of_two():
     assert "float32, bfloat16" in str(caught.value)
 
 
-@pytest.mark.parametrize("missing", ["folder", "config.json"])
-def test_a_path_without_a_model_is_refused(tmp_path: Path, missing: str):
-    path = tmp_path / "nothing" if missing == "folder" else tmp_path
+@pytest.mark.parametrize(
+    ("folder", "sentence"), [("nothing", "is a path at which there is nothing"), (".", "holds no model")]
+)
+def test_a_path_without_a_model_is_refused(tmp_path: Path, folder: str, sentence: str):
+    path = tmp_path / folder
     source = ModelSource(path=str(path))
     for read in (source.config, source.load):
         with pytest.raises(SettingError) as caught:
             read()
-        assert_one_sentence(caught.value, f"model.path={path} holds no model")
+        assert_one_sentence(caught.value, f"model.path={path} {sentence}")
 
 
 def test_a_sliding_window_is_refused_when_the_configuration_is_read(tmp_path: Path):

@@ -29,6 +29,16 @@ from rich.table import Table
 from ngrpo.entrypoints.arguments import whole
 from ngrpo.entrypoints.error_handling import run_main
 
+SHAPES = {
+    "1.5b": {"vocab_size": 151936, "hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28,
+             "num_attention_heads": 12, "num_key_value_heads": 2},
+    "135m": {"vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30,
+             "num_attention_heads": 9, "num_key_value_heads": 3},
+    "tiny": {"vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+             "num_attention_heads": 2, "num_key_value_heads": 1},
+}  # fmt: skip
+"""Of the random-weight models: Qwen2 1.5B, SmolLM2-135M and a tiny one."""
+
 
 def main() -> None:
     """Measures and reports."""
@@ -45,7 +55,7 @@ def parse() -> argparse.Namespace:
     """Reads the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", required=True)
-    parser.add_argument("--random", choices=["1.5b", "tiny"])
+    parser.add_argument("--random", choices=list(SHAPES))
     parser.add_argument("--requests", type=whole(1), default=256)
     parser.add_argument("--prompt", type=whole(1), default=256)
     parser.add_argument("--tokens", type=whole(1), default=1024)
@@ -196,13 +206,7 @@ def make_random_model(folder: Path, size: str) -> None:
     """Saves a Qwen2 of random weights; "1.5b" has an untied head of its own: 1.78 B parameters."""
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
-    shapes = {
-        "1.5b": {"vocab_size": 151936, "hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28,
-                 "num_attention_heads": 12, "num_key_value_heads": 2},
-        "tiny": {"vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
-                 "num_attention_heads": 2, "num_key_value_heads": 1},
-    }  # fmt: skip
-    config = Qwen2Config(max_position_embeddings=16384, tie_word_embeddings=False, eos_token_id=2, **shapes[size])
+    config = Qwen2Config(max_position_embeddings=16384, tie_word_embeddings=False, eos_token_id=2, **SHAPES[size])
     torch.manual_seed(0)
     on_gpu = torch.cuda.is_available()
     with torch.device("cuda" if on_gpu else "cpu"):

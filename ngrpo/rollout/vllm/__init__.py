@@ -1,12 +1,15 @@
 """Rollouts in vLLM: the engine, and the plugin that mixes embeddings inside vLLM's compiled forward.
 
 `engine` is what the trainer uses. Everything that touches vLLM's private interfaces lives in `runner_v1`, `runner_v2`,
-`embedding`, `prefix_cache` and `process_watch`; `versions` refuses a vLLM older than the tested.
+`embedding`, `prefix_cache`, `process_watch` and `cuda_ipc`; `versions` refuses a vLLM older than the tested.
 
 - ``availability.py``: Facts for the choice of an engine: the memory of a GPU, and the models that vLLM has
   implementations of
+- ``checked_loading.py``: The loading of a weight transfer on a worker, recorded so that its end can be checked
 - ``checksum.py``: Checksums of tensors, over the bits of their elements and their order
 - ``coverage.py``: The coverage of a weight transfer: served weights that still hold a mark were not written
+- ``cuda_ipc.py``: Both sides of vLLM's CUDA IPC backend, as our transfers use it: for any number of workers and
+  training processes
 - ``device.py``: The GPU of a worker: which one child processes see, and its view of host memory
 - ``embedding.py``: The input embedding that mixes, inside vLLM's compiled and captured forward
 - ``engine.py``: The vLLM rollout engine
@@ -22,9 +25,10 @@
 - ``runner_v2.py``: Adapter of vLLM's Model Runner V2: a model state and a sampler, through hooks that vLLM has for
   them
 - ``settings.py``: The settings that travel through vLLM's configuration: of an engine, and of a request
-- ``tensor_ipc.py``: Tensor IPC: tensors opened by another process without a copy, in shared memory on a CPU and by
-  CUDA IPC on a GPU
 - ``versions.py``: The vLLM versions that the adapters were tested with, and what is done about older and newer ones
+- ``weight_receivers.py``: The workers' side of a weight transfer: engines of vLLM's weight-transfer interface, one
+  class a way
+- ``weight_senders.py``: The trainer's side of a weight transfer: how tensors get to vLLM's workers, one class a way
 - ``weight_transfer.py``: The transfer of the policy's weights into vLLM's workers, with a check that they are served
   as they were sent
 - ``worker_extension.py``: The methods that our engine calls on vLLM's workers; importing this installs the hooks in

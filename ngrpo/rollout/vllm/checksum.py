@@ -4,9 +4,11 @@ from functools import lru_cache
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """By the bytes of an element."""
+_WORD = 4
 _CHUNK = 1 << 20
 _ODD = 0x9E3779B97F4A7C15 - (1 << 64)
 """2^64 over the golden ratio, as int64 has it."""
@@ -18,16 +20,27 @@ def bits(tensor: Tensor) -> Tensor:
 
 
 def checksum(tensor: Tensor) -> int:
-    """Returns sum_i w_i b_i mod 2^64 as int64 has it, b_i the bits of element i and w_i odd and irregular.
+    """Returns sum_i w_i b_i mod 2^64 as int64 has it, b_i the bits of 4 bytes each and w_i odd and irregular.
 
-    It sees signs, NaN and the order of elements, and is the same on every device; shape and dtype do not enter.
+    It sees signs, NaN and the order of elements, and is the same on every device; shape and dtype do not enter, nor do
+    zeros at the end.
     """
     weights = _weights(tensor.device)
     total = 0
-    for number, chunk in enumerate(torch.split(bits(tensor), _CHUNK)):
-        part = int((chunk.long() * weights[: len(chunk)]).sum())
+    for number, chunk in enumerate(torch.split(_words(tensor), _CHUNK)):
+        part = int((chunk * weights[: len(chunk)]).sum())
         total += part * (2 * number * (number + 7) + 1)  # odd, so that chunks cannot be swapped either
     return (total + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def _words(tensor: Tensor) -> Tensor:
+    """Returns a tensor's bytes as int32, with zeros at the end where they do not fill the last one."""
+    octets = bits(tensor).view(torch.uint8)
+    if octets.nbytes % _WORD:
+        octets = pad(octets, (0, -octets.nbytes % _WORD))
+    if octets.storage_offset() % _WORD:
+        octets = octets.clone()
+    return octets.view(torch.int32)
 
 
 @lru_cache(maxsize=8)

@@ -27,6 +27,7 @@ from ngrpo.rollout.vllm.request_loop import RequestLoop
 from ngrpo.rollout.vllm.rollout_stream import VllmStream, slots_for
 from ngrpo.rollout.vllm.settings import MixingSettings
 from ngrpo.rollout.vllm.versions import Standing, check_version, newer_than_tested
+from ngrpo.rollout.vllm.weight_senders import choose_sender
 from ngrpo.rollout.vllm.weight_transfer import WeightTransfer
 from ngrpo.types.rollouts import Request, Rollout, Sampling
 
@@ -35,13 +36,14 @@ log = logging.getLogger(__name__)
 _REFUSED = {
     "speculative_config": "speculative decoding accepts tokens whose mixtures were never made",
     "pipeline_parallel_size": "records are made on the last stage and read on the first",
+    "weight_transfer_config": "weights come from the trainer, and are checked",
 }
 
 
 class VllmEngine:
     """Runs strategies inside vLLM: mixtures in the compiled forward, records and log-probs on the device.
 
-    It runs in this process, which gets weights by reference, or in processes of its own, which open them by CUDA IPC
+    It runs in this process, which gets weights by reference, or in processes of its own, which get them by CUDA IPC
     (shared memory on a CPU): one a GPU under tensor parallelism, one with ``own_process``.
 
     Args:
@@ -93,6 +95,7 @@ class VllmEngine:
         self.several_ranks = own_process and tensor_parallel_size == 1
         self.concurrent = not self._in_process
         self.tf32 = torch.cuda.is_available()  # its attention kernels do so
+        self._sender = choose_sender(None if self._in_process else tensor_parallel_size)
         self._arguments: dict[str, Any] = {
             "model": model.location,
             "dtype": _served_dtype(dtype, model),
@@ -110,8 +113,8 @@ class VllmEngine:
             "worker_extension_cls": "ngrpo.rollout.vllm.worker_extension.WorkerExtension",
             "additional_config": MixingSettings(exploration.width, not exploration.sums_rows).additional_config(),
             **options,
+            "weight_transfer_config": {"backend": self._sender.backend},
         }
-        self._transfer = WeightTransfer(self._call, None if self._in_process else tensor_parallel_size)
         self._sendable = False
         self._asleep = False
         self._process_watch: ProcessWatch | None = None
@@ -152,15 +155,15 @@ class VllmEngine:
         self._process_watch = watch_processes(self.llm)
         stream = torch.cuda.current_stream(device) if self._in_process and device.type == "cuda" else None
         self._loop = RequestLoop(self.llm.llm_engine, partial(_on_stream, stream), pausing=self._own_process)
+        self._transfer = WeightTransfer(self.llm, self._sender, self._loop.turn)
 
     def embedding(self) -> Tensor:
         """Returns the served input embedding table, [V, d].
 
         Raises:
-            RuntimeError: the engine is asleep, and its weights are gone.
+            RuntimeError: no whole set of weights is served.
         """
-        if self._asleep:
-            raise RuntimeError("a sleeping engine serves no weights; call wake and sync_weights first")
+        self._require_weights()
         if self._in_process:
             return self._call("ngrpo_embedding")[0]
         return torch.cat([pickle.loads(shard) for shard in self._call("ngrpo_embedding_serialized")])
@@ -190,6 +193,7 @@ class VllmEngine:
         Raises:
             SettingError: a request is not as the engine can serve it.
             StrategyError: the strategy's own code failed in vLLM's workers.
+            RuntimeError: no whole set of weights is served.
         """
         if not requests:
             return []
@@ -217,6 +221,7 @@ class VllmEngine:
         slots: int | None,
     ) -> Iterator[VllmStream]:
         """Opens a session for about so many requests at once."""
+        self._require_weights()
         strategy, budget, model = exploration.strategy, sampling.max_new_tokens, self.llm.model_config
         self.check_load(strategy, requests, budget)
         embedding_shape = model.get_vocab_size(), self.model.config().hidden_size
@@ -240,6 +245,7 @@ class VllmEngine:
                 raise ValueError("the stream was opened for requests that explore")
 
         with self._loop.call("ngrpo_begin", "ngrpo_end", pickle.dumps(spec)) as call:
+            self._require_weights()  # a transfer that the call waited for may have failed
             yield VllmStream(self._loop, call, sampling, strategy, slots, check, self._collect, report)
 
     def check_load(self, strategy: Exploration, requests: int, max_new_tokens: int) -> None:
@@ -284,6 +290,17 @@ class VllmEngine:
             self._send_loaded(tensors)
             self._drop_cached_prompts()
 
+    @property
+    def weight_version(self) -> str:
+        """Which weights are served (see `WeightTransfer.version`)."""
+        return self._transfer.version
+
+    def _require_weights(self) -> None:
+        """Raises a RuntimeError where weights have gone with a sleep, or came only in part."""
+        if self._asleep:
+            raise RuntimeError("a sleeping engine serves no weights; call wake and sync_weights first")
+        self._transfer.require_whole()
+
     def _send_loaded(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
         lossless = DTYPES[self.model.dtype] in (torch.float32, self.dtype)
         if lossless:
@@ -318,6 +335,7 @@ class VllmEngine:
     def close(self) -> None:
         """Ends vLLM, its processes included."""
         llm = self.__dict__.pop("llm", None)
+        self.__dict__.pop("_transfer", None)
         self._asleep = False
         if self._process_watch is not None:
             self._process_watch.close()

@@ -1,35 +1,77 @@
 """The transfer of the policy's weights into vLLM's workers, with a check that they are served as they were sent."""
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+import hashlib
+import json
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext, suppress
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from ngrpo.errors import RunError
+from ngrpo.rollout.vllm.checked_loading import listed
 from ngrpo.rollout.vllm.checksum import checksum
-from ngrpo.rollout.vllm.tensor_ipc import Bucket, serialize_handles
+from ngrpo.rollout.vllm.weight_senders import WeightSender, split_by_size
 
 _BUCKET_BYTES = 512 << 20
-_SHOWN = 3
+INCOMPLETE = "incomplete"
+"""The weight version of an engine during a transfer and after one that failed."""
+
+
+class Served(Protocol):
+    """What is used of vLLM's ``LLM``."""
+
+    def start_weight_update(self) -> None: ...  # noqa: D102
+
+    def update_weights(self, request: dict[str, Any]) -> None: ...  # noqa: D102
+
+    def finish_weight_update(self, weight_version: str | None = None) -> None: ...  # noqa: D102
+
+    def update_weight_version(self, new_version: str) -> None: ...  # noqa: D102
+
+    def get_weight_version(self) -> str: ...  # noqa: D102
+
+    def collective_rpc(self, method: str, args: tuple[Any, ...] = ()) -> list[Any]: ...  # noqa: D102
 
 
 class WeightTransfer:
     """Transfers weights and checks them.
 
-    Every worker must receive every tensor bit for bit, and its loading must fill every parameter that it serves. vLLM
-    lays weights out in its own way (it fuses and splits them), so that the loading itself is checked once, with
-    `unchanged`: weights that it has loaded from the model's folder must stay bit for bit when they come again.
+    Every worker must receive every tensor once and bit for bit, and its loading must fill every parameter that it
+    serves. vLLM lays weights out in its own way (it fuses and splits them), so that the loading itself is checked once,
+    with `send_unchanged`: weights that it loaded from the model's folder must stay as they are when they come again.
 
     Args:
-        call: calls a method of every worker, and returns what they return.
-        shared_with: number of workers in other processes, which open the tensors through handles; None for the worker
-            of this process, which gets them by reference.
+        llm: the engine.
+        sender: how tensors get to its workers.
+        turn: has the engine to itself, for a single call of it.
     """
 
-    def __init__(self, call: Callable[..., list[Any]], shared_with: int | None) -> None:
-        self._call = call
-        self._shared_with = shared_with
+    def __init__(
+        self, llm: Served, sender: WeightSender, turn: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> None:
+        self._llm = llm
+        self._sender = sender
+        self._turn = turn
+        self._whole = True
+
+    @property
+    def version(self) -> str:
+        """Which weights are served: "default" for those of the model's folder, else a digest of what was sent."""
+        with self._turn():
+            return self._llm.get_weight_version()
+
+    def require_whole(self) -> None:
+        """Refuses an engine that serves parts of several sets of weights.
+
+        Raises:
+            RuntimeError: a transfer failed, and none has succeeded since.
+        """
+        if not self._whole:
+            raise RuntimeError(
+                "vLLM does not serve a whole set of weights since a transfer failed; call sync_weights again"
+            )
 
     def send(self, tensors: Iterable[tuple[str, Tensor]], dtype: torch.dtype) -> None:
         """Transfers weights by their transformers names, in buckets and in the served dtype.
@@ -37,17 +79,22 @@ class WeightTransfer:
         Raises:
             RuntimeError: a worker received something else, or serves a parameter that nothing came for.
         """
-        self._call("ngrpo_expect_weights")
-        sent: dict[str, int] = {}
-        for bucket in _buckets((name, tensor.detach().to(dtype)) for name, tensor in tensors):
-            sent |= {name: checksum(tensor) for name, tensor in bucket}
-            self._send(bucket)
-        for received in self._call("ngrpo_received_weights"):
-            if wrong := sorted(name for name in sent.keys() | received.keys() if sent.get(name) != received.get(name)):
-                raise RuntimeError(f"vLLM received other weights than were sent: {_listed(wrong)}")
-        for unwritten in self._call("ngrpo_unwritten_weights"):
-            if unwritten:
-                raise RuntimeError(f"vLLM serves parameters that no weights came for: {_listed(unwritten)}")
+        self._whole = False
+        with self._turn():
+            self._llm.update_weight_version(INCOMPLETE)
+            self._llm.start_weight_update()
+        try:
+            sent = self._send(tensors, dtype)
+            for fault in self._call("ngrpo_weight_fault", sent):
+                if fault:
+                    raise RuntimeError(fault)
+        except BaseException:
+            with suppress(Exception), self._turn():  # of workers that have ended theirs, or of a dead engine
+                self._llm.finish_weight_update()
+            raise
+        with self._turn():
+            self._llm.finish_weight_update(weight_version=_digest(sent))
+        self._whole = True
 
     def send_unchanged(self, tensors: Iterable[tuple[str, Tensor]], dtype: torch.dtype, path: str) -> None:
         """Transfers the weights that the workers have loaded from the folder ``path``.
@@ -64,34 +111,32 @@ class WeightTransfer:
         after = self._call("ngrpo_served_weights")
         changed = sorted({n for old, new in zip(before, after, strict=True) for n in old if old[n] != new[n]})
         if changed:
-            said = f"weights that are sent as they were loaded change {_listed(changed)}"
+            self._whole = False
+            said = f"weights that are sent as they were loaded change {listed(changed)}"
             raise RunError(_refusal(path, said), everywhere=True)
 
-    def _send(self, bucket: Bucket) -> None:
-        if self._shared_with is None:
-            self._call("ngrpo_load_weights", bucket)
-        else:
-            self._call("ngrpo_load_shared", [serialize_handles(bucket) for _ in range(self._shared_with)])
+    def _send(self, tensors: Iterable[tuple[str, Tensor]], dtype: torch.dtype) -> dict[str, int]:
+        """Returns the checksums of what was sent."""
+        sent: dict[str, int] = {}
+        served = ((name, tensor.detach().to(dtype)) for name, tensor in tensors)
+        for bucket in split_by_size(served, _BUCKET_BYTES, lambda tensor: tensor.nbytes):
+            sent |= {name: checksum(tensor) for name, tensor in bucket}
+            self._sender.send(bucket, self._update)
+        return sent
+
+    def _update(self, update_info: dict[str, Any] | list[dict[str, Any]]) -> None:
+        with self._turn():
+            self._llm.update_weights({"update_info": update_info})
+
+    def _call(self, method: str, *args: Any) -> list[Any]:
+        with self._turn():
+            return self._llm.collective_rpc(method, args=args)
+
+
+def _digest(sent: dict[str, int]) -> str:
+    """Returns 16 hexadecimal digits that name a set of weights."""
+    return hashlib.sha256(json.dumps(sorted(sent.items())).encode()).hexdigest()[:16]
 
 
 def _refusal(path: str, reason: str) -> str:
     return f"vLLM would not serve the weights of model.path={path} as they are trained ({reason}); set rollout=torch."
-
-
-def _listed(names: list[str]) -> str:
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
-
-
-def _buckets(tensors: Iterable[tuple[str, Tensor]]) -> Iterator[Bucket]:
-    """Groups tensors so that not much more than half a GiB is gathered at a time."""
-    bucket: Bucket = []
-    size = 0
-    for name, tensor in tensors:
-        bucket.append((name, tensor))
-        size += tensor.nbytes
-        if size >= _BUCKET_BYTES:
-            yield bucket
-            bucket, size = [], 0
-    if bucket:
-        yield bucket

@@ -1,27 +1,25 @@
 """The methods that our engine calls on vLLM's workers; importing this installs the hooks in the worker's process."""
 
 import pickle
-from collections.abc import Iterable
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from ngrpo.rollout.records.session import CollectedRecords
-from ngrpo.rollout.vllm import plugin
-from ngrpo.rollout.vllm.checksum import checksum
-from ngrpo.rollout.vllm.coverage import mark, unwritten
+from ngrpo.rollout.vllm import plugin, weight_receivers
+from ngrpo.rollout.vllm.checked_loading import CheckedModel
 from ngrpo.rollout.vllm.mixing_state import MixingState
-from ngrpo.rollout.vllm.tensor_ipc import open_handles
 
 plugin.install()
 plugin.keep_weights_loadable()
+weight_receivers.register()
 
 
 class WorkerExtension:
     """Mixed into vLLM's worker class (``worker_extension_cls``)."""
 
     model_runner: Any
+    weight_transfer_engine: Any
     rank: int
 
     def ngrpo_hooks(self) -> Any:
@@ -54,35 +52,17 @@ class WorkerExtension:
         """Ends a session."""
         self.ngrpo_mixing_state().end(session)
 
-    def ngrpo_expect_weights(self) -> None:
-        """Marks all that is served, before weights come."""
-        self.ngrpo_received: dict[str, int] = {}
-        mark(self.model_runner.model)
-
-    def ngrpo_load_weights(self, weights: Iterable[tuple[str, Tensor]]) -> None:
-        """Loads a bucket of (transformers name, tensor)."""
-        bucket = list(weights)
-        self.ngrpo_received |= {name: checksum(tensor) for name, tensor in bucket}
-        with torch.no_grad():
-            self.model_runner.model.load_weights(iter(bucket))
-
-    def ngrpo_load_shared(self, weights: list[bytes]) -> None:
-        """Loads a bucket that another process shares; handles for each worker, since they can be open_handles once."""
-        self.ngrpo_load_weights(open_handles(weights[self.rank]))
-        if torch.cuda.is_available():
-            torch.cuda.synchronize()  # the other process may free the tensors once this returns
-
-    def ngrpo_received_weights(self) -> dict[str, int]:
-        """Returns the checksums of the tensors that came since `ngrpo_expect_weights`, by transformers name."""
-        return self.ngrpo_received
-
-    def ngrpo_unwritten_weights(self) -> list[str]:
-        """Returns the served parameters that they have not filled, by vLLM's name."""
-        return unwritten(self.model_runner.model)
+    def ngrpo_weight_fault(self, sent: dict[str, int]) -> str:
+        """Returns what is wrong after a transfer of tensors with these checksums (see `CheckedModel.fault`)."""
+        return self._ngrpo_checked_model().fault(sent)
 
     def ngrpo_served_weights(self) -> dict[str, int]:
-        """Returns the checksums of this worker's parameters, by vLLM's name."""
-        return {name: checksum(parameter) for name, parameter in self.model_runner.model.named_parameters()}
+        """Returns the checksums of what this worker serves, by vLLM's name."""
+        return self._ngrpo_checked_model().served()
+
+    def _ngrpo_checked_model(self) -> CheckedModel:
+        model: CheckedModel = self.weight_transfer_engine.model
+        return model
 
     def ngrpo_embedding(self) -> Tensor:
         """Returns this worker's rows of the input embedding, without padding; [rows, d]."""

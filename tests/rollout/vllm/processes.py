@@ -16,6 +16,7 @@ from vllm_checks import (
     KINDS,
     assert_author_is_informed,
     assert_same_rollouts,
+    assert_wrong_transfers_are_caught,
     heads,
     mixed_total,
     random_requests,
@@ -77,6 +78,9 @@ def main() -> None:
         made += rollouts
     if arguments.exploration == "neighbor":
         assert_author_is_informed(engine, bound)
+        assert_wrong_transfers_are_caught(engine, dict(weights), ["model.layers.1.self_attn.k_proj.weight"])
+        again = engine.generate(requests, SAMPLING, bound)
+        assert_same_rollouts(heads(again, compared), heads(expected, compared), tolerance)
     if arguments.save:
         torch.save(made, arguments.save)
     print(json.dumps(report))

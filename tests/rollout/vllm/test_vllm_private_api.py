@@ -1,6 +1,9 @@
 """Fails by name where vLLM moves something private that the adapters use."""
 
 import inspect
+import pickle
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -116,9 +119,52 @@ def test_the_input_embedding_has_what_the_mixing_one_reads():
     assert {"self.tp_size", "self.shard_indices"} <= set(inspect.getsource(layers.VocabParallelEmbedding).split())
 
 
-def test_a_shared_tensor_names_its_device_where_it_is_replaced():
-    from torch.multiprocessing.reductions import rebuild_cuda_tensor
+def test_the_weight_transfer_has_what_is_called_and_replaced():
+    from vllm import LLM
+    from vllm.distributed.weight_transfer import ModuleSource, ipc_engine
+    from vllm.distributed.weight_transfer.base import WeightTransferEngine
+    from vllm.v1.worker.gpu_worker import Worker
 
-    from ngrpo.rollout.vllm import tensor_ipc
+    sender = ipc_engine.IPCTrainerWeightTransferEngine
+    assert parameters(sender._all_gather_and_merge_handles) == ["self", "handles"]
+    assert isinstance(inspect.getattr_static(sender, "_post_send_sync"), staticmethod)
+    assert {"names", "dtype_names", "shapes", "ipc_handles"} <= set(parameters(ipc_engine.IPCWeightTransferUpdateInfo))
+    assert "rank" in parameters(ipc_engine.IPCTrainerInitInfo)
+    assert "self._module.named_parameters()" in inspect.getsource(ModuleSource)
+    assert "self.model.load_weights(" in inspect.getsource(ipc_engine.IPCWeightTransferEngine.receive_weights)
+    assert parameters(WeightTransferEngine.__init__) == ["self", "config", "vllm_config", "device", "model"]
+    assert "self.weight_transfer_engine" in inspect.getsource(Worker.load_model)
+    assert "isinstance(update_info, list)" in inspect.getsource(Worker.update_weights)
+    assert parameters(LLM.finish_weight_update) == ["self", "weight_version"]
+    for called in ("start_weight_update", "update_weights", "update_weight_version", "get_weight_version"):
+        assert callable(getattr(LLM, called))
 
-    assert parameters(rebuild_cuda_tensor)[tensor_ipc._DEVICE] == "storage_device"
+
+def test_cuda_ipc_exports_a_bucket_for_one_worker(monkeypatch):
+    import torch
+    from vllm.distributed.weight_transfer import ipc_engine
+
+    from ngrpo.rollout.vllm import cuda_ipc
+    from ngrpo.rollout.vllm.weight_receivers import InPlaceReceiver
+
+    assert issubclass(cuda_ipc.CudaIpcReceiver, (InPlaceReceiver, ipc_engine.IPCWeightTransferEngine))
+    monkeypatch.setattr(torch.accelerator, "current_device_index", lambda: 0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid="this"))
+    monkeypatch.setattr(torch.accelerator, "synchronize", lambda: None)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    monkeypatch.setattr(ipc_engine, "reduce_tensor", lambda tensor: (None, (id(tensor), 1, 2, 3, 4, 5, 9, 7)))
+    fields = cuda_ipc.exported([("a", torch.ones(2, 3)), ("b", torch.ones(4).bfloat16())])
+    assert fields["names"] == ["a", "b"]
+    assert fields["dtype_names"] == ["float32", "bfloat16"]
+    assert [list(handles) for handles in fields["ipc_handles"]] == [["this"], ["this"]]
+
+    # A worker of another GPU opens the trainer's memory as its own, where vLLM's would find no handle.
+    loaded: list[Any] = []
+    monkeypatch.setattr(ipc_engine, "rebuild_cuda_tensor", lambda *handle: handle)
+    receiver = object.__new__(cuda_ipc.CudaIpcReceiver)
+    receiver.device, receiver.packed = SimpleNamespace(index=1), False
+    receiver.model = SimpleNamespace(load_weights=loaded.extend)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid="that"))
+    receiver.receive_weights(cuda_ipc.CudaIpcUpdate(pickle.dumps(fields)))
+    assert [name for name, _ in loaded] == ["a", "b"]
+    assert [handle[6] for _, handle in loaded] == [1, 1]

@@ -56,7 +56,12 @@ def test_a_newer_vllm_is_taken_and_its_start_says_that_it_was_not_tested(monkeyp
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("speculative_config", {"method": "ngram"}), ("pipeline_parallel_size", 2)]
+    ("name", "value"),
+    [
+        ("speculative_config", {"method": "ngram"}),
+        ("pipeline_parallel_size", 2),
+        ("weight_transfer_config", {"backend": "nccl"}),
+    ],
 )
 def test_options_that_lose_mixtures_are_refused(monkeypatch, name, value):
     monkeypatch.setattr(versions, "installed_version", lambda: versions.TESTED[0])

@@ -1,7 +1,8 @@
 """Checksums, and weight transfers that are checked and refused; with stand-ins for vLLM's workers."""
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing.shared_memory import SharedMemory
 from typing import Any
 
 import pytest
@@ -10,9 +11,12 @@ from torch import Tensor, nn
 
 from ngrpo.errors import RunError
 from ngrpo.rollout.vllm import checksum as module
+from ngrpo.rollout.vllm import weight_senders
+from ngrpo.rollout.vllm.checked_loading import CheckedModel
 from ngrpo.rollout.vllm.checksum import checksum
 from ngrpo.rollout.vllm.coverage import mark, unwritten
-from ngrpo.rollout.vllm.weight_transfer import WeightTransfer
+from ngrpo.rollout.vllm.weight_senders import ByReference, BySharedMemory, shared_view, split_by_size
+from ngrpo.rollout.vllm.weight_transfer import INCOMPLETE, WeightTransfer
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
@@ -39,6 +43,8 @@ CHANGES: dict[str, Callable[[Tensor], Tensor]] = {
     "infinite": lambda w: _with(w, (5, 7), float("inf")),
     "zeros": torch.zeros_like,
     "shorter": lambda w: w[:5],
+    "every second sign": lambda w: w * torch.tensor([1.0, -1.0]).repeat(4).to(w.dtype),
+    "two signs": lambda w: _with(_with(w, (3, 3), -float(w[3, 3])), (1, 7), -float(w[1, 7])),
     "a little": lambda w: _with(w, (2, 2), float(w[2, 2]) * 1.01),
 }  # fmt: skip
 
@@ -55,20 +61,29 @@ def test_a_checksum_tells_zeros_apart_and_knows_a_nan_again():
     assert checksum(nan) == checksum(nan.clone())
 
 
-def test_a_checksum_is_the_sum_that_it_says_it_is(monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.float64, torch.int8], ids=str)
+def test_a_checksum_is_the_sum_that_it_says_it_is(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype):
     module._weights.cache_clear()
     monkeypatch.setattr(module, "_CHUNK", 4)
-    weight = torch.randn(11)
+    weight = torch.arange(-23, 24).to(dtype)
     weights = module._weights(torch.device("cpu")).tolist()
-    expected = sum(
-        weights[i % 4] * bits * (2 * (i // 4) * (i // 4 + 7) + 1)
-        for i, bits in enumerate(weight.view(torch.int32).tolist())
-    )
+    octets = weight.view(torch.uint8).tolist()
+    octets += [0] * (-len(octets) % 4)
+    words = [int.from_bytes(octets[i : i + 4], "little", signed=True) for i in range(0, len(octets), 4)]
+    expected = sum(weights[i % 4] * word * (2 * (i // 4) * (i // 4 + 7) + 1) for i, word in enumerate(words))
     assert (checksum(weight) - expected) % 2**64 == 0
     assert all(w % 2 for w in weights)
-    swapped = torch.cat([weight[4:8], weight[:4], weight[8:]])  # whole chunks
+    chunk = 16 // weight.element_size()
+    swapped = torch.cat([weight[chunk : 2 * chunk], weight[:chunk], weight[2 * chunk :]])  # whole chunks
     assert checksum(swapped) != checksum(weight)
     module._weights.cache_clear()
+
+
+def test_a_checksum_does_not_depend_on_where_a_tensor_lies():
+    weight = torch.randn(9).bfloat16()
+    assert checksum(weight[1:6]) == checksum(weight[1:6].clone())
+    assert checksum(weight[::2]) == checksum(weight[::2].clone())
+    assert checksum(torch.tensor(2.0)) == checksum(torch.tensor([2.0]))
 
 
 def test_what_is_not_written_keeps_its_mark():
@@ -83,35 +98,69 @@ def test_what_is_not_written_keeps_its_mark():
     assert unwritten(model) == ["1.weight"]
 
 
-class Worker:
-    """A worker that serves its two matrices as one, as vLLM fuses projections; ``faulty`` changes what arrives."""
+class Model(nn.Module):
+    """A served model that has two matrices as one, as vLLM fuses projections."""
 
     def __init__(self) -> None:
-        self.model = nn.ParameterDict({"fused": nn.Parameter(torch.zeros(4, 3)), "norm": nn.Parameter(torch.zeros(3))})
-        self.faulty: Callable[[dict[str, Tensor]], dict[str, Tensor]] = lambda tensors: tensors
+        super().__init__()
+        self.fused = nn.Parameter(torch.zeros(4, 3))
+        self.norm = nn.Parameter(torch.zeros(3))
+        self.register_buffer("scale", torch.ones(2))
+        self.register_buffer("cache", torch.ones(2), persistent=False)
         self.layout: Callable[[Tensor], Tensor] = lambda tensor: tensor
 
-    def ngrpo_expect_weights(self) -> None:
-        self.received: dict[str, int] = {}
-        mark(self.model)
-
-    def ngrpo_load_weights(self, bucket: list[tuple[str, Tensor]]) -> None:
-        for name, tensor in self.faulty(dict(bucket)).items():
-            self.received[name] = checksum(tensor)
+    def load_weights(self, weights: Iterable[tuple[str, Tensor]]) -> None:
+        for name, tensor in weights:
             if name == "norm":
-                self.model["norm"].data.copy_(tensor)
+                self.norm.copy_(tensor)
             else:
                 first = 0 if name == "q" else 2
-                self.model["fused"].data[first : first + 2] = self.layout(tensor)
+                self.fused[first : first + 2] = self.layout(tensor)
 
-    def ngrpo_received_weights(self) -> dict[str, int]:
-        return self.received
 
-    def ngrpo_unwritten_weights(self) -> list[str]:
-        return unwritten(self.model)
+class Workers:
+    """A stand-in for vLLM's ``LLM`` with two workers, one of which gets what ``faulty`` makes of a bucket.
 
-    def ngrpo_served_weights(self) -> dict[str, int]:
-        return {name: checksum(parameter) for name, parameter in self.model.named_parameters()}
+    As in vLLM, a session must be ended before the next one, and one that has failed is over on its worker only.
+    """
+
+    def __init__(self) -> None:
+        self.models = [Model(), Model()]
+        self.checked = [CheckedModel(model) for model in self.models]
+        self.faulty: Callable[[dict[str, Tensor]], list[tuple[str, Tensor]]] = lambda tensors: list(tensors.items())
+        self.active = [False, False]
+        self.version = "default"
+
+    def start_weight_update(self) -> None:
+        for number, checked in enumerate(self.checked):
+            assert not self.active[number]
+            self.active[number] = True
+            checked.expect()
+
+    def update_weights(self, request: dict[str, Any]) -> None:
+        bucket = request["update_info"]["weights"]
+        self.checked[0].load_weights(copy.deepcopy(bucket))
+        try:
+            self.checked[1].load_weights(self.faulty(dict(bucket)))
+        except BaseException:
+            self.active[1] = False
+            raise
+
+    def finish_weight_update(self, weight_version: str | None = None) -> None:
+        ended = all(self.active)
+        self.active = [False, False]
+        assert ended
+        self.version = weight_version or self.version
+
+    def update_weight_version(self, new_version: str) -> None:
+        self.version = new_version
+
+    def get_weight_version(self) -> str:
+        return self.version
+
+    def collective_rpc(self, method: str, args: tuple[Any, ...] = ()) -> list[Any]:
+        return [getattr(checked, {"ngrpo_weight_fault": "fault", "ngrpo_served_weights": "served"}[method])(*args)
+                for checked in self.checked]  # fmt: skip
 
 
 @pytest.fixture
@@ -120,44 +169,88 @@ def weights() -> dict[str, Tensor]:
 
 
 @pytest.fixture
-def workers() -> list[Worker]:
-    return [Worker(), Worker()]
+def workers() -> Workers:
+    return Workers()
 
 
 @pytest.fixture
-def transfer(workers: list[Worker]) -> WeightTransfer:
-    def call(method: str, *args: Any) -> list[Any]:
-        return [getattr(worker, method)(*copy.deepcopy(args)) for worker in workers]
-
-    return WeightTransfer(call, None)
+def transfer(workers: Workers) -> WeightTransfer:
+    return WeightTransfer(workers, ByReference())
 
 
-def test_weights_arrive_on_every_worker(transfer: WeightTransfer, workers: list[Worker], weights: dict[str, Tensor]):
+def test_weights_arrive_on_every_worker(transfer: WeightTransfer, workers: Workers, weights: dict[str, Tensor]):
     transfer.send(weights.items(), torch.float32)
     transfer.send_unchanged(weights.items(), torch.float32, "folder")
-    for worker in workers:
-        assert torch.equal(worker.model["fused"], torch.cat([weights["q"], weights["k"]]))
+    for model in workers.models:
+        assert torch.equal(model.fused, torch.cat([weights["q"], weights["k"]]))
 
 
-FAULTS: dict[str, Callable[[dict[str, Tensor]], dict[str, Tensor]]] = {
-    "dropped": lambda t: {name: tensor for name, tensor in t.items() if name != "q"},
-    "all but one dropped": lambda t: {"norm": t["norm"]},
-    "swapped": lambda t: t | {"q": t["k"], "k": t["q"]},
-    "sign": lambda t: t | {"q": -t["q"]},
-    "not a number": lambda t: t | {"q": t["q"] * float("nan")},
-    "permuted": lambda t: t | {"q": t["q"].flip(0)},
-    "renamed": lambda t: {name.replace("q", "unknown"): tensor for name, tensor in t.items()},
+FAULTS: dict[str, Callable[[dict[str, Tensor]], list[tuple[str, Tensor]]]] = {
+    "dropped": lambda t: [(name, tensor) for name, tensor in t.items() if name != "q"],
+    "all but one dropped": lambda t: [("norm", t["norm"])],
+    "twice": lambda t: [*t.items(), ("q", t["q"])],
+    "swapped": lambda t: list((t | {"q": t["k"], "k": t["q"]}).items()),
+    "negated": lambda t: list((t | {"q": -t["q"]}).items()),
+    "not a number": lambda t: list((t | {"q": t["q"] * float("nan")}).items()),
+    "zeros": lambda t: list((t | {"q": t["q"] * 0}).items()),
+    "stale": lambda t: list((t | {"q": torch.arange(6.0).view(2, 3)}).items()),
+    "permuted": lambda t: list((t | {"q": t["q"].flip(0)}).items()),
+    "renamed": lambda t: [(name.replace("q", "unknown"), tensor) for name, tensor in t.items()],
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_what_goes_wrong_on_any_worker_is_named(
-    transfer: WeightTransfer, workers: list[Worker], weights: dict[str, Tensor], fault: str
+    transfer: WeightTransfer, workers: Workers, weights: dict[str, Tensor], fault: str
 ):
     transfer.send(weights.items(), torch.float32)
-    workers[1].faulty = FAULTS[fault]
+    sound, workers.faulty = workers.faulty, FAULTS[fault]
     with pytest.raises(RuntimeError, match=r"vLLM received other weights than were sent: .*\b(q|k)\b"):
         transfer.send(weights.items(), torch.float32)
+    with pytest.raises(RuntimeError, match="since a transfer failed; call sync_weights again"):
+        transfer.require_whole()
+    assert transfer.version == INCOMPLETE
+    workers.faulty = sound
+    transfer.send(weights.items(), torch.float32)
+    transfer.require_whole()
+
+
+def _cut_off(tensors: dict[str, Tensor]) -> list[tuple[str, Tensor]]:
+    raise OSError("the connection was lost")
+
+
+@pytest.mark.parametrize("where", ["worker", "trainer"])
+def test_a_transfer_that_breaks_off_leaves_an_engine_that_says_so_until_the_next(
+    transfer: WeightTransfer, workers: Workers, weights: dict[str, Tensor], where: str
+):
+    def tensors() -> Iterator[tuple[str, Tensor]]:
+        yield "q", weights["q"]
+        if where == "trainer":
+            raise OSError("a rank was lost")
+        yield "norm", weights["norm"]
+
+    if where == "worker":
+        workers.faulty = _cut_off
+    with pytest.raises(OSError, match="was lost"):
+        transfer.send(tensors(), torch.float32)
+    with pytest.raises(RuntimeError, match="does not serve a whole set of weights"):
+        transfer.require_whole()
+    assert transfer.version == INCOMPLETE
+    assert all(unwritten(model) for model in workers.models)  # nothing old is left to be taken for new
+    workers.faulty = lambda t: list(t.items())
+    transfer.send(weights.items(), torch.float32)
+    transfer.require_whole()
+    assert not any(unwritten(model) for model in workers.models)
+
+
+def test_a_version_names_the_weights(transfer: WeightTransfer, weights: dict[str, Tensor]):
+    assert transfer.version == "default"
+    transfer.send(weights.items(), torch.float32)
+    first = transfer.version
+    transfer.send(reversed(weights.items()), torch.float32)
+    assert transfer.version == first
+    transfer.send((weights | {"norm": -weights["norm"]}).items(), torch.float32)
+    assert transfer.version != first
 
 
 def test_a_parameter_that_nothing_came_for_is_named(transfer: WeightTransfer, weights: dict[str, Tensor]):
@@ -168,17 +261,81 @@ def test_a_parameter_that_nothing_came_for_is_named(transfer: WeightTransfer, we
         transfer.send_unchanged(weights.items(), torch.float32, "folder")
 
 
-def test_a_loader_that_forgets_a_layout_is_refused(
-    transfer: WeightTransfer, workers: list[Worker], weights: dict[str, Tensor]
+def test_a_buffer_of_the_folder_that_changes_is_named(
+    transfer: WeightTransfer, workers: Workers, weights: dict[str, Tensor]
 ):
-    for worker in workers:  # rearranged after loading, as expert weights are on a CPU
-        worker.layout = lambda tensor: tensor.flip(1)
+    workers.models[1].cache.zero_()  # made at start, and of no checkpoint
     transfer.send(weights.items(), torch.float32)
-    for worker in workers:
-        worker.layout = lambda tensor: tensor
+    workers.models[1].scale.neg_()
+    with pytest.raises(RuntimeError, match="vLLM serves buffers that changed since it loaded them: scale$"):
+        transfer.send(weights.items(), torch.float32)
+
+
+@pytest.mark.parametrize("change", ["rows permuted", "negated", "zeros"])
+def test_a_loader_that_forgets_a_layout_is_refused(
+    transfer: WeightTransfer, workers: Workers, weights: dict[str, Tensor], change: str
+):
+    changes = {"rows permuted": lambda w: w.flip(1), "negated": torch.neg, "zeros": torch.zeros_like}
+    transfer.send(weights.items(), torch.float32)
+    for model in workers.models:  # rearranged, as expert weights are on a CPU
+        model.layout = changes[change]
     with pytest.raises(RunError) as refused:
         transfer.send_unchanged(weights.items(), torch.float32, "folder")
     assert str(refused.value) == (
         "vLLM would not serve the weights of model.path=folder as they are trained (weights that are sent as they were "
         "loaded change fused); set rollout=torch."
     )
+    with pytest.raises(RuntimeError, match="does not serve a whole set of weights"):
+        transfer.require_whole()
+
+
+@pytest.mark.parametrize("segment", [64, 128, 1 << 20])
+def test_shared_memory_carries_tensors_of_any_size_and_kind_in_parts(monkeypatch: pytest.MonkeyPatch, segment: int):
+    monkeypatch.setattr(weight_senders, "_SEGMENT_BYTES", segment)
+    bucket = [
+        ("matrix", torch.randn(5, 7)),
+        ("half", torch.randn(3).bfloat16()),
+        ("transposed", torch.randn(4, 6).T),
+        ("number", torch.tensor(2.5)),
+        ("nothing", torch.empty(0, 3)),
+        ("whole", torch.arange(9)),
+    ]
+    came: dict[str, Tensor] = {}
+    segments: list[str] = []
+
+    def update(info: dict[str, Any]) -> None:
+        memory = SharedMemory(info["memory"])
+        segments.append(memory.name)
+        kinds = zip(info["names"], info["dtypes"], info["shapes"], info["offsets"], strict=True)
+        for name, dtype, shape, offset in kinds:
+            came[name] = shared_view(memory, getattr(torch, dtype), shape, offset).clone()
+        memory.close()
+
+    BySharedMemory().send(bucket, update)
+    assert list(came) == [name for name, _ in bucket]
+    for name, tensor in bucket:
+        assert came[name].dtype == tensor.dtype
+        assert torch.equal(came[name], tensor)
+    assert (len(segments) > 1) == (segment < 1 << 20)
+    assert len(set(segments)) == 1
+    with pytest.raises(FileNotFoundError):
+        SharedMemory(segments[0])
+
+
+def test_shared_memory_is_gone_when_a_worker_fails():
+    names: list[str] = []
+
+    def update(info: dict[str, Any]) -> None:
+        names.append(info["memory"])
+        raise OSError("the worker was lost")
+
+    with pytest.raises(OSError, match="worker was lost"):
+        BySharedMemory().send([("q", torch.ones(3))], update)
+    with pytest.raises(FileNotFoundError):
+        SharedMemory(names[0])
+
+
+def test_groups_keep_the_order_and_the_size():
+    tensors = [(str(number), torch.empty(number)) for number in (3, 3, 9, 1, 2, 3)]
+    groups = list(split_by_size(iter(tensors), 6, torch.Tensor.numel))
+    assert [[name for name, _ in group] for group in groups] == [["3", "3"], ["9"], ["1", "2", "3"]]

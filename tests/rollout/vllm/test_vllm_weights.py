@@ -3,7 +3,14 @@
 import pytest
 import torch
 from transformers import Qwen2Config, Qwen2ForCausalLM
-from vllm_checks import MIXING, UNSTOPPED, assert_same_rollouts, random_requests, start_engine
+from vllm_checks import (
+    MIXING,
+    UNSTOPPED,
+    assert_same_rollouts,
+    assert_wrong_transfers_are_caught,
+    random_requests,
+    start_engine,
+)
 
 from ngrpo.errors import RunError
 from ngrpo.exploration.runtime.bound import BoundExploration
@@ -83,25 +90,43 @@ def test_a_tied_head_follows_its_embedding(tied):
     assert_same_rollouts(engine.generate(requests, UNSTOPPED, bound), oracle.generate(requests, UNSTOPPED, bound))
 
 
-FAULTS = {
-    "dropped": lambda bucket, name: [(n, w) for n, w in bucket if n != name],
-    "altered": lambda bucket, name: [(n, w * 1.01 if n == name else w) for n, w in bucket],
-    "permuted": lambda bucket, name: [(n, w.flip(0) if n == name else w) for n, w in bucket],
-}
+NAMES = ["model.layers.1.self_attn.k_proj.weight", "model.norm.weight", "lm_head.weight"]
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("name", ["model.layers.1.self_attn.k_proj.weight", "model.norm.weight", "lm_head.weight"])
-def test_a_wrong_hand_over_is_caught(demo_engine, oracle, monkeypatch, fault, name):
-    from ngrpo.rollout.vllm.worker_extension import WorkerExtension
+def test_a_wrong_transfer_is_caught_and_leaves_no_weights_to_use(demo_engine, oracle, mixing):
+    before = demo_engine.generate(REQUESTS, UNSTOPPED, mixing)
+    assert_wrong_transfers_are_caught(demo_engine, changed(oracle), NAMES)
+    demo_engine.sync_weights(oracle.lm.named_parameters())
+    assert_same_rollouts(demo_engine.generate(REQUESTS, UNSTOPPED, mixing), before)
 
-    load = WorkerExtension.ngrpo_load_weights
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_tensor_that_vllm_does_not_load_is_caught(demo_engine, oracle, monkeypatch, name):
+    served = demo_engine._call("_ngrpo_checked_model")[0].model
+    load = served.load_weights
     with monkeypatch.context() as patch:
-        patch.setattr(
-            WorkerExtension, "ngrpo_load_weights", lambda self, bucket: load(self, FAULTS[fault](bucket, name))
-        )
-        with pytest.raises(RuntimeError, match=f"vLLM received other weights than were sent: {name}$"):
+        patch.setattr(served, "load_weights", lambda bucket: load((n, w) for n, w in bucket if n != name))
+        with pytest.raises(RuntimeError, match="vLLM serves parameters that no weights came for: "):
             demo_engine.sync_weights(changed(oracle).items())
+
+
+def test_what_vllm_makes_of_its_own_weights_is_caught(demo_engine, oracle, monkeypatch):
+    demo_engine.sync_weights(oracle.lm.named_parameters())
+    served = demo_engine._call("_ngrpo_checked_model")[0].model
+    load = served.load_weights
+    with monkeypatch.context() as patch:
+        patch.setattr(served, "load_weights", lambda bucket: load((n, -w if n == NAMES[0] else w) for n, w in bucket))
+        with pytest.raises(RunError, match=r"change model\.layers\.1\.self_attn\.qkv_proj\.weight\); set"):
+            demo_engine.sync_loaded(oracle.lm.named_parameters())
+
+
+def test_the_weight_version_follows_the_weights(demo_engine, oracle):
+    demo_engine.sync_weights(oracle.lm.named_parameters())
+    version = demo_engine.weight_version
+    demo_engine.sync_weights(changed(oracle).items())
+    assert demo_engine.weight_version != version
+    demo_engine.sync_weights(oracle.lm.named_parameters())
+    assert demo_engine.weight_version == version
 
 
 def test_loaded_weights_stay_bit_equal(demo_engine, oracle):

@@ -1,6 +1,7 @@
 """Requests of the demo model and comparisons of rollouts, shared by the vLLM tests."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -55,6 +56,53 @@ def assert_author_is_informed(engine: VllmEngine, bound: BoundExploration) -> No
     assert f'File "{__file__}"' in said
     assert "in step" in said
     assert_same_rollouts(engine.generate(requests, sampling, bound), before)
+
+
+WIRE_FAULTS: dict[str, Callable[[Tensor], list[Tensor]]] = {
+    "dropped": lambda w: [],
+    "twice": lambda w: [w, w],
+    "permuted": lambda w: [w.flip(0)],
+    "negated": lambda w: [-w],
+    "not a number": lambda w: [w * float("nan")],
+    "zeros": lambda w: [w * 0],
+    "stale": lambda w: [w / 1.1],
+    "altered in one place": lambda w: [w.index_fill(0, torch.tensor([len(w) - 1], device=w.device), 0.5)],
+}
+"""What becomes of one tensor on its way to the workers."""
+
+
+class FaultySender:
+    """Sends what a fault leaves of one tensor, and all others as they are."""
+
+    def __init__(self, sender: Any, name: str, fault: Callable[[Tensor], list[Tensor]]) -> None:
+        self.sender, self.name, self.fault = sender, name, fault
+
+    def send(self, bucket: list[tuple[str, Tensor]], update: Any) -> None:
+        faulty = [(n, part) for n, w in bucket for part in (self.fault(w) if n == self.name else [w])]
+        self.sender.send(faulty, update)
+
+
+def assert_wrong_transfers_are_caught(engine: VllmEngine, weights: dict[str, Tensor], names: Sequence[str]) -> None:
+    """Faults of single tensors are named, and the engine is of no use until a whole set of weights has come.
+
+    So is a served parameter that nothing was sent for, whichever it is: no worker takes what it held for new.
+    """
+    sender = engine._transfer._sender
+    for name in names:
+        for fault in WIRE_FAULTS.values():
+            engine._transfer._sender = FaultySender(sender, name, fault)
+            with pytest.raises(RuntimeError, match=f"vLLM received other weights than were sent: {re.escape(name)}$"):
+                engine.sync_weights(weights.items())
+    engine._transfer._sender = sender
+    for name in weights:
+        with pytest.raises(RuntimeError, match="vLLM serves parameters that no weights came for: "):
+            engine.sync_weights((other, weight) for other, weight in weights.items() if other != name)
+    for use in (engine.embedding, lambda: engine.generate(random_requests(1, 5, 5), UNSTOPPED, None)):
+        with pytest.raises(RuntimeError, match="does not serve a whole set of weights since a transfer failed"):
+            use()
+    assert engine.weight_version == "incomplete"
+    engine.sync_weights(weights.items())
+    assert len(engine.weight_version) == 16
 
 
 def random_requests(number: int, shortest: int, longest: int, samples: int = 1, **options: Any) -> list[Request]:

@@ -40,6 +40,7 @@ class Rank:
     batch: PromptBatch | None = None
 
     settings = RolloutSettings(group_size=GROUP)
+    engine = None  # of no kind that takes further requests while it runs
 
     def draw(self, number: int) -> list[Prompt]:
         return [Prompt(Problem(key, "", ""), (1,)) for key in islice(self.stream, number)]

@@ -49,7 +49,7 @@ def score(
 
     Returns:
         Of each rollout ``log_prob``, float32 [T] at the temperature of the sampling, and ``entropy``, float32 [T] in
-        nats, on the CPU.
+        nats, on the CPU; of one that started from a prefix, those of the tokens after it.
 
     Raises:
         SettingError: a setting cannot work, or a rollout is none, or one of other tokens than the model's.

@@ -225,7 +225,7 @@ class VllmEngine:
         strategy, budget, model = exploration.strategy, sampling.max_new_tokens, self.llm.model_config
         self.check_load(strategy, requests, budget)
         embedding_shape = model.get_vocab_size(), self.model.config().hidden_size
-        slots = slots or slots_for(requests, strategy, budget, self._arguments["max_num_seqs"])
+        slots = min(requests, slots or slots_for(requests, strategy, budget, self._arguments["max_num_seqs"]))
         spec = SessionSpec(
             strategy=strategy,
             tables={name: table.cpu() for name, table in exploration.tables.items()},

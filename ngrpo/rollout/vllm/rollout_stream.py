@@ -123,8 +123,11 @@ class VllmStream:
         return name, tokens_input([*request.prompt_ids, *given]), parameters
 
     def _digest(self, request: Request) -> str | None:
-        """Returns a digest of what a prefix's blocks hold beside tokens; noise and gates depend on the request too."""
-        if request.prefix is None or request.prefix.mixture is None:
+        """Returns a digest of what a prefix's blocks hold beside tokens, None where they hold nothing else.
+
+        Noise depends on the request's key, too, and learned gates on the session's parameters.
+        """
+        if request.prefix is None or request.prefix.mixture is None or not len(request.prefix.mixture.positions):
             return None
         own = () if self._strategy.sums_rows else (self._call.number, request.key)
         return digest(request.prefix, own)

@@ -68,6 +68,9 @@ def main() -> None:
             engine.close()
             assert not multiprocessing.active_children()
             engine.start(device)
+        if made:
+            engine.sleep()
+            engine.wake()
         oracle.sync_weights(weights)
         engine.sync_weights(weights)
         rollouts = engine.generate(requests, SAMPLING, bound)

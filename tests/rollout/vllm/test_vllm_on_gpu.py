@@ -1,8 +1,19 @@
-"""What a GPU alone shows: tensors that change between calls reach the kernels of a captured graph."""
+"""What a GPU alone shows: tensors that change between calls reach captured graphs, and weights come after a sleep."""
+
+from collections.abc import Iterator
 
 import pytest
 import torch
-from vllm_checks import UNSTOPPED, mixed_total, random_requests, replay_error, start_engine
+from torch import Tensor
+from vllm_checks import (
+    MIXING,
+    UNSTOPPED,
+    assert_wrong_transfers_are_caught,
+    mixed_total,
+    random_requests,
+    replay_error,
+    start_engine,
+)
 
 from ngrpo.exploration.neighbor_annealed import AnnealedNeighborMixing
 from ngrpo.exploration.runtime.bound import bind
@@ -11,10 +22,13 @@ from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.policy import ScoringModel
 
 pytest.importorskip("vllm.v1", reason="vLLM is not installed")
-pytestmark = [pytest.mark.vllm, pytest.mark.gpu]
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
+]
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_a_schedule_moves_inside_captured_graphs():
     source = ModelSource(dtype="float32")
     strategy = AnnealedNeighborMixing(rate_start=0.8, rate_end=0.1, schedule_iterations=6, end_token=None)
@@ -31,4 +45,38 @@ def test_a_schedule_moves_inside_captured_graphs():
         )
         assert error < 0.1
         assert ignored > 4 * error
+    engine.close()
+
+
+def test_weights_come_after_a_sleep_and_after_a_transfer_that_broke_off():
+    source = ModelSource(dtype="float32")
+    device = torch.device("cuda")
+    engine = start_engine(source, dtype="float32", device=device)
+    weights = {name: weight.detach() for name, weight in source.load().to(device).named_parameters()}
+    engine.sync_loaded(weights.items())
+    bound = bind(MIXING, engine.embedding(), Vocabulary.of(source.tokenizer()))
+    requests = random_requests(6, 5, 60)
+    before = [rollout.response_ids.tolist() for rollout in engine.generate(requests, UNSTOPPED, bound)]
+    version = engine.weight_version
+
+    def cut_off() -> Iterator[tuple[str, Tensor]]:
+        yield from list(weights.items())[:5]
+        raise OSError("a rank was lost")
+
+    for broken in (False, True):
+        engine.sleep()
+        with pytest.raises(RuntimeError, match="a sleeping engine serves no weights"):
+            engine.generate(requests, UNSTOPPED, bound)
+        engine.wake()
+        if broken:
+            with pytest.raises(OSError, match="a rank was lost"):
+                engine.sync_weights(cut_off())
+            with pytest.raises(RuntimeError, match="serves no weights"):
+                engine.generate(requests, UNSTOPPED, bound)
+        engine.sync_weights(weights.items())
+        assert engine.weight_version == version
+        assert [r.response_ids.tolist() for r in engine.generate(requests, UNSTOPPED, bound)] == before
+    assert_wrong_transfers_are_caught(
+        engine, {name: weight * 1.1 for name, weight in weights.items()}, ["model.norm.weight"]
+    )
     engine.close()

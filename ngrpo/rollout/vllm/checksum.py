@@ -1,5 +1,6 @@
 """Checksums of tensors, over the bits of their elements and their order."""
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 import torch
@@ -9,7 +10,8 @@ from torch.nn.functional import pad
 INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """By the bytes of an element."""
 _WORD = 4
-_CHUNK = 1 << 20
+_CHUNK = 1 << 18
+_CHUNKS_AT_ONCE = 16
 _ODD = 0x9E3779B97F4A7C15 - (1 << 64)
 """2^64 over the golden ratio, as int64 has it."""
 
@@ -25,12 +27,20 @@ def checksum(tensor: Tensor) -> int:
     It sees signs, NaN and the order of elements, and is the same on every device; shape and dtype do not enter, nor do
     zeros at the end.
     """
-    weights = _weights(tensor.device)
     total = 0
-    for number, chunk in enumerate(torch.split(_words(tensor), _CHUNK)):
-        part = int((chunk * weights[: len(chunk)]).sum())
+    for number, part in enumerate(_chunk_sums(_words(tensor))):
         total += part * (2 * number * (number + 7) + 1)  # odd, so that chunks cannot be swapped either
     return (total + (1 << 63)) % (1 << 64) - (1 << 63)
+
+
+def _chunk_sums(words: Tensor) -> Iterator[int]:
+    """Yields sum_i w_i b_i of every chunk: one at a time on a CPU, more where each is waited for."""
+    weights = _weights(words.device)
+    for block in torch.split(words, _CHUNK * (1 if words.device.type == "cpu" else _CHUNKS_AT_ONCE)):
+        rows = len(block) // _CHUNK
+        yield from (block[: rows * _CHUNK].view(rows, _CHUNK) * weights).sum(1).tolist()
+        if rest := len(block) % _CHUNK:
+            yield int((block[-rest:] * weights[:rest]).sum())
 
 
 def _words(tensor: Tensor) -> Tensor:

@@ -79,6 +79,19 @@ def test_a_checksum_is_the_sum_that_it_says_it_is(monkeypatch: pytest.MonkeyPatc
     module._weights.cache_clear()
 
 
+def test_a_checksum_is_the_same_where_chunks_are_summed_together(monkeypatch: pytest.MonkeyPatch):
+    module._weights.cache_clear()
+    monkeypatch.setattr(module, "_CHUNK", 4)
+    words = torch.arange(-20, 23, dtype=torch.int32)
+    weights = module._weights(torch.device("cpu"))
+    expected = [int((part * weights[: len(part)]).sum()) for part in words.split(4)]
+    assert list(module._chunk_sums(words)) == expected
+    split = torch.split
+    monkeypatch.setattr(module.torch, "split", lambda tensor, size: split(tensor, 4 * size))  # as on a GPU
+    assert list(module._chunk_sums(words)) == expected
+    module._weights.cache_clear()
+
+
 def test_a_checksum_does_not_depend_on_where_a_tensor_lies():
     weight = torch.randn(9).bfloat16()
     assert checksum(weight[1:6]) == checksum(weight[1:6].clone())

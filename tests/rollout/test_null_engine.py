@@ -6,6 +6,7 @@ import torch
 from ngrpo.distributed.collectives import Ranks
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.rollout.null_engine import NullEngine
+from ngrpo.rollout.recovery import EngineFailure
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 
 
@@ -27,5 +28,5 @@ def test_it_takes_part_in_the_transfer_of_weights_and_makes_nothing(
     assert list(tensors) == []
     with pytest.raises(RuntimeError, match="first rank"):
         worker.engine.generate(requests, sampling, None)
-    with pytest.raises(RuntimeError, match="first rank"):
+    with pytest.raises(EngineFailure, match="first rank"):
         _ = worker.bound

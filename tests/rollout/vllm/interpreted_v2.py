@@ -5,13 +5,17 @@ A script of its own: Triton's interpreter and vLLM's runner are chosen when they
 
 import json
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from types import SimpleNamespace
 
 import torch
 import triton.backends
 from vllm_checks import (
     KINDS,
+    as_one_piece,
     assert_same_rollouts,
+    continued,
     count_preemptions,
     heads,
     mixed_total,
@@ -20,14 +24,24 @@ from vllm_checks import (
     start_engine,
 )
 
-from ngrpo.exploration.runtime.bound import bind
+from ngrpo.exploration.runtime.bound import BoundExploration, bind
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.rollout.torch_engine.engine import TorchEngine
-from ngrpo.types.rollouts import Sampling
+from ngrpo.rollout.vllm.engine import VllmEngine
+from ngrpo.types.rollouts import Request, Rollout, Sampling
 
 SAMPLING = Sampling(temperature=0.8, max_new_tokens=40, stop_ids=(0,))
+COLD = replace(SAMPLING, temperature=0.5, max_new_tokens=24)
+
+
+def at_once(engine: VllmEngine, requests: list[Request], bound: BoundExploration) -> list[list[Rollout]]:
+    """Rollouts of two callers, of whom the first has fewer slots than requests."""
+    with ThreadPoolExecutor(2) as pool:
+        few = pool.submit(engine.generate, requests, SAMPLING, bound, slots=2)
+        other = pool.submit(engine.generate, requests, COLD, bound)
+        return [few.result(), other.result()]
 
 
 def main() -> None:
@@ -45,6 +59,13 @@ def main() -> None:
     compared, atol = (SAMPLING.max_new_tokens, 1e-4) if strategy.sums_rows else (5, 2e-3)
     expected = oracle.generate(requests, SAMPLING, bound)
     assert_same_rollouts(heads(rollouts, compared), heads(expected, compared), atol)
+    few, other = at_once(engine, requests, bound)
+    assert_same_rollouts(heads(few, compared), heads(rollouts, compared), atol)
+    assert_same_rollouts(heads(other, compared), heads(engine.generate(requests, COLD, bound), compared), atol)
+    given = 20
+    going_on = engine.generate([continued(rollout, given) for rollout in rollouts], SAMPLING, bound)
+    same = as_one_piece(going_on, rollouts)
+    assert_same_rollouts(heads(same, given + compared), heads(rollouts, given + compared), atol)
     report = {
         "state": type(engine._call("ngrpo_hooks")[0]).__name__,
         "preemptions": len(preempted),

@@ -10,6 +10,8 @@ the rollouts. On a GPU it runs there, in float32 like everywhere, but vLLM's att
 import argparse
 import json
 import multiprocessing
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import torch
 from vllm_checks import (
@@ -81,12 +83,24 @@ def main() -> None:
         made += rollouts
     if arguments.exploration == "neighbor":
         assert_author_is_informed(engine, bound)
+        assert_callers_share(engine, requests, bound)
         assert_wrong_transfers_are_caught(engine, dict(weights), ["model.layers.1.self_attn.k_proj.weight"])
         again = engine.generate(requests, SAMPLING, bound)
         assert_same_rollouts(heads(again, compared), heads(expected, compared), tolerance)
     if arguments.save:
         torch.save(made, arguments.save)
     print(json.dumps(report))
+
+
+def assert_callers_share(engine: VllmEngine, requests: list[Request], bound: BoundExploration) -> None:
+    """Two callers at once, one of which has fewer slots than requests, get what each gets alone."""
+    cold = replace(SAMPLING, temperature=0.5, max_new_tokens=24)
+    alone = engine.generate(requests, SAMPLING, bound), engine.generate(requests, cold, bound)
+    with ThreadPoolExecutor(2) as pool:
+        few = pool.submit(engine.generate, requests, SAMPLING, bound, slots=3)
+        other = pool.submit(engine.generate, requests, cold, bound)
+        assert_same_rollouts(few.result(), alone[0], TOLERANCE)
+        assert_same_rollouts(other.result(), alone[1], TOLERANCE)
 
 
 def lose(engine: VllmEngine, requests: list[Request], bound: BoundExploration) -> None:

@@ -11,7 +11,9 @@ from vllm_checks import (
     MIXING,
     UNSTOPPED,
     FailsLater,
+    as_one_piece,
     assert_same_rollouts,
+    continued,
     count_preemptions,
     mixed_total,
     random_requests,
@@ -24,7 +26,7 @@ from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.runtime.strategy_errors import StrategyError
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.rollout.vllm.rollout_stream import VllmStream, slots_for
-from ngrpo.types.rollouts import Mixture, Prefix, Request, Rollout
+from ngrpo.types.rollouts import Prefix, Request, Rollout
 
 pytest.importorskip("vllm.v1", reason="vLLM is not installed")
 pytestmark = pytest.mark.vllm
@@ -98,14 +100,6 @@ def test_preempted_rollouts_in_reused_slots(demo, oracle, mixing, trainer):
     assert replay_error(rollouts, MIXING, UNSTOPPED.temperature, trainer) < 1e-4
 
 
-def continued(rollout: Rollout, given: int) -> Request:
-    """The request that goes on from a rollout's first tokens."""
-    early = rollout.mixture.positions < len(rollout.prompt_ids) + given
-    mixture = Mixture(rollout.mixture.positions[early], rollout.mixture.record.map(lambda channel: channel[early]))
-    prefix = Prefix(tuple(rollout.response_ids[:given].tolist()), mixture)
-    return Request(tuple(rollout.prompt_ids.tolist()), rollout.key, prefix=prefix)
-
-
 @pytest.mark.parametrize("options", [{}, {"max_num_batched_tokens": 40, "num_gpu_blocks_override": 18}])
 def test_a_prefix_is_gone_on_from_exactly(demo, mixing, trainer, options):
     engine = start_engine(demo, **options)
@@ -120,10 +114,7 @@ def test_a_prefix_is_gone_on_from_exactly(demo, mixing, trainer, options):
         for ours, n in zip(again, given, strict=True):
             assert ours.prefix_length == n
             assert ours.log_probs[:n].tolist() == [0.0] * n
-        same = [
-            replace(r, prefix_length=0, log_probs=torch.cat([w.log_probs[:n], r.log_probs[n:]]))
-            for r, w, n in zip(again, whole, given, strict=True)
-        ]
+        same = as_one_piece(again, whole)
         assert_same_rollouts(same, whole)
         assert replay_error(same, MIXING, UNSTOPPED.temperature, trainer) < 1e-4
     assert bool(preempted) == bool(options)

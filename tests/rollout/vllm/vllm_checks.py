@@ -20,7 +20,7 @@ from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.rollout.vllm.engine import VllmEngine
-from ngrpo.types.rollouts import Mixture, Request, Rollout, Sampling
+from ngrpo.types.rollouts import Mixture, Prefix, Request, Rollout, Sampling
 
 MIXING = NeighborMixing(rate=0.4, k=3, end_token=None)
 CPU = torch.device("cpu")
@@ -189,6 +189,23 @@ def _head(r: Rollout, tokens: int) -> Rollout:
     early = r.mixture.positions < len(r.prompt_ids) + tokens
     mixture = Mixture(r.mixture.positions[early], r.mixture.record.map(lambda channel: channel[early]))
     return replace(r, response_ids=r.response_ids[:tokens], log_probs=r.log_probs[:tokens], mixture=mixture)
+
+
+def continued(rollout: Rollout, given: int) -> Request:
+    """The request that goes on from a rollout's first tokens."""
+    early = _head(rollout, given)
+    prefix = Prefix(tuple(early.response_ids.tolist()), early.mixture)
+    return Request(tuple(rollout.prompt_ids.tolist()), rollout.key, prefix=prefix)
+
+
+def as_one_piece(going_on: Sequence[Rollout], whole: Sequence[Rollout]) -> list[Rollout]:
+    """Continuations with the log-probs that the ``whole`` rollouts have where the prefix stood."""
+    return [
+        replace(
+            r, prefix_length=0, log_probs=torch.cat([w.log_probs[: r.prefix_length], r.log_probs[r.prefix_length :]])
+        )
+        for r, w in zip(going_on, whole, strict=True)
+    ]
 
 
 def replay_error(

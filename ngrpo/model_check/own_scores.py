@@ -4,12 +4,14 @@ The slow and obvious way, which shares with the trainer the weights, and the str
 and of a score, and nothing else: not the attention, the packing, the replay, the head, the compiler or the dropout.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 
@@ -20,11 +22,31 @@ from ngrpo.modeling.policy import ScoringModel
 from ngrpo.types.records import Record, Step
 from ngrpo.types.rollouts import Rollout
 
+Result = TypeVar("Result")
+
 _OWN_ATTENTION = "eager"
 """Written out in each model's own file, soft caps and all; every model has it."""
 
 
-@torch.no_grad()
+@dataclass(frozen=True)
+class OwnRows:
+    """The rows of a model's own logits that score the N generated tokens of a rollout, and what was recorded there.
+
+    Attributes:
+        rollout: the rollout.
+        scaled: the logits over the temperature; float32 [N, V].
+        recorded: what was decided; N rows.
+        context: where the rows stand, and the whole embedding table.
+        hidden: what the head made the logits from; [N, d].
+    """
+
+    rollout: Rollout
+    scaled: Tensor
+    recorded: Step
+    context: RowContext
+    hidden: Tensor
+
+
 def own_scores(
     model: ScoringModel, rollouts: Sequence[Rollout], temperature: float, exploration: Exploration, together: bool
 ) -> Tensor:
@@ -39,11 +61,41 @@ def own_scores(
         exploration: made the rollouts.
         together: in one padded batch; else one by one.
     """
-    batches = [rollouts] if together else [[rollout] for rollout in rollouts]
+
+    def score(rows: OwnRows) -> Tensor:
+        return exploration.log_prob(rows.scaled, rows.recorded, rows.context)
+
+    size = len(rollouts) if together else 1
+    return torch.cat(from_own_rows(model, rollouts, temperature, exploration, size, score)).cpu()
+
+
+@torch.no_grad()
+def from_own_rows(
+    model: ScoringModel,
+    rollouts: Sequence[Rollout],
+    temperature: float,
+    exploration: Exploration,
+    size: int,
+    use: Callable[[OwnRows], Result],
+) -> list[Result]:
+    """Calls ``use`` with each rollout's rows and returns what it returned (a collective when sharded).
+
+    Args:
+        model: whose language model is run as transformers made it.
+        rollouts: at least one.
+        temperature: tau.
+        exploration: made the rollouts.
+        size: rollouts in a padded batch.
+        use: called in the order of the rollouts; its rows are gone after it.
+    """
+    made: list[Result] = []
     with _as_made(model.lm):
-        made = [model.run(partial(_scores, batch, temperature, exploration)) for batch in batches]
+        for start in range(0, len(rollouts), size):
+            batch = rollouts[start : start + size]
+            rows = partial(_rows, batch, temperature, exploration)
+            made += model.run(partial(_used, rows, use))
     reshard(model)
-    return torch.cat(made).cpu()
+    return made
 
 
 @contextmanager
@@ -61,7 +113,15 @@ def _as_made(lm: PreTrainedModel) -> Iterator[None]:
             module.training = True
 
 
-def _scores(rollouts: Sequence[Rollout], temperature: float, exploration: Exploration, model: ScoringModel) -> Tensor:
+def _used(
+    rows: Callable[[ScoringModel], Iterator[OwnRows]], use: Callable[[OwnRows], Result], model: ScoringModel
+) -> list[Result]:
+    return [use(one) for one in rows(model)]
+
+
+def _rows(
+    rollouts: Sequence[Rollout], temperature: float, exploration: Exploration, model: ScoringModel
+) -> Iterator[OwnRows]:
     embed = model.lm.get_input_embeddings()
     learned = model.learned()
     device = embed.weight.device
@@ -74,17 +134,28 @@ def _scores(rollouts: Sequence[Rollout], temperature: float, exploration: Explor
             at = rollout.mixture.positions
             if len(at):
                 row[at.to(device)] = exploration.inputs(embed, *_at(rollout, at, embed.weight), learned).to(row.dtype)
-        output = model.lm(inputs_embeds=inputs, attention_mask=attended, use_cache=False)
+        given = {"inputs_embeds": inputs}
     else:
-        output = model.lm(input_ids=tokens, attention_mask=attended, use_cache=False)
-    scores = []
-    for row, rollout in zip(output.logits, rollouts, strict=True):
+        given = {"input_ids": tokens}
+    with _entering(model.lm.get_output_embeddings()) as entered:
+        logits = model.lm(**given, attention_mask=attended, use_cache=False).logits
+    for row, hidden, rollout in zip(logits, entered[0], rollouts, strict=True):
         first = rollout.tokens - rollout.generated
-        scaled = row[first - 1 : rollout.tokens - 1].float() / temperature  # the row before a token scores it
+        before = slice(first - 1, rollout.tokens - 1)  # the row before a token scores it
         positions = torch.arange(first, rollout.tokens)
-        step, context = _at(rollout, positions, embed.weight)
-        scores.append(exploration.log_prob(scaled, step, context))
-    return torch.cat(scores)
+        recorded, context = _at(rollout, positions, embed.weight)
+        yield OwnRows(rollout, row[before].float() / temperature, recorded, context, hidden[before])
+
+
+@contextmanager
+def _entering(head: nn.Module) -> Iterator[list[Tensor]]:
+    """Yields a list that gets what enters a module."""
+    entered: list[Tensor] = []
+    handle = head.register_forward_pre_hook(lambda _, inputs: entered.append(inputs[0]))
+    try:
+        yield entered
+    finally:
+        handle.remove()
 
 
 def _tokens(rollout: Rollout) -> Tensor:

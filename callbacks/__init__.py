@@ -9,6 +9,7 @@ the callbacks below and before the checkpoint's, so its ``state_dict`` is saved 
 - ``best.py``: The record of the best checkpoint by a metric
 - ``checkpoint.py``: Checkpoints of the whole run every few iterations, complete or not at all
 - ``collapse_warnings.py``: Warnings, each once, of a training that collapses
+- ``engine_check.py``: The comparison of the rollout engine with PyTorch, before the first iteration
 - ``evaluation.py``: Evaluation on held-out problems before, during and after training
 - ``exploration_monitor.py``: Metrics of what exploration did to the rollouts
 - ``export.py``: The trained policy as a Hugging Face folder, and on the Hub

@@ -10,8 +10,8 @@ import torch
 from lightning import Callback, Trainer
 
 from ngrpo.distributed.collectives import from_first, gathered_everywhere
-from ngrpo.errors import RunError, SettingError
-from ngrpo.exploration.runtime.strategy_errors import StrategyError, from_strategy
+from ngrpo.engine_check.engine_rollouts import engine_rollouts
+from ngrpo.errors import RunError
 from ngrpo.model_check.comparison import Finding, Numbers, OwnModel, compare, requests, sampling
 from ngrpo.model_check.known import has_passed, key, remember
 from ngrpo.modeling.loading import DTYPES, ModelSource
@@ -23,7 +23,6 @@ from ngrpo.types.rollouts import Request, Rollout
 log = logging.getLogger(__name__)
 
 _OFF = "callbacks.model_check=null"
-_SHOWN = 300
 
 
 class ModelCheck(Callback):
@@ -75,21 +74,7 @@ class ModelCheck(Callback):
     def _rollouts(self, asked: Sequence[Request]) -> list[Rollout]:
         """Returns the engine's, on all ranks of a tensor group; the engine sleeps then."""
         how = sampling(self.worker.settings.temperature, self.worker.settings.max_new_tokens)
-
-        def make() -> tuple[list[Rollout], str]:
-            bound = self.worker.bound  # what a strategy raises here is its author's
-            try:
-                return self.worker.engine.generate(asked, how, bound), ""
-            except SettingError as error:
-                return [], str(error)
-            except Exception as error:
-                if isinstance(error, StrategyError) or from_strategy(error, bound.strategy):
-                    raise
-                return [], _unable(self.source.path, error)
-
-        rollouts, own = from_first(make)
-        if said := [sentence for sentence in gathered_everywhere(own) if sentence]:
-            raise RunError(said[0], everywhere=True)
+        rollouts = engine_rollouts(self.worker.engine, asked, how, lambda: self.worker.bound, self.source.path)
         self.worker.sleep()
         return rollouts
 
@@ -111,14 +96,6 @@ def compared(
     engine = worker.engine
     numbers = from_first(lambda: Numbers(engine.dtype, engine.tf32 and engine.dtype == torch.float32))
     return compare(own, rollouts, [one.explore for one in asked], module.scorer.training_log_probs(rollouts), numbers)
-
-
-def _unable(path: str, error: Exception) -> str:
-    reason = " ".join(f"{type(error).__name__}: {error}".split())[:_SHOWN]
-    return (
-        f"the rollout engine cannot run model.path={path} ({reason}); choose another model, or another engine such as "
-        "rollout=torch."
-    )
 
 
 def _excess(finding: Finding) -> float:

@@ -21,6 +21,8 @@
 - ``utils/``: Small helpers that know nothing of reinforcement learning
 - ``demo_model/``: The recipe of the shipped demo model, whose files are in ``ngrpo/modeling/demo``
 - ``model_check/``: The comparison at start-up: trainer and engine against the model's own logits
+- ``engine_check/``: The comparison of an engine with PyTorch before it is used: decisions, records and log-probs at
+  every position
 - ``study/``: A study: many small runs with different methods, compared with intervals over seeds; see
   ``scripts/study.py``
 - ``compat/``: Old names of what has moved since version 0.1, kept for one version

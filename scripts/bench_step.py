@@ -55,6 +55,7 @@ UNUSED = (
     "summary",
     "checkpoint",
     "model_check",
+    "engine_check",
 )
 """Callbacks that are no part of an iteration."""
 EXPERIMENTS = {"n_grpo_1_5b": "1.5b", "n_grpo_7b": "7b"}

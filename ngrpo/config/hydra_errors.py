@@ -15,7 +15,15 @@ _UNKNOWN_OPTION = re.compile(r"Could not find '([^']+)'\s+Available options in '
 _UNKNOWN_FILE = re.compile(r"Could not (?:load|find) '([^']+)/([^'/]+)'")
 _WRONG_TYPE = re.compile(r"Error merging override (\S+=.*)")
 _SYNTAX = re.compile(r"Error parsing override '(.*?)'", re.S)
-ONLY_VLLM = ("dtype", "gpu_memory_utilization", "tensor_parallel_size", "enforce_eager", "own_process", "options")
+ONLY_VLLM = (
+    "dtype",
+    "gpu_memory_utilization",
+    "tensor_parallel_size",
+    "enforce_eager",
+    "own_process",
+    "check",
+    "options",
+)
 """Settings of ``rollout.engine`` that are vLLM's alone."""
 
 _HOMES = ("/hydra/", "/omegaconf/", "/antlr4/", "/site-packages/yaml/")

@@ -18,6 +18,8 @@
   generated word problems
 - ``described_run.py``: The description of a run, taken from its configuration and parts
 - ``engine_choice.py``: The engine of ``rollout=auto``, chosen by the whole configuration and written into it
+- ``engine_comparison.py``: The comparison of an engine with PyTorch before an evaluation or samples, for which no
+  policy is loaded
 - ``error_handling.py``: The error handling of the scripts: one line and an exit status for whatever a user can fix
 - ``evaluate.py``: The evaluation of a model without training it
 - ``evaluate_command.py``: The command line of an evaluation: ``ngrpo evaluate model.path=FOLDER``

@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from omegaconf import DictConfig
 from rich import get_console
 
@@ -19,7 +18,7 @@ from ngrpo.data.chat_template import chat_format, fix_date
 from ngrpo.entrypoints.config_snapshot import has_config, load_config, save_config
 from ngrpo.entrypoints.engine_choice import choose_for_sampling, tell
 from ngrpo.entrypoints.evaluation_replicas import answer_on_replicas, replica_count
-from ngrpo.entrypoints.evaluation_worker import build_evaluation_worker
+from ngrpo.entrypoints.evaluation_worker import build_evaluation_worker, start_evaluation_worker
 from ngrpo.entrypoints.input_validation import check_accelerator, check_devices
 from ngrpo.entrypoints.reward_trial import try_reward
 from ngrpo.entrypoints.validation import check_evaluation
@@ -38,7 +37,7 @@ from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.types.problems import Prompt
 from ngrpo.utils.atomic_write import write_text
 from ngrpo.utils.lock import lock
-from ngrpo.utils.torch_settings import accelerator_of, set_torch
+from ngrpo.utils.torch_settings import set_torch
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +96,7 @@ def _evaluate(config: DictConfig, out: Path) -> dict[str, Report]:
     for name, prompts in waiting.items():
         total = len(tasks[name].prompts)
         log.info("%s: %d problems, %d samples each, %d to do", name, total, evaluator.samples, len(prompts))
-    _answer(config, evaluator, worker, tasks, waiting)
+    _answer(config, source, evaluator, worker, tasks, waiting)
     worker.reward.close()
     reports = {name: report(answers_of(task.store.table()), ks) for name, task in tasks.items()}
     _write(reports, {name: task.left_out for name, task in tasks.items()}, stored(config)["model"]["path"], out)
@@ -108,6 +107,7 @@ def _evaluate(config: DictConfig, out: Path) -> dict[str, Report]:
 
 def _answer(
     config: DictConfig,
+    source: ModelSource,
     evaluator: Evaluator,
     worker: RolloutWorker,
     tasks: Mapping[str, Task],
@@ -126,7 +126,7 @@ def _answer(
         if replicas > 1:
             answer_on_replicas(config, stored_in, replicas, report)
         elif replicas == 1:
-            worker.start(torch.device("cuda" if accelerator_of(config.accelerator) == "gpu" else "cpu"))
+            start_evaluation_worker(worker, source, config)
             answer_all(stored_in, evaluator, worker, config.problems_at_once, report)
 
 

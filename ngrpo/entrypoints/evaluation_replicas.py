@@ -18,7 +18,7 @@ from omegaconf import DictConfig
 from ngrpo.config.instantiate import build
 from ngrpo.distributed.parent_watch import end_with_parent, ending_children
 from ngrpo.entrypoints.error_handling import sentence
-from ngrpo.entrypoints.evaluation_worker import build_evaluation_worker
+from ngrpo.entrypoints.evaluation_worker import build_evaluation_worker, start_evaluation_worker
 from ngrpo.errors import RunError
 from ngrpo.evaluation.answer_sampling import Report, Waiting, answer_all
 from ngrpo.rollout.vllm.device import visible_to_children
@@ -149,7 +149,7 @@ def _answer_share(config: DictConfig, share: Waiting, connection: Connection) ->
     set_torch(config.threads, config.matmul_precision)
     source, evaluator = build(config.model), build(config.evaluator)
     worker = build_evaluation_worker(config, source, evaluator)
-    worker.start(torch.device("cuda" if accelerator_of(config.accelerator) == "gpu" else "cpu"))
+    start_evaluation_worker(worker, source, config)
     try:
         answer_all(share, evaluator, worker, config.problems_at_once, lambda *said: connection.send(Answered(*said)))
     finally:

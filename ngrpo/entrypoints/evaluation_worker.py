@@ -1,15 +1,18 @@
 """The worker that answers the problems of an evaluation."""
 
+import torch
 from omegaconf import DictConfig
 
 from ngrpo.config.instantiate import build
 from ngrpo.config.ranges import check_finite
+from ngrpo.entrypoints.engine_comparison import check_engine
 from ngrpo.entrypoints.input_validation import check_inputs
 from ngrpo.evaluation.evaluator import Evaluator
 from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rewards.isolation.custom import StrictIsolatedReward, build_reward
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+from ngrpo.utils.torch_settings import accelerator_of
 
 
 def build_evaluation_worker(config: DictConfig, source: ModelSource, evaluator: Evaluator) -> RolloutWorker:
@@ -37,3 +40,14 @@ def build_evaluation_worker(config: DictConfig, source: ModelSource, evaluator: 
         seed=config.seed,
         learned=load_learned(source, evaluator.exploration),
     )
+
+
+def start_evaluation_worker(worker: RolloutWorker, source: ModelSource, config: DictConfig) -> None:
+    """Starts the worker's engine, and compares it with PyTorch if it says so.
+
+    Raises:
+        RunError: it does not start, or does not compute the same.
+    """
+    worker.start(torch.device("cuda" if accelerator_of(config.accelerator) == "gpu" else "cpu"))
+    if worker.engine.checked_as:
+        check_engine(worker.engine, worker.bound, source, config, len(worker.tokenizer))

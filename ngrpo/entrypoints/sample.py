@@ -11,6 +11,7 @@ from ngrpo.config.ranges import check_finite
 from ngrpo.data.chat import PromptBuilder
 from ngrpo.data.chat_template import chat_format, fix_date
 from ngrpo.entrypoints.engine_choice import choose_for_sampling, tell
+from ngrpo.entrypoints.engine_comparison import check_engine
 from ngrpo.entrypoints.input_validation import check_accelerator, check_inputs, check_mixtures
 from ngrpo.entrypoints.sampled_rollout import SampledRollout
 from ngrpo.errors import SettingError
@@ -77,6 +78,7 @@ def draw_samples(
             engine.start(torch.device("cuda" if accelerator_of(config.accelerator) == "gpu" else "cpu"))
             table = engine.embedding()
         bound = bind(strategy, table, Vocabulary.of(tokenizer), load_learned(source, strategy))
+        check_engine(engine, bound, source, config, len(tokenizer))
         with engine_failures(strategy):
             rollouts = engine.generate(requests, sampling, bound)
     finally:

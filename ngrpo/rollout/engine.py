@@ -52,11 +52,14 @@ class RolloutEngine(Protocol):
         several_ranks: whether each of several training processes can run one of its own.
         concurrent: whether `generate` may run in a thread of its own while this process trains.
         tf32: whether float32 numbers may be multiplied in TF32, whatever PyTorch's setting is.
+        checked_as: name and version of an engine that is compared with PyTorch before it is used
+            (`ngrpo.engine_check`); "" for one that is PyTorch itself, or is not to be compared.
     """
 
     several_ranks: bool
     concurrent: bool
     tf32: bool
+    checked_as: str
 
     @property
     def dtype(self) -> torch.dtype:

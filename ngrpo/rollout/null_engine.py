@@ -18,6 +18,7 @@ class NullEngine:
     several_ranks = True
     concurrent = True
     tf32 = False
+    checked_as = ""
     dtype = torch.float32
 
     def start(self, device: torch.device) -> None:

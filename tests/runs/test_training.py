@@ -31,7 +31,7 @@ SMALL = (
 OPTIONAL = (
     "rollout_metrics", "exploration_monitor", "memory", "evaluation", "rollout_report", "progress", "export",
     "summary", "checkpoint", "random_state", "stopping", "collapse_warnings", "run_record", "histograms", "model_check",
-    "mismatch_limit", "pass_at_k_figure", "run_settings", "health",
+    "mismatch_limit", "pass_at_k_figure", "run_settings", "health", "engine_check",
 )  # fmt: skip
 
 ALWAYS = {

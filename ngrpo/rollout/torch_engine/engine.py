@@ -46,6 +46,7 @@ class TorchEngine:
     several_ranks = True
     concurrent = True
     tf32 = False
+    checked_as = ""
 
     def __init__(self, model: ModelSource, max_batch_size: int = 128, compile: bool = False) -> None:
         if max_batch_size < 1:

@@ -26,7 +26,7 @@ from ngrpo.rollout.vllm.process_watch import ProcessWatch, watch_processes
 from ngrpo.rollout.vllm.request_loop import RequestLoop
 from ngrpo.rollout.vllm.rollout_stream import VllmStream, slots_for
 from ngrpo.rollout.vllm.settings import MixingSettings
-from ngrpo.rollout.vllm.versions import Standing, check_version, newer_than_tested
+from ngrpo.rollout.vllm.versions import Standing, check_version, installed_version, newer_than_tested
 from ngrpo.rollout.vllm.weight_senders import choose_sender
 from ngrpo.rollout.vllm.weight_transfer import WeightTransfer
 from ngrpo.types.rollouts import Request, Rollout, Sampling
@@ -58,6 +58,7 @@ class VllmEngine:
         enforce_eager: no torch.compile and no CUDA graphs.
         own_process: run the engine beside this process; needed when there are several training processes.
         dense_record_gib: most host memory, in GiB, for the vectors that a dense strategy records in one call.
+        check: compare it with PyTorch before it is used, unless this version has passed with these settings.
         options: further arguments of ``vllm.LLM``.
 
     Raises:
@@ -77,9 +78,14 @@ class VllmEngine:
         enforce_eager: bool = False,
         own_process: bool = False,
         dense_record_gib: float = 16.0,
+        check: bool = True,
         options: dict[str, Any] | None = None,
     ) -> None:
-        check_version()
+        if check_version() is Standing.NEWER and not check:
+            raise SettingError(
+                f"rollout.engine.check=false leaves a vLLM unchecked, but {newer_than_tested()}; remove it, install a "
+                "tested one, or set rollout=torch."
+            )
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")  # else six lines an iteration
         options = dict(options or {})
         for name, reason in _REFUSED.items():
@@ -89,6 +95,7 @@ class VllmEngine:
                 )
         self.model = model
         self.dense_record_gib = dense_record_gib
+        self.checked_as = f"vLLM {installed_version()}" if check else ""
         self._own_process = own_process
         self._in_process = tensor_parallel_size == 1 and not own_process
         # Inside a training process vLLM would take that process's group of ranks for its own.
@@ -128,7 +135,7 @@ class VllmEngine:
     def start(self, device: torch.device) -> None:
         """Starts vLLM."""
         if check_version() is Standing.NEWER:
-            log.warning("%s; its rollouts are compared with the torch engine's before the run", newer_than_tested())
+            log.warning("%s; it is compared with PyTorch before it is used", newer_than_tested())
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
         os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = str(int(self._own_process))
         os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")  # this process has threads

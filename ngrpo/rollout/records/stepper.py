@@ -20,7 +20,7 @@ from ngrpo.rollout.records.session import Session, SessionInputs, SessionRecords
 from ngrpo.types.records import Record
 
 Fill = Callable[[SessionRecords, SessionInputs, BufferTensors, Tensor, Tensor, bool], None]
-Choice = Callable[[SessionRecords, SessionInputs, float, Tensor, Tensor, Tensor, Tensor | None], Tensor]
+Choice = Callable[[SessionRecords, SessionInputs, float, Tensor, Tensor, Tensor, Tensor | None, Tensor | None], Tensor]
 
 
 def fill_buffers(
@@ -129,7 +129,12 @@ def fill_vectors(
 
 
 def choose(
-    session: Session, logits: Tensor, addresses: Tensor, positions: Tensor, recorded: Tensor | None = None
+    session: Session,
+    logits: Tensor,
+    addresses: Tensor,
+    positions: Tensor,
+    recorded: Tensor | None = None,
+    hidden: Tensor | None = None,
 ) -> Tensor:
     """Chooses and records the next token of each row.
 
@@ -139,17 +144,22 @@ def choose(
         addresses: address of each row's slot; what is not the session's is chosen for, and not recorded; int64 [R].
         positions: absolute position of the token being chosen; integer [R].
         recorded: False for a row whose prefill is not finished: it is sampled, and not recorded; bool [R].
+        hidden: what entered the head, float [R, d]; only read for a strategy that declares `reads_hidden`.
 
     Returns:
         int64 [R].
     """
     strategy, rows = session.spec.strategy, len(addresses)
+    hidden = hidden if strategy.reads_hidden else None
     run: Choice = partial(choose_and_record, strategy)
     if logits.is_cuda:
         run = compiled(choose_and_record, strategy)
         logits, addresses, positions = pad_to_two(logits, 0), pad_to_two(addresses, -1), pad_to_two(positions, 0)
         recorded = None if recorded is None else pad_to_two(recorded, 0)
-    tokens = run(session.records, session.inputs, session.spec.temperature, logits, addresses, positions, recorded)
+        hidden = None if hidden is None else pad_to_two(hidden, 0)
+    tokens = run(
+        session.records, session.inputs, session.spec.temperature, logits, addresses, positions, recorded, hidden
+    )
     return tokens[:rows]
 
 
@@ -167,6 +177,7 @@ def choose_and_record(
     addresses: Tensor,
     positions: Tensor,
     recorded: Tensor | None,
+    hidden: Tensor | None = None,
 ) -> Tensor:
     """The computation of `choose`, as one tensor function that can be compiled whole; writes into ``records``."""
     scratch, budget = records.mixed.shape[0] - 1, records.mixed.shape[1]
@@ -184,6 +195,7 @@ def choose_and_record(
         tables=inputs.tables,
         state=_previous_state(records, slots, index),
         progress=inputs.progress,
+        hidden=hidden,
     )
     explore = None if inputs.explore is None else inputs.explore[slots]
     step, log_probs = decide(strategy, logits, temperature, context, explore)

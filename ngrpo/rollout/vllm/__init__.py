@@ -1,8 +1,11 @@
 """Rollouts in vLLM: the engine, and the plugin that mixes embeddings inside vLLM's compiled forward.
 
-`engine` is what the trainer uses. Everything that touches vLLM's private interfaces lives in `runner_v1`, `runner_v2`,
-`embedding`, `prefix_cache`, `process_watch` and `cuda_ipc`; `versions` refuses a vLLM older than the tested.
+`engine` is what the trainer uses. vLLM is entered by its own doors: a model loader, model states, worker methods,
+weight transfers and a plugin. What it has no door for is listed in `private`; `versions` refuses a vLLM older than the
+tested.
 
+- ``attachment.py``: The attachment of a loaded vLLM model: an embedding that mixes, a model state, and a view of its
+  head's input
 - ``availability.py``: Facts for the choice of an engine: the memory of a GPU, and the models that vLLM has
   implementations of
 - ``checked_loading.py``: The loading of a weight transfer on a worker, recorded so that its end can be checked
@@ -13,15 +16,19 @@
 - ``device.py``: The GPU of a worker: which one child processes see, and its view of host memory
 - ``embedding.py``: The input embedding that mixes, inside vLLM's compiled and captured forward
 - ``engine.py``: The vLLM rollout engine
+- ``loader.py``: The model loader through which vLLM loads the models of our engines: vLLM's own, and then `attach`
 - ``mixing_state.py``: The mixing state of a worker, which the adapters of both model runners share: the live sessions
   and the buffers
-- ``plugin.py``: The installation of the hooks, in every process of vLLM that loads the plugin or imports this
+- ``plugin.py``: The plugin, which every process of vLLM loads: only there does the process that schedules hear of us
 - ``prefix_cache.py``: Prefix caching that shares prompts and given prefixes, but no generated tokens
+- ``private.py``: Everything that is touched of vLLM's private parts, for which it has no door; the tests name each that
+  moves
 - ``process_watch.py``: A watch over vLLM's engine processes, whose death its synchronous client would not notice
 - ``request_loop.py``: The loop that runs the requests of any number of callers on one vLLM engine, in the callers' own
   threads
 - ``rollout_stream.py``: The requests of one session on vLLM: they wait for slots, run, and come back as rollouts
-- ``runner_v1.py``: Adapter of vLLM's V1 model runner (CPU): three methods of the runner's instance are wrapped
+- ``runner_v1.py``: Adapter of vLLM's V1 model runner (CPU): its forward and its sampling are wrapped, once its model is
+  loaded
 - ``runner_v2.py``: Adapter of vLLM's Model Runner V2: a model state and a sampler, through hooks that vLLM has for
   them
 - ``settings.py``: The settings that travel through vLLM's configuration: of an engine, and of a request
@@ -31,6 +38,6 @@
 - ``weight_senders.py``: The trainer's side of a weight transfer: how tensors get to vLLM's workers, one class a way
 - ``weight_transfer.py``: The transfer of the policy's weights into vLLM's workers, with a check that they are served
   as they were sent
-- ``worker_extension.py``: The methods that our engine calls on vLLM's workers; importing this installs the hooks in
-  the worker's process
+- ``worker_extension.py``: The methods that our engine calls on vLLM's workers; importing this registers our model
+  loader in their process
 """

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import torch
 
 from ngrpo.rollout.records.host_memory import DeviceView
+from ngrpo.rollout.vllm.private import view_of_host_memory
 
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
 
@@ -35,10 +36,7 @@ def device_view(device: torch.device) -> DeviceView | None:
     """Returns what makes the device's view of pinned host memory, None for a CPU."""
     if device.type != "cuda":
         return None
-    from vllm.utils.torch_utils import get_accelerator_view_from_cpu_tensor
-
-    view: DeviceView = get_accelerator_view_from_cpu_tensor
-    return view
+    return view_of_host_memory
 
 
 def visible(before: str | None, index: int) -> str:

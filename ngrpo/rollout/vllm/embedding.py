@@ -1,24 +1,50 @@
 """The input embedding that mixes, inside vLLM's compiled and captured forward."""
 
-from typing import Any
-
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import embedding
 from vllm.distributed import tensor_model_parallel_all_gather, tensor_model_parallel_all_reduce
-from vllm.model_executor.layers.vocab_parallel_embedding import VocabParallelEmbedding, get_masked_input_and_mask
+from vllm.model_executor.layers.vocab_parallel_embedding import (
+    ParallelLMHead,
+    UnquantizedEmbeddingMethod,
+    VocabParallelEmbedding,
+    get_masked_input_and_mask,
+)
 
 from ngrpo.rollout.records.buffers import MixingBuffers
+
+
+class UnmixableModelError(ValueError):
+    """Why mixtures cannot enter a model, in words that follow its name."""
 
 
 class MixingEmbedding(VocabParallelEmbedding):
     """A vLLM input embedding whose mixed tokens are sum_j w_j E[id_j], or vectors from the buffers.
 
-    An existing embedding becomes one by `install`: its parameters keep their names and a tied head keeps its weight.
-    Under tensor parallelism each rank mixes the rows that it holds, so that one all-reduce serves as before.
+    Under tensor parallelism each rank mixes the rows that it holds, so that one all-reduce serves as before. What a
+    model does after the lookup, such as Gemma's scaling, it does to mixtures too, as in the trainer's replay.
+
+    Args:
+        base: the embedding whose place this one takes; it shares its parameter, and so a tied head keeps its weight.
+        buffers: what the next forward feeds.
     """
 
-    buffers_: MixingBuffers
+    def __init__(self, base: VocabParallelEmbedding, buffers: MixingBuffers) -> None:
+        with torch.device("meta"):
+            super().__init__(
+                base.num_embeddings,
+                base.embedding_dim,
+                params_dtype=base.params_dtype,
+                org_num_embeddings=base.org_vocab_size,
+                padding_size=base.padding_size,
+                disable_tp=base.disable_tp,
+                quant_method=base.quant_method,
+                parallel_group=base.parallel_group,
+            )
+        self.weight = base.weight
+        self.quant_method.process_weights_after_loading(self)  # for models whose head is this very module
+        self.buffers_ = buffers
+        self.train(base.training)
 
     def forward(self, input_: Tensor) -> Tensor:
         """Embeds token ids [T] -> [T, d], or [1, T] -> [1, T, d]: so vLLM calls models that it runs by transformers."""
@@ -57,21 +83,43 @@ class MixingEmbedding(VocabParallelEmbedding):
         return embedding(local.long(), self.weight).masked_fill(masked[..., None], 0)
 
 
-def input_embedding(model: Any) -> Any:
-    """Returns the input embedding of a loaded vLLM model."""
-    return model.model.embed_tokens
+def input_embedding(model: nn.Module) -> VocabParallelEmbedding:
+    """Returns the input embedding of a loaded vLLM model: its only embedding of a vocabulary that is no head.
 
-
-def install(model: Any, buffers: MixingBuffers) -> MixingEmbedding:
-    """Makes the input embedding of a loaded vLLM model a mixing one; call before anything is compiled.
+    It is found by its type, as vLLM itself finds it where it ties heads: its name differs from model to model.
 
     Raises:
-        ValueError: the model's embedding is of an unknown kind.
+        UnmixableModelError: there is none, there are several, or it is of a kind that cannot mix.
     """
-    module = input_embedding(model)
-    if type(module) is not VocabParallelEmbedding:
-        raise ValueError(f"cannot mix in an input embedding of type {type(module).__name__}")
-    module.__class__ = MixingEmbedding
-    module.buffers_ = buffers
-    made: MixingEmbedding = module
+    found = [
+        module
+        for module in model.modules()
+        if isinstance(module, VocabParallelEmbedding) and not isinstance(module, ParallelLMHead)
+    ]
+    if len(found) != 1:
+        raise UnmixableModelError(f"it has {len(found) or 'no'} embeddings of a vocabulary that mixtures could enter")
+    (module,) = found
+    if type(module) not in (VocabParallelEmbedding, MixingEmbedding):
+        raise UnmixableModelError(f"its input embedding is of type {type(module).__name__}")
+    if not isinstance(module.quant_method, UnquantizedEmbeddingMethod):
+        raise UnmixableModelError("its input embedding is quantised")
+    if not getattr(module, "reduce_results", True) or module.parallel_group is not None:
+        raise UnmixableModelError("its input embedding is shared among ranks in a way of its own")
+    return module
+
+
+def install(model: nn.Module, buffers: MixingBuffers) -> MixingEmbedding:
+    """Puts a mixing embedding in the place of a loaded model's input embedding; call before anything is compiled.
+
+    The names and the values of all parameters stay.
+
+    Raises:
+        UnmixableModelError: see `input_embedding`.
+    """
+    base = input_embedding(model)
+    made = MixingEmbedding(base, buffers)
+    for path, module in list(model.named_modules(remove_duplicate=False)):
+        if module is base:
+            parent, _, name = path.rpartition(".")
+            setattr(model.get_submodule(parent), name, made)
     return made

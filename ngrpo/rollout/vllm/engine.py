@@ -22,10 +22,11 @@ from ngrpo.rollout.engine import Report, RolloutStream
 from ngrpo.rollout.records.session import CollectedRecords, SessionSpec
 from ngrpo.rollout.request_limits import check_requests
 from ngrpo.rollout.vllm.device import visible_to_children
-from ngrpo.rollout.vllm.process_watch import ProcessWatch, watch_processes
+from ngrpo.rollout.vllm.private import end_engine, silence_missing_tokenizer
+from ngrpo.rollout.vllm.process_watch import ProcessWatch
 from ngrpo.rollout.vllm.request_loop import RequestLoop
 from ngrpo.rollout.vllm.rollout_stream import VllmStream, slots_for
-from ngrpo.rollout.vllm.settings import MixingSettings
+from ngrpo.rollout.vllm.settings import MixingSettings, loading_arguments
 from ngrpo.rollout.vllm.versions import Standing, check_version, installed_version, newer_than_tested
 from ngrpo.rollout.vllm.weight_senders import choose_sender
 from ngrpo.rollout.vllm.weight_transfer import WeightTransfer
@@ -34,10 +35,12 @@ from ngrpo.types.rollouts import Request, Rollout, Sampling
 log = logging.getLogger(__name__)
 
 _REFUSED = {
-    "speculative_config": "speculative decoding accepts tokens whose mixtures were never made",
-    "pipeline_parallel_size": "records are made on the last stage and read on the first",
-    "weight_transfer_config": "weights come from the trainer, and are checked",
+    "speculative_config": (None, "speculative decoding accepts tokens whose mixtures were never made"),
+    "pipeline_parallel_size": (1, "records are made on the last stage and read on the first"),
+    "enable_batch_sharded_sampling": (False, "every worker needs the records of all rollouts"),
+    "weight_transfer_config": (None, "weights come from the trainer, and are checked"),
 }
+"""Options that cannot be served, with the value that asks for nothing."""
 
 
 class VllmEngine:
@@ -88,8 +91,8 @@ class VllmEngine:
             )
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")  # else six lines an iteration
         options = dict(options or {})
-        for name, reason in _REFUSED.items():
-            if options.get(name) not in (None, 1):
+        for name, (harmless, reason) in _REFUSED.items():
+            if options.get(name) not in (None, harmless):
                 raise SettingError(
                     f"rollout.engine.options.{name}={options[name]} is not supported ({reason}); remove it."
                 )
@@ -120,6 +123,7 @@ class VllmEngine:
             "worker_extension_cls": "ngrpo.rollout.vllm.worker_extension.WorkerExtension",
             "additional_config": MixingSettings(exploration.width, not exploration.sums_rows).additional_config(),
             **options,
+            **loading_arguments(options),
             "weight_transfer_config": {"backend": self._sender.backend},
         }
         self._sendable = False
@@ -133,7 +137,11 @@ class VllmEngine:
         return made
 
     def start(self, device: torch.device) -> None:
-        """Starts vLLM."""
+        """Starts vLLM.
+
+        Raises:
+            RunError: mixtures cannot enter this model in vLLM, or not in this process.
+        """
         if check_version() is Standing.NEWER:
             log.warning("%s; it is compared with PyTorch before it is used", newer_than_tested())
         os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
@@ -153,16 +161,18 @@ class VllmEngine:
                 "transformers, and changes the classes that the trainer's own copy has in this process; set "
                 "rollout.engine.own_process=true."
             )
-        # It would log a traceback about the tokenizer that is not loaded.
-        logging.getLogger("vllm.renderers.base").setLevel(logging.ERROR)
-
+        silence_missing_tokenizer()
         _free_cached_memory()
         with ending_children(), visible_to_children(device) if self.several_ranks else nullcontext():
             self.llm = LLM(**self._arguments)
-        self._process_watch = watch_processes(self.llm)
+        if self._own_process:
+            self._process_watch = ProcessWatch(self.llm)
         stream = torch.cuda.current_stream(device) if self._in_process and device.type == "cuda" else None
         self._loop = RequestLoop(self.llm.llm_engine, partial(_on_stream, stream), pausing=self._own_process)
         self._transfer = WeightTransfer(self.llm, self._sender, self._loop.turn)
+        if (refusal := self._call("ngrpo_attach")[0]) is not None:
+            self.close()
+            raise RunError(f"rollout=vllm cannot serve model.path={self.model.path}: {refusal}; set rollout=torch.")
 
     def embedding(self) -> Tensor:
         """Returns the served input embedding table, [V, d].
@@ -351,7 +361,7 @@ class VllmEngine:
             return
         self._loop.stop()
         try:
-            llm.llm_engine.engine_core.shutdown()
+            end_engine(llm)
         except Exception as error:  # of an engine that is dead already
             log.debug("vLLM did not end in order: %s", error)
         del llm

@@ -91,7 +91,9 @@ class MixingState:
         else:
             self.buffers.clear()
 
-    def choose(self, logits: Tensor, addresses: Tensor, positions: Tensor, recorded: Tensor) -> Tensor:
+    def choose(
+        self, logits: Tensor, addresses: Tensor, positions: Tensor, recorded: Tensor, hidden: Tensor | None
+    ) -> Tensor:
         """Chooses the next tokens (see `ngrpo.rollout.records.stepper.choose`), each session those of its rows.
 
         After an exception of a strategy all responses of its session end, and `collect` returns its traceback: raised
@@ -99,7 +101,7 @@ class MixingState:
         """
         tokens: Tensor | None = None
         for number, session in self.sessions.items():
-            chosen = self._guarded(number, partial(choose, session, logits, addresses, positions, recorded))
+            chosen = self._guarded(number, partial(choose, session, logits, addresses, positions, recorded, hidden))
             if chosen is None:
                 stop = session.spec.stop_ids[0] if session.spec.stop_ids else 0
                 chosen = torch.full_like(positions, stop, dtype=torch.int64)

@@ -2,9 +2,8 @@
 
 from typing import Any
 
-from vllm.v1.core import block_pool, kv_cache_utils
-
-from ngrpo.rollout.vllm.settings import CONFIG_KEY, prefix_of
+from ngrpo.rollout.vllm.private import key_cached_blocks
+from ngrpo.rollout.vllm.settings import prefix_of
 
 
 def install() -> None:
@@ -13,18 +12,7 @@ def install() -> None:
     vLLM's hash knows token ids only; a block computed from mixtures must not be taken for one of plain tokens. A block
     of a prefix gets the digest of its mixtures, which other continuations share; one beyond it gets the request's id.
     """
-    extra_keys = kv_cache_utils.generate_block_hash_extra_keys
-    if getattr(extra_keys, "ngrpo", False):
-        return
-
-    def keys_with_request(request: Any, start: int, end: int, start_mm: int) -> tuple[tuple[Any, ...] | None, int]:
-        keys, next_mm = extra_keys(request, start, end, start_mm)
-        own = _own_key(request, end)
-        return (keys if own is None else (*(keys or ()), (CONFIG_KEY, own))), next_mm
-
-    keys_with_request.ngrpo = True  # type: ignore[attr-defined]
-    kv_cache_utils.generate_block_hash_extra_keys = keys_with_request
-    block_pool.generate_block_hash_extra_keys = keys_with_request
+    key_cached_blocks(_own_key)
 
 
 def _own_key(request: Any, end: int) -> str | None:

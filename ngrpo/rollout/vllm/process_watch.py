@@ -8,6 +8,8 @@ from multiprocessing.connection import wait
 from threading import Event, Thread
 from typing import Any
 
+from ngrpo.rollout.vllm.private import engine_processes, fail_waiting_calls
+
 _PAUSE_S = 0.2
 
 
@@ -15,12 +17,12 @@ class ProcessWatch:
     """Makes calls that wait for dead engine processes raise.
 
     Args:
-        client: vLLM's client of engine processes.
+        llm: an engine in processes of its own.
     """
 
-    def __init__(self, client: Any) -> None:
-        self._client = client
-        self._sentinels = [process.sentinel for process in client.resources.engine_manager.processes]
+    def __init__(self, llm: Any) -> None:
+        self._llm = llm
+        self._sentinels = [process.sentinel for process in engine_processes(llm)]
         self._closed = Event()
         self._thread = Thread(target=self._watch, name="ngrpo-process-watch", daemon=True)
         self._thread.start()
@@ -33,20 +35,5 @@ class ProcessWatch:
     def _watch(self) -> None:
         while not self._closed.is_set():
             if wait(self._sentinels, timeout=_PAUSE_S):
-                self._release()
+                fail_waiting_calls(self._llm, RuntimeError("an engine process of vLLM has died"))
                 self._closed.wait(_PAUSE_S)  # and again: another call may have started meanwhile
-
-    def _release(self) -> None:
-        death = RuntimeError("an engine process of vLLM has died")
-        for future in list(self._client.utility_results.values()):
-            if not future.done():
-                future.set_exception(death)
-        if self._client.outputs_queue.empty():
-            self._client.outputs_queue.put_nowait(death)
-
-
-def watch_processes(llm: Any) -> ProcessWatch | None:
-    """Returns the watch over an engine's processes, None where it has none."""
-    client = llm.llm_engine.engine_core
-    manager = getattr(getattr(client, "resources", None), "engine_manager", None)
-    return None if manager is None else ProcessWatch(client)

@@ -5,14 +5,12 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from vllm.v1.worker.gpu import model_states
-from vllm.v1.worker.gpu.input_batch import InputBatch, get_num_sampled_and_rejected
+from vllm.v1.worker.gpu.input_batch import InputBatch
 from vllm.v1.worker.gpu.model_states.default import DefaultModelState
 from vllm.v1.worker.gpu.sample.output import SamplerOutput
 
 from ngrpo.rollout.records.session import to_device
-from ngrpo.rollout.vllm.mixing_state import MixingState
-from ngrpo.rollout.vllm.settings import settings_of
+from ngrpo.rollout.vllm.attachment import attachment_of
 
 
 class MixingModelState(DefaultModelState):
@@ -20,12 +18,13 @@ class MixingModelState(DefaultModelState):
 
     def __init__(self, vllm_config: Any, model: nn.Module, encoder_cache: Any, device: torch.device) -> None:
         super().__init__(vllm_config, model, encoder_cache, device)
-        settings = settings_of(vllm_config)
-        assert settings is not None
-        largest_graph = vllm_config.compilation_config.max_cudagraph_capture_size or 0
-        self.mixing = MixingState(model, settings, max(self.max_num_tokens, largest_graph), device)
+        attachment = attachment_of(model)
+        attachment.runner = self
+        self.mixing, self.head = attachment.mixing, attachment.head
         self._addresses_host = np.full(self.max_num_reqs, -1, dtype=np.int64)
         self.addresses = torch.full((self.max_num_reqs,), -1, dtype=torch.int64, device=device)
+        self._prefill_host = np.zeros(self.max_num_reqs, dtype=np.int64)
+        self.prefill_lengths = torch.zeros(self.max_num_reqs, dtype=torch.int64, device=device)
         self._stale = False
 
     def reset(self) -> None:
@@ -38,6 +37,7 @@ class MixingModelState(DefaultModelState):
         """Notes the address; a request that comes back after a preemption finds its record there."""
         super().add_request(req_index, new_req_data)
         self._addresses_host[req_index] = self.mixing.assign(new_req_data.sampling_params)
+        self._prefill_host[req_index] = len(new_req_data.prefill_token_ids)
         self._stale = True
 
     def apply_staged_writes(self) -> None:
@@ -45,8 +45,8 @@ class MixingModelState(DefaultModelState):
         super().apply_staged_writes()
         self.mixing.write_assigned()
         if self._stale:
-            addresses = torch.from_numpy(self._addresses_host.copy())
-            self.addresses.copy_(to_device(addresses, self.addresses.device))
+            for noted, sent in ((self._addresses_host, self.addresses), (self._prefill_host, self.prefill_lengths)):
+                sent.copy_(to_device(torch.from_numpy(noted.copy()), sent.device))
             self._stale = False
 
     def preprocess_state(self, input_batch: InputBatch, *args: Any, **kwargs: Any) -> None:
@@ -85,43 +85,17 @@ class MixingSampler:
 
     def __call__(self, logits: Tensor, input_batch: InputBatch) -> SamplerOutput:
         """Samples one token a row."""
-        mixing = self.state.mixing
+        mixing, hidden = self.state.mixing, self.state.head.take()
         if not mixing.sessions:
             return self.base(logits, input_batch)
-        prefill_length = self.base.req_states.prefill_len.gpu
-        states = input_batch.idx_mapping
-        lengths = input_batch.seq_lens[: input_batch.num_reqs]
-        prefilled = lengths >= prefill_length[states]
-        tokens = mixing.choose(logits, self.state.addresses[states], lengths.long(), prefilled)
-        sampled, rejected = get_num_sampled_and_rejected(
-            lengths.new_ones(input_batch.num_reqs),
-            input_batch.seq_lens,
-            input_batch.cu_num_logits,
-            states,
-            prefill_length,
-        )
+        rows = input_batch.idx_mapping
+        lengths = input_batch.seq_lens[: input_batch.num_reqs].long()
+        prefilled = lengths >= self.state.prefill_lengths[rows]
+        tokens = mixing.choose(logits, self.state.addresses[rows], lengths, prefilled, hidden)
         return SamplerOutput(
             sampled_token_ids=tokens.view(-1, 1),
             logprobs_tensors=None,
             num_nans=None,
-            num_sampled=sampled,
-            num_rejected=rejected,
+            num_sampled=prefilled.int(),
+            num_rejected=torch.zeros_like(prefilled, dtype=torch.int32),
         )
-
-
-def install() -> None:
-    """Gives our engines their model state; other engines in the process are not changed. Safe to call again."""
-    resolve = model_states.resolve_model_state_cls
-    if getattr(resolve, "ngrpo", False):
-        return
-
-    def resolved(vllm_config: Any, model: nn.Module) -> Any:
-        theirs = resolve(vllm_config, model)
-        if settings_of(vllm_config) is None:
-            return theirs
-        if theirs is not DefaultModelState:
-            raise ValueError(f"rollout=vllm does not support models with state {theirs.__name__}")
-        return MixingModelState
-
-    resolved.ngrpo = True  # type: ignore[attr-defined]
-    model_states.resolve_model_state_cls = resolved

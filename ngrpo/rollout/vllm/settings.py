@@ -1,6 +1,7 @@
 """The settings that travel through vLLM's configuration: of an engine, and of a request."""
 
 import pickle
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -8,6 +9,9 @@ from ngrpo.rollout.records.session import Admission
 
 CONFIG_KEY = "ngrpo"
 """Key of our settings in vLLM's ``additional_config`` and in a request's ``extra_args``."""
+
+LOAD_FORMAT = "ngrpo"
+"""Name of our model loader (see `ngrpo.rollout.vllm.loader`)."""
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,15 @@ class MixingSettings:
     def additional_config(self) -> dict[str, Any]:
         """Returns vLLM's ``additional_config``."""
         return {CONFIG_KEY: asdict(self)}
+
+
+def loading_arguments(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the arguments of ``vllm.LLM`` by which our loader loads in the format that ``options`` name."""
+    own = {"load_format": options.get("load_format", "auto")}
+    return {
+        "load_format": LOAD_FORMAT,
+        "model_loader_extra_config": own | dict(options.get("model_loader_extra_config") or {}),
+    }
 
 
 def settings_of(vllm_config: Any) -> MixingSettings | None:

@@ -1,35 +1,53 @@
-"""The methods that our engine calls on vLLM's workers; importing this installs the hooks in the worker's process."""
+"""The methods that our engine calls on vLLM's workers; importing this registers our model loader in their process."""
 
 import pickle
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
 
+import ngrpo.rollout.vllm.loader  # noqa: F401  (it registers itself)
 from ngrpo.rollout.records.session import CollectedRecords
 from ngrpo.rollout.vllm import plugin, weight_receivers
+from ngrpo.rollout.vllm.attachment import attachment_of
 from ngrpo.rollout.vllm.checked_loading import CheckedModel
+from ngrpo.rollout.vllm.embedding import UnmixableModelError
 from ngrpo.rollout.vllm.mixing_state import MixingState
 
 plugin.install()
-plugin.keep_weights_loadable()
 weight_receivers.register()
 
 
 class WorkerExtension:
     """Mixed into vLLM's worker class (``worker_extension_cls``)."""
 
-    model_runner: Any
     weight_transfer_engine: Any
     rank: int
+    get_model: Callable[[], Any]
+
+    def ngrpo_attach(self) -> str | None:
+        """Hooks this worker's runner where its model could not name the hooks, which is so for the V1 runner.
+
+        Returns:
+            Why mixtures cannot enter the model, in words that follow its name; None if they can.
+        """
+        try:
+            attachment = attachment_of(self.get_model())
+        except UnmixableModelError as error:
+            return str(error)
+        if attachment.runner is None:
+            from ngrpo.rollout.vllm.runner_v1 import RunnerV1Hooks
+
+            RunnerV1Hooks(self, attachment)
+        return None
 
     def ngrpo_hooks(self) -> Any:
         """Returns the adapter of this worker's runner."""
-        runner = self.model_runner
-        return runner.ngrpo_hooks if hasattr(runner, "ngrpo_hooks") else runner.model_state
+        return attachment_of(self.get_model()).runner
 
     def ngrpo_mixing_state(self) -> MixingState:
         """Returns this worker's mixing state (in-process callers only)."""
-        state: MixingState = self.ngrpo_hooks().mixing
+        state: MixingState = attachment_of(self.get_model()).mixing
         return state
 
     def ngrpo_reset(self) -> None:

@@ -3,6 +3,7 @@
     python kinds.py olmo2 FOLDER                  vLLM runs it by transformers
     python kinds.py olmo2 FOLDER --own-process
     python kinds.py qwen3_moe FOLDER              the CPU build rearranges its experts
+    python kinds.py gemma3 FOLDER                 it scales its embedding after the lookup, which is its head, too
 
 Prints a JSON report: how far the engine's log-probs are from the model's own, or what was refused.
 """
@@ -11,7 +12,7 @@ import argparse
 import json
 
 import torch
-from transformers import AutoModelForCausalLM, Olmo2Config, Qwen3MoeConfig
+from transformers import AutoModelForCausalLM, Gemma3TextConfig, Olmo2Config, Qwen3MoeConfig
 from vllm_checks import MIXING, start_engine
 
 from ngrpo.errors import RunError
@@ -28,6 +29,12 @@ SIZES = {
     "tie_word_embeddings": False,
 }  # fmt: skip
 CONFIGS = {
+    "gemma3": Gemma3TextConfig(
+        **SIZES | {"tie_word_embeddings": True, "initializer_range": 0.08},  # else it repeats its token for certain
+        head_dim=32,
+        query_pre_attn_scalar=32,
+        layer_types=["full_attention"] * 2,
+    ),
     "olmo2": Olmo2Config(**SIZES),
     "qwen3_moe": Qwen3MoeConfig(
         **SIZES, head_dim=32, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, mlp_only_layers=[]

@@ -112,7 +112,7 @@ def stale(engine: VllmEngine, patch: pytest.MonkeyPatch) -> None:
 
 
 def shared(engine: VllmEngine, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("ngrpo.rollout.vllm.prefix_cache._own_key", lambda request, end: None)
+    patch.setattr("ngrpo.rollout.vllm.prefix_cache.prefix_of", lambda params: None)
 
 
 def plain(engine: VllmEngine, patch: pytest.MonkeyPatch) -> None:

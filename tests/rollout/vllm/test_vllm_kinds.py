@@ -37,3 +37,8 @@ def test_experts_that_are_rearranged_after_loading_are_refused(tmp_path: Path):
     )
     assert ".experts." in refused
     assert refused.endswith("; set rollout=torch.")
+
+
+def test_an_embedding_that_is_scaled_after_the_lookup_mixes_as_in_replay(tmp_path: Path):
+    found = report(tmp_path, "gemma3")
+    assert found["off"] < 1e-4 < 0.1 < found["ignored"]

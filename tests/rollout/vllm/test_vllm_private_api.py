@@ -1,35 +1,96 @@
-"""Fails by name where vLLM moves something private that the adapters use."""
+"""Fails by name where vLLM moves something that the adapters use: a door of its own, or one of its private parts."""
 
+import ast
 import inspect
+import logging.config
 import pickle
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import ngrpo.rollout.vllm as package
+
 pytest.importorskip("vllm.v1", reason="vLLM is not installed")
 pytestmark = pytest.mark.vllm
 
+FOLDER = Path(package.__file__).parent
+PRIVATE = FOLDER / "private.py"
+DOORS = {
+    "vllm",
+    "vllm.config",
+    "vllm.config.load",
+    "vllm.distributed",
+    "vllm.distributed.weight_transfer",
+    "vllm.distributed.weight_transfer.base",
+    "vllm.distributed.weight_transfer.ipc_engine",
+    "vllm.engine.arg_utils",
+    "vllm.inputs",
+    "vllm.model_executor.layers.vocab_parallel_embedding",
+    "vllm.model_executor.model_loader",
+    "vllm.platforms",
+    "vllm.sampling_params",
+    "vllm.v1.outputs",
+    "vllm.v1.worker.gpu.input_batch",
+    "vllm.v1.worker.gpu.model_states.default",
+    "vllm.v1.worker.gpu.sample.output",
+}
+"""Modules for callers, and for who writes models, loaders, model states and samplers; else `private` imports it."""
 
-def parameters(function) -> list[str]:
+
+def parameters(function: Callable[..., Any]) -> list[str]:
     return list(inspect.signature(function).parameters)
 
 
-def test_model_runner_v2_chooses_states_through_the_name_that_is_replaced():
-    from vllm.v1.worker.gpu import model_states
+def has(condition: bool, name: str) -> None:
+    """Fails with the name and the place that must follow it."""
+    assert condition, f"vLLM has moved {name}, which {PRIVATE.relative_to(FOLDER.parents[2])} uses"
 
-    from ngrpo.rollout.vllm import runner_v2
 
-    runner_v2.install()
-    resolve = model_states.resolve_model_state_cls
-    assert resolve.ngrpo
-    assert "resolve_model_state_cls" in model_states.init_model_state.__code__.co_names
-    assert parameters(inspect.getclosurevars(resolve).nonlocals["resolve"]) == ["vllm_config", "model"]
-    runner_v2.install()
-    assert model_states.resolve_model_state_cls is resolve
+def test_models_are_loaded_through_registered_loaders():
+    from vllm.config import LoadConfig
+    from vllm.model_executor.model_loader import BaseModelLoader, DefaultModelLoader, DummyModelLoader, get_model_loader
+
+    from ngrpo.rollout.vllm import loader, plugin, settings
+
+    plugin.install()
+    abstract = BaseModelLoader.__abstractmethods__
+    assert abstract == {"download_model", "load_weights"}
+    assert parameters(BaseModelLoader.load_model) == parameters(loader.MixingLoader.load_model)
+    for options, theirs in (
+        ({}, DefaultModelLoader),
+        ({"load_format": "safetensors", "model_loader_extra_config": {"num_threads": 2}}, DefaultModelLoader),
+        ({"load_format": "dummy"}, DummyModelLoader),
+    ):
+        made = get_model_loader(LoadConfig(**settings.loading_arguments(options)))
+        assert type(made) is loader.MixingLoader
+        assert type(made._loader) is theirs
+        assert made._loader.load_config.load_format == options.get("load_format", "auto")
+        assert made._loader.load_config.model_loader_extra_config == options.get("model_loader_extra_config", {})
+
+
+def test_a_model_may_bring_its_own_model_state():
+    source = inspect.getsource(pytest.importorskip("vllm.v1.worker.gpu.model_states"))
+    assert 'hasattr(model, "get_model_state_cls")' in source
+    assert "model.get_model_state_cls()" in source
+
+
+def test_workers_are_called_as_they_are():
+    from vllm import LLM, LLMEngine
+    from vllm.v1.worker.worker_base import WorkerBase
+
+    assert parameters(WorkerBase.get_model) == ["self"]
+    assert {"level", "mode"} <= set(parameters(LLM.sleep))
+    assert "tags" in parameters(LLM.wake_up)
+    assert '"scheduling"' in inspect.getsource(LLM.wake_up)
+    assert {"request_id", "prompt", "params"} <= set(parameters(LLMEngine.add_request))
+    assert {"step", "abort_request", "collective_rpc", "sleep", "wake_up"} <= set(vars(LLMEngine))
 
 
 def test_model_runner_v2_has_the_hooks():
+    from vllm.v1.core.sched.output import NewRequestData
     from vllm.v1.worker.gpu import input_batch, model_runner
     from vllm.v1.worker.gpu.model_states.default import DefaultModelState
     from vllm.v1.worker.gpu.sample.output import SamplerOutput
@@ -37,19 +98,13 @@ def test_model_runner_v2_has_the_hooks():
 
     assert parameters(DefaultModelState.__init__) == ["self", "vllm_config", "model", "encoder_cache", "device"]
     assert parameters(DefaultModelState.add_request) == ["self", "req_index", "new_req_data"]
+    assert {"sampling_params", "prefill_token_ids"} <= set(NewRequestData.__dataclass_fields__)
     assert parameters(DefaultModelState.apply_staged_writes) == ["self"]
     assert parameters(DefaultModelState.preprocess_state)[:2] == ["self", "input_batch"]
     assert parameters(DefaultModelState.custom_sampler) == ["self", "sampler"]
     assert parameters(Sampler.__call__)[:3] == ["self", "logits", "input_batch"]
-    used = {"num_reqs", "num_tokens", "idx_mapping", "query_start_loc", "positions", "seq_lens", "cu_num_logits"}
+    used = {"num_reqs", "num_tokens", "idx_mapping", "query_start_loc", "positions", "seq_lens"}
     assert used <= set(input_batch.InputBatch.__dataclass_fields__)
-    assert parameters(input_batch.get_num_sampled_and_rejected) == [
-        "num_sampled",
-        "seq_lens",
-        "cu_num_logits",
-        "idx_mapping",
-        "prefill_len",
-    ]
     assert set(SamplerOutput.__dataclass_fields__) >= {
         "sampled_token_ids",
         "logprobs_tensors",
@@ -60,45 +115,8 @@ def test_model_runner_v2_has_the_hooks():
     called = inspect.getsource(model_runner.GPUModelRunner)
     for hook in ("add_request", "apply_staged_writes", "preprocess_state", "custom_sampler"):
         assert f"self.model_state.{hook}(" in called
-
-
-def test_the_v1_runner_has_what_is_wrapped_and_read():
-    from vllm.v1.worker.cpu_model_runner import CPUModelRunner
-    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
-
-    assert "load_model" in vars(CPUModelRunner)
-    assert {"input_ids", "positions"} <= set(parameters(GPUModelRunner._model_forward))
-    assert parameters(GPUModelRunner._sample) == ["self", "logits", "spec_decode_metadata"]
-    source = inspect.getsource(GPUModelRunner)
-    for used in (
-        "self._model_forward(",
-        "positions=positions",
-        "self._sample(",
-        "self.discard_request_mask.np",
-        "self.query_start_loc.np",
-        "self.input_batch.req_ids",
-        "self.input_batch.num_reqs",
-        "self.requests",
-        "self.max_num_tokens",
-    ):
-        assert used in source, used
-
-
-def test_block_hashes_are_made_through_the_name_that_is_replaced():
-    from vllm.v1.core import block_pool, kv_cache_utils
-    from vllm.v1.request import Request
-
-    from ngrpo.rollout.vllm import prefix_cache
-
-    prefix_cache.install()
-    keys = kv_cache_utils.generate_block_hash_extra_keys
-    assert keys.ngrpo
-    assert block_pool.generate_block_hash_extra_keys is keys
-    assert len(parameters(inspect.getclosurevars(keys).nonlocals["extra_keys"])) == 4
-    assert "generate_block_hash_extra_keys" in inspect.getsource(kv_cache_utils.get_request_block_hasher)
-    assert {"sampling_params", "request_id", "num_prompt_tokens"} <= set(
-        inspect.getsource(Request).replace(".", " ").split()
-    )
+    sampling = inspect.getsource(model_runner.GPUModelRunner.sample)
+    assert sampling.index("self.model.compute_logits(sample_hidden_states)") < sampling.index("self.sampler(logits")
 
 
 def test_the_input_embedding_has_what_the_mixing_one_reads():
@@ -117,6 +135,126 @@ def test_the_input_embedding_has_what_the_mixing_one_reads():
     } <= indices
     assert len(parameters(layers.get_masked_input_and_mask)) == 6
     assert {"self.tp_size", "self.shard_indices"} <= set(inspect.getsource(layers.VocabParallelEmbedding).split())
+    known = {"self", "num_embeddings", "embedding_dim", "params_dtype", "org_num_embeddings", "padding_size"}
+    known |= {"quant_config", "prefix", "disable_tp", "quant_method", "parallel_group", "reduce_results"}
+    assert set(parameters(layers.VocabParallelEmbedding.__init__)) <= known
+
+
+def test_block_hashes_are_made_through_the_names_that_are_replaced():
+    from vllm.v1.core import block_pool, kv_cache_utils
+    from vllm.v1.request import Request
+
+    from ngrpo.rollout.vllm import prefix_cache
+
+    prefix_cache.install()
+    name = "generate_block_hash_extra_keys"
+    keys = getattr(kv_cache_utils, name)
+    assert keys.ngrpo
+    assert getattr(block_pool, name) is keys
+    prefix_cache.install()
+    assert getattr(kv_cache_utils, name) is keys
+    has(len(parameters(inspect.getclosurevars(keys).nonlocals["extra_keys"])) == 4, f"the parameters of {name}")
+    hashing = []
+    for function in vars(kv_cache_utils).values():
+        # Hashes with other keys would not know which tokens were mixed.
+        if inspect.isfunction(function) and "hash_block_tokens(" in inspect.getsource(function):
+            hashing.append(function.__name__)
+            named = function.__name__ in ("hash_block_tokens", "keys_with_ours")
+            has(named or f"{name}(" in inspect.getsource(function), f"a hash made in {function.__name__}")
+    assert len(hashing) > 1
+    attributes = set(inspect.getsource(Request).replace(".", " ").split())
+    for attribute in ("sampling_params", "request_id", "num_prompt_tokens"):
+        has(attribute in attributes, f"Request.{attribute}")
+
+
+def test_the_client_of_an_engine_process_has_what_is_read():
+    from vllm.v1.engine import core_client, llm_engine
+
+    client = inspect.getsource(core_client.SyncMPClient)
+    for used in (
+        "outputs = self.outputs_queue.get()",
+        "if isinstance(outputs, Exception)",
+        "self.utility_results[call_id] = future",
+        "return future.result()",
+    ):
+        has(used in client, used)
+    has("engine_manager" in core_client.BackgroundResources.__dataclass_fields__, "resources.engine_manager")
+    has("self.processes" in inspect.getsource(core_client.CoreEngineProcManager), "engine_manager.processes")
+    has("self.engine_core = " in inspect.getsource(llm_engine.LLMEngine), "LLMEngine.engine_core")
+    for kind in (core_client.SyncMPClient, core_client.InprocClient):
+        has(parameters(kind.shutdown)[:1] == ["self"], f"{kind.__name__}.shutdown")
+
+
+def test_repacking_on_a_cpu_is_asked_of_the_name_that_is_replaced():
+    import vllm._custom_ops as ops
+    from vllm.model_executor.layers import utils
+    from vllm.platforms import current_platform
+
+    from ngrpo.rollout.vllm.private import weights_stay_loadable
+
+    has("ops._supports_onednn" in inspect.getsource(utils.dispatch_cpu_unquantized_gemm), "ops._supports_onednn")
+    before = ops._supports_onednn
+    with weights_stay_loadable():
+        assert ops._supports_onednn is (False if current_platform.is_cpu() else before)
+    assert ops._supports_onednn is before
+
+
+def test_the_logger_that_is_silenced_and_the_view_of_host_memory(caplog):
+    from vllm.renderers import base
+    from vllm.utils import torch_utils
+
+    from ngrpo.rollout.vllm.private import silence_missing_tokenizer
+
+    has(base.logger.name == "vllm.renderers.base", "the logger of vllm.renderers.base")
+    for _ in range(2):
+        silence_missing_tokenizer()
+    # As vLLM does when an engine starts.
+    logging.config.dictConfig(
+        {"version": 1, "disable_existing_loggers": False, "loggers": {"vllm": {"level": "WARNING"}}}
+    )
+    with caplog.at_level(logging.WARNING, logger="vllm"):
+        base.logger.warning("Chat template warmup failed")
+        base.logger.error("something else")
+    assert "warmup" not in caplog.text
+    has(len(parameters(torch_utils.get_accelerator_view_from_cpu_tensor)) == 1, "get_accelerator_view_from_cpu_tensor")
+
+
+def test_the_v1_runner_has_what_is_wrapped_and_read():
+    from vllm.v1.worker import gpu_worker
+    from vllm.v1.worker.gpu_model_runner import GPUModelRunner
+
+    has({"input_ids", "positions"} <= set(parameters(GPUModelRunner._model_forward)), "_model_forward's parameters")
+    has(parameters(GPUModelRunner._sample) == ["self", "logits", "spec_decode_metadata"], "_sample's parameters")
+    source = inspect.getsource(GPUModelRunner)
+    has("self.model_runner" in inspect.getsource(gpu_worker.Worker), "the worker's model_runner")
+    for used in (
+        "self._model_forward(",
+        "positions=positions",
+        "self.model.compute_logits(sample_hidden_states)",
+        "self._sample(",
+        "self.discard_request_mask.np",
+        "self.query_start_loc.np",
+        "self.input_batch.req_ids",
+        "self.input_batch.num_reqs",
+        "self.requests",
+    ):
+        has(used in source, used)
+
+
+@pytest.mark.parametrize("path", sorted(set(FOLDER.glob("*.py")) - {PRIVATE}), ids=lambda path: path.stem)
+def test_only_one_file_touches_private_parts(path: Path):
+    inside = {"engine_core", "model_runner", "input_batch", "scheduler", "req_states", "requests"}
+    for node in ast.walk(ast.parse(path.read_text())):
+        modules = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        modules += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        for module in modules:
+            assert not module.startswith("vllm") or module in DOORS, f"{path.name} imports {module}"
+        if isinstance(node, ast.Attribute):
+            of_self = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+            private = node.attr.startswith("_") and not node.attr.startswith("__") and not of_self
+            known = isinstance(node.value, ast.Call) or node.attr in ("_replace",)
+            assert not private or known, f"{path.name} reads .{node.attr}"
+            assert node.attr not in inside, f"{path.name} reads .{node.attr}"
 
 
 def test_the_weight_transfer_has_what_is_called_and_replaced():

@@ -13,7 +13,9 @@ pytest.importorskip("triton", reason="Triton is not installed")
 pytestmark = [pytest.mark.vllm, pytest.mark.slow]
 
 
-@pytest.mark.parametrize(("exploration", "tolerance"), [("neighbor", 1e-4), ("gaussian", 1e-3), ("hrpo", 1e-4)])
+@pytest.mark.parametrize(
+    ("exploration", "tolerance"), [("neighbor", 1e-4), ("gaussian", 1e-3), ("hrpo", 1e-4), ("hidden", 1e-4)]
+)
 def test_preempted_and_chunked_rollouts_are_those_of_the_torch_engine(exploration: str, tolerance: float):
     script = Path(__file__).with_name("interpreted_v2.py")
     runner = {"TRITON_INTERPRET": "1", "VLLM_USE_V2_MODEL_RUNNER": "1"}

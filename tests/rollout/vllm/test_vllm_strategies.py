@@ -9,6 +9,7 @@ import torch
 from places import ROOT
 from torch import Tensor
 from vllm_checks import (
+    KINDS,
     MIXING,
     UNSTOPPED,
     assert_same_rollouts,
@@ -134,6 +135,10 @@ def test_sizes_and_rates_are_those_of_the_worked_example(sums, bound_to_demo):
         tokens = sum(rollout.length for rollout in rollouts)
         assert set(sizes.tolist()) == {int(k)}
         assert abs(len(sizes) / tokens - rate) < 5 * (rate * (1 - rate) / tokens) ** 0.5
+
+
+def test_steps_read_the_hidden_state_of_their_rows(sums, oracle, bound_to_demo, trainer_of):
+    assert_good(sums, oracle, trainer_of, bound_to_demo(KINDS["hidden"]))
 
 
 @pytest.mark.parametrize("strategy", VECTORS)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -22,14 +22,32 @@ from ngrpo.modeling.policy import ScoringModel
 from ngrpo.rollout.vllm.engine import VllmEngine
 from ngrpo.types.rollouts import Mixture, Prefix, Request, Rollout, Sampling
 
+
+@dataclass(frozen=True)
+class ByHidden(Exploration):
+    """Mixes the two most likely tokens where the last hidden state says so, by the weights that it says."""
+
+    end_token: str | None = None
+
+    width = 2
+    reads_hidden = True
+
+    def step(self, logits: Tensor, ctx: StepContext) -> Step:
+        assert ctx.hidden is not None
+        mixed = ctx.hidden[:, 0] > ctx.hidden[:, 1]
+        weights = ctx.hidden[:, 2:4].float().softmax(-1)
+        return Step(ctx.sample(logits), mixed, logits.topk(2).indices, weights)
+
+
 MIXING = NeighborMixing(rate=0.4, k=3, end_token=None)
 CPU = torch.device("cpu")
 KINDS: dict[str, Exploration] = {
     "neighbor": MIXING,
     "gaussian": GaussianSoftTokens(end_token=None),
     "hrpo": HybridReasoning(r_min=0.5, r_max=0.9, end_token=None),
+    "hidden": ByHidden(),
 }
-"""Sums of rows, recorded vectors, and vectors made from what was learned."""
+"""Sums of rows, recorded vectors, vectors made from what was learned, and sums that depend on the hidden state."""
 UNSTOPPED = Sampling(temperature=0.8, max_new_tokens=96, stop_ids=(0,))
 """Padding is hardly ever drawn, so that responses become long."""
 

@@ -1,0 +1,140 @@
+"""Everything that is touched of vLLM's private parts, for which it has no door; the tests name each that moves.
+
+- ``vllm.v1.core.kv_cache_utils.generate_block_hash_extra_keys`` and its name in ``block_pool`` (replaced), and of the
+  requests that it is given ``sampling_params``, ``num_prompt_tokens`` and ``request_id``
+- ``vllm._custom_ops._supports_onednn`` (replaced while a model is loaded on a CPU)
+- of ``LLM.llm_engine``: ``engine_core`` and its ``shutdown``, ``resources.engine_manager.processes``,
+  ``utility_results`` and ``outputs_queue``
+- ``vllm.utils.torch_utils.get_accelerator_view_from_cpu_tensor``
+- the logger ``vllm.renderers.base``
+- of a worker: ``model_runner``, and if that is a V1 runner ``_model_forward`` and ``_sample`` (wrapped),
+  ``input_batch.req_ids``, ``input_batch.num_reqs``, ``requests``, ``query_start_loc`` and ``discard_request_mask``
+
+`cuda_ipc` overrides two methods of vLLM's sender beside: ``_all_gather_and_merge_handles`` and ``_post_send_sync``.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ngrpo.rollout.vllm.settings import CONFIG_KEY
+
+
+def key_cached_blocks(own_key: Callable[[Any, int], str | None]) -> None:
+    """Adds a key of ours to the hash of every cached block. Safe to call again.
+
+    The official ``cache_salt`` begins at a request's first block, and would share no prompts.
+
+    Args:
+        own_key: takes a request and the position at which a block ends, and returns what the block depends on beside
+            its tokens; None for nothing.
+    """
+    from vllm.v1.core import block_pool, kv_cache_utils
+
+    extra_keys = kv_cache_utils.generate_block_hash_extra_keys
+    if getattr(extra_keys, "ngrpo", False):
+        return
+
+    def keys_with_ours(request: Any, start: int, end: int, start_mm: int) -> tuple[tuple[Any, ...] | None, int]:
+        keys, next_mm = extra_keys(request, start, end, start_mm)
+        own = own_key(request, end)
+        return (keys if own is None else (*(keys or ()), (CONFIG_KEY, own))), next_mm
+
+    keys_with_ours.ngrpo = True  # type: ignore[attr-defined]
+    kv_cache_utils.generate_block_hash_extra_keys = keys_with_ours
+    block_pool.generate_block_hash_extra_keys = keys_with_ours
+
+
+@contextmanager
+def weights_stay_loadable() -> Iterator[None]:
+    """On a CPU, keeps vLLM from repacking the weights that it loads, which no later transfer could overwrite."""
+    import vllm._custom_ops as ops
+    from vllm.platforms import current_platform
+
+    if not current_platform.is_cpu():
+        yield
+        return
+    repacks = ops._supports_onednn
+    ops._supports_onednn = False
+    try:
+        yield
+    finally:
+        ops._supports_onednn = repacks
+
+
+def view_of_host_memory(pinned: Tensor) -> Tensor:
+    """Returns the GPU's view of a tensor in pinned host memory."""
+    from vllm.utils.torch_utils import get_accelerator_view_from_cpu_tensor
+
+    view: Tensor = get_accelerator_view_from_cpu_tensor(pinned)
+    return view
+
+
+def silence_missing_tokenizer() -> None:
+    """Keeps vLLM from logging a traceback about the tokenizer that our engines do not load. Safe to call again.
+
+    By a filter: vLLM configures its loggers again when an engine starts, and takes back any level.
+    """
+    logging.getLogger("vllm.renderers.base").addFilter(_is_error)
+
+
+def _is_error(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR
+
+
+def end_engine(llm: Any) -> None:
+    """Ends an engine, its processes included; ``vllm.LLM`` does so only when it is collected."""
+    llm.llm_engine.engine_core.shutdown()
+
+
+def engine_processes(llm: Any) -> list[BaseProcess]:
+    """Returns the processes of an engine that runs in its own."""
+    return list(llm.llm_engine.engine_core.resources.engine_manager.processes)
+
+
+def fail_waiting_calls(llm: Any, error: Exception) -> None:
+    """Raises ``error`` in the calls that wait for an answer of the engine's process."""
+    client = llm.llm_engine.engine_core
+    for future in list(client.utility_results.values()):
+        if not future.done():
+            future.set_exception(error)
+    if client.outputs_queue.empty():
+        client.outputs_queue.put_nowait(error)
+
+
+class RunnerV1:
+    """What is read and wrapped of vLLM's V1 runner, which only the CPU build still needs.
+
+    Args:
+        worker: whose runner it is; other runners of the process are not changed.
+    """
+
+    def __init__(self, worker: Any) -> None:
+        self._runner: Any = worker.model_runner
+        self.forward: Callable[..., Any] = self._runner._model_forward
+        self.sample: Callable[..., Any] = self._runner._sample
+
+    def wrap(self, forward: Callable[..., Any], sample: Callable[..., Any]) -> None:
+        """Makes the runner call these instead of its own."""
+        self._runner._model_forward = forward
+        self._runner._sample = sample
+
+    def rows(self) -> dict[str, Any]:
+        """Returns the parameters of the batch's requests by their ids, row by row; rows change from step to step."""
+        batch = self._runner.input_batch
+        return {i: self._runner.requests[i].sampling_params for i in batch.req_ids[: batch.num_reqs]}
+
+    def starts(self) -> Tensor:
+        """Returns where each row's scheduled tokens start, and where the last one's end; int64 [R + 1]."""
+        rows = self._runner.input_batch.num_reqs
+        return torch.from_numpy(self._runner.query_start_loc.np[: rows + 1].astype(np.int64))
+
+    def unfinished(self, rows: int) -> Tensor:
+        """Says which rows have more to prefill, so that what is sampled for them is dropped; bool [R]."""
+        return torch.from_numpy(self._runner.discard_request_mask.np[:rows].copy())

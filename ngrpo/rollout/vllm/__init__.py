@@ -16,6 +16,7 @@ tested.
 - ``device.py``: The GPU of a worker: which one child processes see, and its view of host memory
 - ``embedding.py``: The input embedding that mixes, inside vLLM's compiled and captured forward
 - ``engine.py``: The vLLM rollout engine
+- ``left_memory.py``: The shared memory of an engine's processes, which stays when the process that made it is killed
 - ``loader.py``: The model loader through which vLLM loads the models of our engines: vLLM's own, and then `attach`
 - ``mixing_state.py``: The mixing state of a worker, which the adapters of both model runners share: the live sessions
   and the buffers
@@ -32,6 +33,7 @@ tested.
 - ``runner_v2.py``: Adapter of vLLM's Model Runner V2: a model state and a sampler, through hooks that vLLM has for
   them
 - ``settings.py``: The settings that travel through vLLM's configuration: of an engine, and of a request
+- ``socket_folder.py``: The folder of an engine's sockets, of which a killed process leaves its own behind
 - ``versions.py``: The vLLM versions that the adapters were tested with, and what is done about older and newer ones
 - ``weight_receivers.py``: The workers' side of a weight transfer: engines of vLLM's weight-transfer interface, one
   class a way

@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import multiprocessing
 import os
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,11 +23,13 @@ from ngrpo.rollout.engine import Report, RolloutStream
 from ngrpo.rollout.records.session import CollectedRecords, SessionSpec
 from ngrpo.rollout.request_limits import check_requests
 from ngrpo.rollout.vllm.device import visible_to_children
+from ngrpo.rollout.vllm.left_memory import EngineMemory
 from ngrpo.rollout.vllm.private import end_engine, silence_missing_tokenizer
 from ngrpo.rollout.vllm.process_watch import ProcessWatch
 from ngrpo.rollout.vllm.request_loop import RequestLoop
 from ngrpo.rollout.vllm.rollout_stream import VllmStream, slots_for
 from ngrpo.rollout.vllm.settings import MixingSettings, loading_arguments
+from ngrpo.rollout.vllm.socket_folder import SocketFolder
 from ngrpo.rollout.vllm.versions import Standing, check_version, installed_version, newer_than_tested
 from ngrpo.rollout.vllm.weight_senders import choose_sender
 from ngrpo.rollout.vllm.weight_transfer import WeightTransfer
@@ -129,6 +132,7 @@ class VllmEngine:
         self._sendable = False
         self._asleep = False
         self._process_watch: ProcessWatch | None = None
+        self._sockets = SocketFolder()
 
     @property
     def dtype(self) -> torch.dtype:
@@ -163,8 +167,11 @@ class VllmEngine:
             )
         silence_missing_tokenizer()
         _free_cached_memory()
-        with ending_children(), visible_to_children(device) if self.several_ranks else nullcontext():
+        own_gpu = visible_to_children(device) if self.several_ranks else nullcontext()
+        with ending_children(), own_gpu, self._sockets.used():
+            others = _children()
             self.llm = LLM(**self._arguments)
+        self._memory = EngineMemory(_children() - others)
         if self._own_process:
             self._process_watch = ProcessWatch(self.llm)
         stream = torch.cuda.current_stream(device) if self._in_process and device.type == "cuda" else None
@@ -364,12 +371,19 @@ class VllmEngine:
             end_engine(llm)
         except Exception as error:  # of an engine that is dead already
             log.debug("vLLM did not end in order: %s", error)
+        self._sockets.clear()
+        self._memory.remove()
         del llm
         gc.collect()
         _free_cached_memory()
 
     def _call(self, method: str, *args: Any) -> list[Any]:
         return self._loop.rpc(method, *args)
+
+
+def _children() -> set[int]:
+    """Returns the ids of the processes that Python has started from this one."""
+    return {child.pid for child in multiprocessing.active_children() if child.pid is not None}
 
 
 @contextmanager

@@ -172,10 +172,16 @@ class RequestLoop:
                 self._release(call)
 
     def stop(self) -> None:
-        """Ends all calls, and waits a moment for the step that is running."""
-        self.fail(RuntimeError("the engine was closed"))
+        """Ends all calls, waits a moment for the step that is running, and lets go of vLLM.
+
+        So that its memory is free when it is built anew, nothing is kept that leads to it: also not the exception of a
+        step, whose traceback does.
+        """
+        closed = RuntimeError("the engine was closed")
+        self.fail(closed)
         with self._state:
             self._state.wait_for(lambda: self._user is None, timeout=_STOP_S)
+            self._engine, self._failure = None, closed
 
     def fail(self, error: BaseException) -> None:
         """Ends all calls with an exception."""

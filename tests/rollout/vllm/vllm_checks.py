@@ -1,5 +1,6 @@
 """Requests of the demo model and comparisons of rollouts, shared by the vLLM tests."""
 
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -58,6 +59,19 @@ class FailsLater(NeighborMixing):
     def step(self, logits: Tensor, ctx: StepContext) -> Step:
         if len(logits) > 2:
             raise KeyError("a typing error of the author")
+        return super().step(logits, ctx)
+
+
+@dataclass(frozen=True)
+class RunsOut(NeighborMixing):
+    """Finds no memory for one step, when a file says so: a failure of the engine, not of its author's code."""
+
+    marker: str = ""
+
+    def step(self, logits: Tensor, ctx: StepContext) -> Step:
+        if len(logits) > 2 and os.path.exists(self.marker):
+            os.unlink(self.marker)
+            raise torch.OutOfMemoryError("no memory for a step")
         return super().step(logits, ctx)
 
 

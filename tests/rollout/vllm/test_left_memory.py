@@ -1,0 +1,43 @@
+"""Shared memory that killed processes leave; needs no vLLM."""
+
+import subprocess
+import sys
+from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
+
+from ngrpo.rollout.vllm.left_memory import EngineMemory
+
+PARENT = """
+import subprocess, sys
+print(subprocess.Popen([sys.executable, "-c", sys.argv[1], sys.argv[2]]).pid, flush=True)
+input()
+"""
+CHILD = """
+import sys, time
+from multiprocessing.shared_memory import SharedMemory
+held = SharedMemory(sys.argv[1])
+print("mapped", flush=True)
+time.sleep(600)
+"""
+
+
+def test_what_a_killed_process_below_another_had_mapped_is_removed() -> None:
+    made, other = SharedMemory(create=True, size=4096), SharedMemory(create=True, size=4096)
+    command = [sys.executable, "-c", PARENT, CHILD, made.name]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        child, said = int(parent.stdout.readline()), parent.stdout.readline()
+        assert said == "mapped\n"
+        memory = EngineMemory([parent.pid])
+        subprocess.run(["kill", "-9", str(child), str(parent.pid)], check=True)
+    memory.remove()
+    assert not Path(f"/dev/shm/{made.name}").exists()
+    assert Path(f"/dev/shm/{other.name}").exists()
+    memory.remove()
+    other.close()
+    other.unlink()
+    made.close()
+
+
+def test_processes_that_have_gone_have_nothing() -> None:
+    EngineMemory([2**22 + 1]).remove()

@@ -1,12 +1,16 @@
-"""Faults from outside the package, for the tests: what spoils a reward, a gradient or a worker at a given iteration."""
+"""Faults from outside the package, for the tests: what spoils a reward, a gradient, a worker or a strategy."""
 
 import math
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 from lightning import Callback
 
+from ngrpo.exploration.base import Embed, RowContext, Step, StepContext
+from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.rewards.terms.base import Responses
 
 
@@ -104,3 +108,35 @@ class ClockSetBack(Callback):
             seconds, nanoseconds = time.time, time.time_ns
             time.time = lambda: seconds() - 86400
             time.time_ns = lambda: nanoseconds() - 86400 * 10**9
+
+
+class FailingStrategy(NeighborMixing):
+    """Sound with two rows, with which it is tried; its author did not think of more."""
+
+    def step(self, logits: torch.Tensor, ctx: StepContext) -> Step:
+        if len(logits) > 2:
+            raise KeyError("a typing error of the author")
+        return super().step(logits, ctx)
+
+
+class FailingInputs(NeighborMixing):
+    """Sound with two rows, with which it is tried; its author did not think of more."""
+
+    def inputs(self, embed: Embed, step: Step, ctx: RowContext, parameters: Mapping[str, torch.Tensor]) -> torch.Tensor:
+        if len(step.token) > 2:
+            raise KeyError("a typing error of the author")
+        return super().inputs(embed, step, ctx, parameters)
+
+
+class FailingTables(NeighborMixing):
+    """Fails when its tables are prepared."""
+
+    def prepare(self, embedding: torch.Tensor, vocabulary: Vocabulary) -> dict[str, torch.Tensor]:
+        raise KeyError("a typing error of the author")
+
+
+class FailingSchedule(NeighborMixing):
+    """Fails when it is asked for its schedule."""
+
+    def schedule(self, progress: torch.Tensor) -> dict[str, torch.Tensor]:
+        raise KeyError("a typing error of the author")

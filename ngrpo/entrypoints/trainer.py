@@ -13,6 +13,11 @@ from ngrpo.config.schema import TrainerConfig
 from ngrpo.utils.torch_settings import accelerator_of
 
 
+def has_unknown_devices(config: TrainerConfig) -> bool:
+    """Says whether a run takes all GPUs of its machines, and this one, which only plans it, has none to count."""
+    return config.devices == "auto" and accelerator_of(config.accelerator) == "gpu" and not torch.cuda.device_count()
+
+
 def process_count(config: TrainerConfig) -> int:
     """Returns the number of processes over all machines: one a device, or one for a device that is not here."""
     devices = config.devices

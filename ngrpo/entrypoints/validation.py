@@ -12,6 +12,7 @@ Each of those functions is called in one place, and raises before any model is l
 """
 
 import logging
+import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
@@ -24,8 +25,10 @@ from ngrpo.algo.correction import NoCorrection
 from ngrpo.algo.kl import k1
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.data.curriculum import Curriculum, SampledByPassRate
+from ngrpo.config.schema import TrainerConfig
 from ngrpo.entrypoints.algorithm_trial import try_algorithm
 from ngrpo.entrypoints.components import Components
+from ngrpo.entrypoints.trainer import has_unknown_devices
 from ngrpo.errors import SettingError, first_line
 from ngrpo.evaluation.evaluator import Evaluator
 from ngrpo.exploration.base import Exploration
@@ -64,7 +67,7 @@ def check_settings(parts: Components, config: DictConfig) -> None:
         SettingError: they do not.
     """
     algorithm, exploration = parts.algorithm, parts.exploration
-    check_tensor_parallel(parts.source, parts.processes, parts.tensor_parallel_size)
+    check_tensor_parallel(parts.source, config.trainer, parts.processes)
     check_algorithm(algorithm)
     check_clip(algorithm)
     check_shaping(algorithm, parts.terms)
@@ -215,9 +218,15 @@ def check_ahead(
         )
 
 
-def check_tensor_parallel(source: ModelSource, processes: int, size: int) -> None:
+def check_tensor_parallel(source: ModelSource, trainer: TrainerConfig, processes: int) -> None:
     """The processes must fall into equal tensor groups, and the model into as many equal parts."""
+    size = trainer.tensor_parallel_size
     setting = f"{SETTING}={size}"
+    if size > 1 and processes % size and has_unknown_devices(trainer):
+        raise SettingError(
+            f"{setting} needs a multiple of so many processes, and trainer.devices=auto has no GPU here to count; set "
+            f"trainer.devices={size // math.gcd(size, trainer.num_nodes)}, or how many there will be."
+        )
     if size < 1 or processes % size:
         raise SettingError(
             f"{setting} does not divide the trainer.devices x trainer.num_nodes={processes} processes; choose a "

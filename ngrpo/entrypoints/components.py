@@ -65,13 +65,17 @@ class Components:
         """Data-parallel ranks: processes, or groups of them, that train on rollouts of their own."""
         return self.processes // self.tensor_parallel_size
 
+    @property
+    def requests(self) -> int:
+        """Rollouts of a batch on one rank, which its engine makes at once."""
+        return self.algorithm.prompts_per_batch // self.ranks * self.rollout.group_size
 
-def build_components(config: DictConfig, engine: RolloutEngine | None = None) -> Components:
+
+def build_components(config: DictConfig) -> Components:
     """Builds the parts of a checked configuration; reads no weights, tokenizer or data.
 
     Args:
         config: composed from ``conf/train.yaml``.
-        engine: taken in place of the configured one.
 
     Raises:
         SettingError: one of them refuses its settings.
@@ -93,7 +97,7 @@ def build_components(config: DictConfig, engine: RolloutEngine | None = None) ->
         selection=build(config.selection),
         critic=_optional(config.critic),
         rollout=RolloutSettings(settings.group_size, settings.max_new_tokens, settings.temperature, settings.ahead),
-        engine=engine or build(settings.engine, model=source, exploration=exploration),
+        engine=build(settings.engine, model=source, exploration=exploration),
         curriculum=_optional(config.data.get("curriculum")),
         optimizer=build(config.trainer.optimizer),
         update=_update_settings(config, algorithm.optimizer_steps),

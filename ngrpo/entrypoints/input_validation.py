@@ -20,7 +20,7 @@ from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.rope import positions_of
 from ngrpo.modeling.tensor_parallel import check_split
-from ngrpo.rollout.engine import RolloutEngine
+from ngrpo.rollout.engine import InstalledEngine, RolloutEngine
 from ngrpo.utils.torch_settings import accelerator_of
 
 _FEW = 8
@@ -32,8 +32,7 @@ _ACCELERATORS = ("auto", "cpu", "gpu")
 def check_training_inputs(parts: Components, config: DictConfig) -> Any:
     """Checks a training against its model; see `check_inputs`."""
     check_model(parts, config)
-    requests = parts.algorithm.prompts_per_batch // parts.ranks * parts.rollout.group_size
-    return check_inputs(parts.source, parts.exploration, parts.engine, config, requests)
+    return check_inputs(parts.source, parts.exploration, parts.engine, config, parts.requests)
 
 
 def check_model(parts: Components, config: DictConfig) -> None:
@@ -62,6 +61,8 @@ def check_inputs(
     Raises:
         SettingError: something does not fit.
     """
+    if isinstance(engine, InstalledEngine):
+        engine.check_installed()
     source.check_files()
     model, max_new_tokens = source.config(), config.rollout.max_new_tokens
     check_context(model, config.data.max_prompt_tokens, max_new_tokens)

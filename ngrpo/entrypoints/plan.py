@@ -19,7 +19,6 @@ from ngrpo.planning.remedies import remedies
 from ngrpo.planning.run_settings import RunSettings
 from ngrpo.planning.text import print_plan
 from ngrpo.planning.time_plan import TimePlan, plan_time
-from ngrpo.rollout.null_engine import NullEngine
 from ngrpo.utils.torch_settings import accelerator_of, set_torch
 
 GIB = 2**30
@@ -54,10 +53,11 @@ def plan(config: DictConfig, card_name: str | None, memory_gib: float | None, ch
 
 
 def _check(config: DictConfig) -> None:
-    """Refuses what a training would, but for its engine, data and machine, which need not be here."""
-    components = build_components(config, NullEngine())
+    """Refuses what a training would, but for its engine's package, data and machine, which need not be here."""
+    components = build_components(config)
     check_settings(components, config)
     check_model(components, config)
+    components.engine.check_load(components.exploration, components.requests, config.rollout.max_new_tokens)
     check_finite(config)
 
 

@@ -24,8 +24,8 @@ from torch.optim import Optimizer
 from ngrpo.algo.correction import NoCorrection
 from ngrpo.algo.kl import k1
 from ngrpo.algo.policy_loss import Algorithm
-from ngrpo.data.curriculum import Curriculum, SampledByPassRate
 from ngrpo.config.schema import TrainerConfig
+from ngrpo.data.curriculum import Curriculum, SampledByPassRate
 from ngrpo.entrypoints.algorithm_trial import try_algorithm
 from ngrpo.entrypoints.components import Components
 from ngrpo.entrypoints.trainer import has_unknown_devices

@@ -77,6 +77,7 @@ def reason_for_torch(
         if check_version() is Standing.NEWER:
             return f"{newer_than_tested()}; rollout=vllm takes it"
         engine = VllmEngine(model, exploration, max_prompt_tokens, max_new_tokens, dense_record_gib=dense_record_gib)
+        engine.check_installed()
         for strategy in (exploration, *around.evaluated):
             engine.check_load(strategy, around.requests, max_new_tokens)
         native = has_native(model.config())

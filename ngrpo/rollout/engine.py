@@ -45,6 +45,14 @@ class StreamingEngine(Protocol):
         """
 
 
+@runtime_checkable
+class InstalledEngine(Protocol):
+    """An engine of a package that need not be installed, except where it is to start."""
+
+    def check_installed(self) -> None:
+        """Raises a SettingError where the package is missing, or of a version that cannot be used."""
+
+
 class RolloutEngine(Protocol):
     """Token ids in, token ids out; text is never re-encoded.
 

@@ -151,8 +151,6 @@ def test_files_are_found() -> None:
 
 @pytest.mark.parametrize("file", [file for file in FILES if file not in STUDIES])
 def test_file_composes_and_builds(file: str, available: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    # Building the engine starts nothing, and vLLM need not be installed here.
-    monkeypatch.setattr("ngrpo.rollout.vllm.engine.check_version", lambda: None)
     for module in ("training.optim.optimizers", "modeling.lora"):
         monkeypatch.setattr(f"ngrpo.{module}.require", lambda package, setting: None)
     group, _, option = file.rpartition("/")

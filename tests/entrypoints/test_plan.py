@@ -31,7 +31,14 @@ def test_it_plans_for_a_card_that_is_not_here(tmp_path):
     assert "as measured on H100" in said
 
 
-@pytest.mark.parametrize("more", [(), ("trainer.num_nodes=2",), ("model/lora=adapter",), ("rollout=vllm",)])
+BESIDE = ("rollout=vllm", "rollout.engine.own_process=true", "rollout.ahead=1", "algo/correction=truncate")
+"""Rollouts during the update."""
+TWO = ("trainer.devices=2", "trainer.tensor_parallel_size=2")
+
+
+@pytest.mark.parametrize(
+    "more", [(), ("trainer.num_nodes=2",), ("model/lora=adapter",), ("rollout=vllm",), BESIDE, TWO], ids=" ".join
+)
 def test_it_plans_a_training_on_gpus_where_there_is_none(more, tmp_path):
     assert "fits" in planned(tmp_path, "--card", "H200", "trainer=gpu", *more)
 
@@ -62,8 +69,34 @@ def test_it_says_what_to_change_where_a_run_does_not_fit(tmp_path):
         (("trainer.num_nodes=0",), "trainer.num_nodes=0 is no number of processes"),
         (("trainer.optimizer.lr=-1",), "trainer.optimizer with lr=-1"),
         (
-            ("--card", "H200", "rollout=vllm", "rollout.ahead=1"),
+            ("--card", "H200", "rollout=vllm", "rollout.engine.own_process=true", "rollout.ahead=1"),
             "rollout.ahead=1 trains on rollouts of an older policy",
+        ),
+        (
+            ("--card", "H200", "rollout=vllm", "rollout.ahead=1", "algo/correction=truncate"),
+            "rollout.engine=VllmEngine as configured takes turns with it; set rollout.engine.own_process=true",
+        ),
+        (
+            ("--card", "H200", "rollout=vllm", "trainer=gpu", "trainer.devices=2"),
+            "rollout.engine=VllmEngine as configured runs beside one training process",
+        ),
+        (("rollout=vllm", "+rollout.engine.options.pipeline_parallel_size=2"), "is not supported"),
+        (
+            ("rollout=vllm", "exploration=gaussian", "rollout.engine.dense_record_gib=0.001"),
+            "rollout.engine.dense_record_gib=0.001 is less than the",
+        ),
+        (("rollout=torch", "rollout.engine.max_batch_size=0"), "rollout.engine.max_batch_size=0 runs nothing"),
+        (
+            ("--card", "H200", "trainer=gpu", "trainer.tensor_parallel_size=2"),
+            "trainer.devices=auto has no GPU here to count; set trainer.devices=2, or how many there will be.",
+        ),
+        (
+            ("--card", "H200", "trainer=gpu", "trainer.tensor_parallel_size=4", "trainer.num_nodes=2"),
+            "set trainer.devices=2, or",
+        ),
+        (
+            ("--card", "H200", "trainer=gpu", "trainer.tensor_parallel_size=2", "trainer.devices=1"),
+            "does not divide the trainer.devices x trainer.num_nodes=1 processes",
         ),
     ],
 )

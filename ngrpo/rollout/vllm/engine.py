@@ -68,7 +68,7 @@ class VllmEngine:
         options: further arguments of ``vllm.LLM``.
 
     Raises:
-        SettingError: vLLM is missing or older than the tested ones, or an option cannot be served.
+        SettingError: an option cannot be served.
     """
 
     def __init__(
@@ -87,11 +87,6 @@ class VllmEngine:
         check: bool = True,
         options: dict[str, Any] | None = None,
     ) -> None:
-        if check_version() is Standing.NEWER and not check:
-            raise SettingError(
-                f"rollout.engine.check=false leaves a vLLM unchecked, but {newer_than_tested()}; remove it, install a "
-                "tested one, or set rollout=torch."
-            )
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")  # else six lines an iteration
         options = dict(options or {})
         for name, (harmless, reason) in _REFUSED.items():
@@ -103,6 +98,7 @@ class VllmEngine:
         self.dense_record_gib = dense_record_gib
         self.checked_as = f"vLLM {installed_version()}" if check else ""
         self._own_process = own_process
+        self._check = check
         self._in_process = tensor_parallel_size == 1 and not own_process
         # Inside a training process vLLM would take that process's group of ranks for its own.
         self.several_ranks = own_process and tensor_parallel_size == 1
@@ -139,6 +135,14 @@ class VllmEngine:
         """Of the served weights."""
         made: torch.dtype = getattr(torch, self._arguments["dtype"])
         return made
+
+    def check_installed(self) -> None:
+        """Refuses a vLLM that is missing or older than the tested ones (see `InstalledEngine`), or newer and unchecked."""
+        if check_version() is Standing.NEWER and not self._check:
+            raise SettingError(
+                f"rollout.engine.check=false leaves a vLLM unchecked, but {newer_than_tested()}; remove it, install a "
+                "tested one, or set rollout=torch."
+            )
 
     def start(self, device: torch.device) -> None:
         """Starts vLLM.

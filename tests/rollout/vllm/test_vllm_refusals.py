@@ -22,14 +22,14 @@ def test_a_missing_vllm_is_refused(monkeypatch):
     with pytest.raises(
         SettingError, match=r"rollout=vllm needs vLLM 0\.30 or newer.* none is installed.*rollout=torch"
     ):
-        make()
+        make().check_installed()
 
 
 @pytest.mark.parametrize("found", ["0.29.1", "0.9.2", "0.3.0", "0.1.dev7"])
 def test_an_older_vllm_is_refused_by_name_with_the_tested_ones(monkeypatch, found):
     monkeypatch.setattr(versions, "installed_version", lambda: found)
     with pytest.raises(SettingError, match=rf"needs vLLM 0\.30 or newer \(0\.30 to 0\.33 are.* {found} is installed"):
-        make()
+        make().check_installed()
 
 
 @pytest.mark.parametrize("tag", ["", "+cpu", "+cu130"])
@@ -37,7 +37,7 @@ def test_an_older_vllm_is_refused_by_name_with_the_tested_ones(monkeypatch, foun
 def test_builds_of_tested_versions_are_taken(monkeypatch, found, tag):
     monkeypatch.setattr(versions, "version", lambda name: found + tag)
     assert versions.check_version() is Standing.TESTED
-    make()
+    make().check_installed()
 
 
 @pytest.mark.parametrize("found", ["0.34.0", "0.100.0", "1.0", "2"])
@@ -54,7 +54,7 @@ def test_a_newer_vllm_is_taken_and_its_start_says_that_it_was_not_tested(monkeyp
         engine.start(torch.device("cpu"))
     assert f"vLLM {found} is newer than those that ngrpo was tested with (0.30 to 0.33)" in caplog.text
     with pytest.raises(SettingError, match=r"^rollout\.engine\.check=false leaves a vLLM unchecked"):
-        VllmEngine(ModelSource(), TokenSampling(), 16, 16, check=False)
+        VllmEngine(ModelSource(), TokenSampling(), 16, 16, check=False).check_installed()
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The trial call of rewards, with made-up responses to problems of the data, before anything is generated."""
 
+import inspect
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,10 +18,18 @@ from ngrpo.entrypoints.components import Components
 from ngrpo.entrypoints.made_up_responses import VARIETY, completions_of, repeated, responses_to
 from ngrpo.entrypoints.state_check import check_state
 from ngrpo.errors import RunError, SettingError
-from ngrpo.rewards.functions.columns import COMPLETIONS, columns_of, parameters_of_call, takes_columns
+from ngrpo.rewards.functions.columns import (
+    COMPLETIONS,
+    columns_of,
+    hides_parameters,
+    is_called_itself,
+    parameters_of_call,
+    places_of,
+    takes_columns,
+)
 from ngrpo.rewards.isolation.isolated import LIMIT, CallFailed, IsolatedObject
 from ngrpo.rewards.terms.base import Responses, Stateful
-from ngrpo.rewards.terms.calls import declared
+from ngrpo.rewards.terms.calls import called
 from ngrpo.rewards.terms.results import WrongResult, numbers, refuse_nan
 from ngrpo.types.problems import Problem, Prompt
 from ngrpo.utils.remote_error import log_traceback, origin
@@ -105,17 +114,28 @@ class _Tried:
         """Whether it is the package's."""
         return below(self.node["_target_"], ALLOWED)
 
+    @property
+    def remedy(self) -> str:
+        """What to do about an exception, as a clause."""
+        if not hides_parameters(target_of(self.node)):
+            return "fix it"
+        return (
+            f"its parameters are (*args, **kwargs), so that all columns ({COMPLETIONS}, answer, ...) were passed by "
+            "name: read them by name, or write @functools.wraps in its decorator"
+        )
+
 
 def _try_reward(tried: _Tried, places: Mapping[str, Sequence[Problem]]) -> None:
     function = tried.takes_columns
     if not function and tried.own:
         return
+    _check_places(tried)
     given = _GIVEN if function else ()
     for where, problems in places.items():
         _check_columns(tried, where, [*given, *columns_of(problems)], positional=0 if function else 2)
     chosen = next(iter(places.values()))
     asked, texts = repeated(chosen, VARIETY), completions_of(chosen, VARIETY)
-    with _refusing(tried.setting, len(texts)):
+    with _refusing(tried, len(texts)):
         refuse_nan(_undisturbed(tried, lambda reward: _reward_call(reward, asked, texts)), len(texts))
 
 
@@ -123,9 +143,9 @@ def _try_term(tried: _Tried, responses: Responses, several_processes: bool) -> N
     count = len(responses)
     if tried.takes_columns:
         _check_columns(tried, "data", [*_GIVEN, *columns_of(responses.problems)], positional=0)
-    with _refusing(tried.setting, count):
+    with _refusing(tried, count):
         try:
-            result = _undisturbed(tried, lambda term: term(responses))
+            result = _undisturbed(tried, lambda term: term(responses.copied()))
         except (RuntimeError, ValueError) as error:
             if several_processes and _NO_GROUP in str(error):
                 return  # a collective of its own, for which the other processes are not there yet
@@ -187,9 +207,28 @@ def _check_columns(tried: _Tried, where: str, offered: Sequence[str], positional
         )
 
 
+def _check_places(tried: _Tried) -> None:
+    """Refuses a reward that is no reward function, and has no places for responses and references."""
+    target = target_of(tried.node)
+    parameters = parameters_of_call(target)
+    is_known = parameters and (inspect.isclass(target) or is_called_itself(target, tried.node))
+    if tried.takes_columns or not is_known:
+        return
+    kinds = [parameter.kind for parameter in parameters.values()]
+    places = [name for name in places_of(parameters) if name not in tried.node]
+    if len(places) >= 2 or Parameter.VAR_POSITIONAL in kinds:
+        return
+    raise SettingError(
+        f"{tried.setting}._target_={tried.node['_target_']} takes {', '.join(places) or 'nothing'}, and a reward "
+        f"without a parameter {COMPLETIONS} is called with responses and references; call its parameter {COMPLETIONS},"
+        " which is the list of the responses, or give it two."
+    )
+
+
 @contextmanager
-def _refusing(setting: str, count: int) -> Iterator[None]:
+def _refusing(tried: _Tried, count: int) -> Iterator[None]:
     """Turns whatever a trial call of somebody's code raises, or is found to have returned, into a `SettingError`."""
+    setting = tried.setting
     asked = f"on a trial call with {count} made-up responses"
     try:
         yield
@@ -203,7 +242,7 @@ def _refusing(setting: str, count: int) -> Iterator[None]:
         raise SettingError(f"{setting} ended the program ({end!r}) {asked}; let it return or raise.") from end
     except Exception as error:
         log_traceback(log, error)
-        raise SettingError(f"{setting} raised {error!r}{origin(error)} {asked}; fix it.") from error
+        raise SettingError(f"{setting} raised {error!r}{origin(error)} {asked}; {tried.remedy}.") from error
 
 
 def _undisturbed(tried: _Tried, call: Callable[[Any], Any]) -> Any:
@@ -229,6 +268,8 @@ def _undisturbed(tried: _Tried, call: Callable[[Any], Any]) -> Any:
 
 def _reward_call(function: Any, problems: list[Problem], texts: list[str]) -> Any:
     offered = {COMPLETIONS: texts, **columns_of(problems)}
+    answers = [problem.answer for problem in problems]
     # In its own process a reward picks out itself what it declares.
-    passed = offered if isinstance(function, IsolatedObject) else declared(function, offered)
-    return function(texts, [problem.answer for problem in problems], **passed)
+    if isinstance(function, IsolatedObject):
+        return function(texts, answers, **offered)
+    return called(function, texts, answers, offered)

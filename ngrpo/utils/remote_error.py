@@ -4,7 +4,11 @@ import logging
 import traceback
 from pathlib import Path
 
+import hydra
+
 _PACKAGE = str(Path(__file__).parents[1])
+_HYDRA = str(Path(hydra.__file__).parent)
+"""Hydra wraps the functions that it makes: a call with wrong arguments ends in its own code."""
 
 
 class RemoteError(Exception):
@@ -27,15 +31,20 @@ class RemoteError(Exception):
 
 
 def origin(error: BaseException) -> str:
-    """Returns where in the code an error comes from, as a clause: `` in my_reward.py:42``."""
+    """Returns where in the code an error comes from, as a clause: `` in my_reward.py:42``.
+
+    Empty of an error without frames, and of a call that failed before a line of the function ran.
+    """
     if isinstance(error, RemoteError):
         return error.place
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = list(traceback.extract_tb(error.__traceback__))
+    if frames and _is_below(frames[-1].filename, _HYDRA):
+        frames = [frame for frame in frames if not _is_internal(frame.filename)]
     return f" in {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
 
 
 def own_traceback(error: BaseException) -> str:
-    """Returns the traceback of an error in code that a user has written, without this package's own frames.
+    """Returns the traceback of an error in code that a user has written, without frames of this package and Hydra.
 
     Empty if there is nothing but those.
     """
@@ -55,5 +64,11 @@ def log_traceback(log: logging.Logger, error: BaseException) -> None:
 
 
 def _is_internal(filename: str) -> bool:
-    """Whether a frame is of this package, or of what awaits an async function."""
-    return filename.startswith((_PACKAGE + "/", "<frozen")) or Path(filename).parent.name == "asyncio"
+    """Whether a frame is of this package, of Hydra, or of what awaits an async function."""
+    if _is_below(filename, _PACKAGE) or _is_below(filename, _HYDRA):
+        return True
+    return filename.startswith("<frozen") or Path(filename).parent.name == "asyncio"
+
+
+def _is_below(filename: str, folder: str) -> bool:
+    return filename.startswith(folder + "/")

@@ -156,6 +156,20 @@ def test_an_evaluation_tries_too(tmp_path: Path) -> None:
             "of_pairs_and_more",
             r"asks for level, and the rows of data have prompts, questions; add fields of the data to",
         ),
+        (
+            "one_of",
+            r"^reward._target_=reward_functions.one_of takes completion, and a reward without a parameter completions "
+            r"is called with responses and references; call its parameter completions, which is the list of the resp",
+        ),
+        ("OneOf", r"^reward._target_=reward_functions.OneOf takes completion, and a reward without"),
+        (
+            "decorated_narrow",
+            r"^reward raised TypeError\(.*\) in reward_functions.py:\d+ on a trial call with 4 made-up responses; its "
+            r"parameters are \(\*args, \*\*kwargs\), so that all columns \(completions, answer, ...\) were passed by "
+            r"name: read them by name, or write @functools.wraps in its decorator\.$",
+        ),
+        ("decorated_pairs", r"^reward raised TypeError\(.*; its parameters are .*functools.wraps in its decorator\.$"),
+        ("collecting_by_position", r"^reward raised IndexError\(.*: read them by name, or write @functools.wraps"),
         ("of_too_few_pairs", r"^reward returned 1 scores for 4 responses on a trial call"),
         ("yielding", r"^reward returned <generator object .* \(generator\), not a list with a number for each of 4"),
         ("yielding_later", r"^reward returned <async_generator .* \(async_generator\), not a list with a number"),
@@ -184,8 +198,8 @@ def test_the_trial_passes_whatever_can_be_called(tmp_path: Path, monkeypatch: py
         raise Passed
 
     monkeypatch.setattr("ngrpo.entrypoints.train._module", stop)
-    for name in ("of_pairs", "only_columns", "shortest", "of_ten", "Awaited", "ready_made"):
-        for limit in ("null", "20") if name in ("of_pairs", "ready_made") else ("null",):
+    for name in ("of_pairs", "only_columns", "shortest", "of_ten", "Awaited", "ready_made", "decorated", "emptying"):
+        for limit in ("null", "20") if name in ("of_pairs", "ready_made", "emptying") else ("null",):
             own = ["reward=custom", f"reward._target_=reward_functions.{name}", f"custom_reward_timeout_s={limit}"]
             with pytest.raises(Passed):
                 run(tmp_path / "run", *own)

@@ -222,3 +222,66 @@ class CountedTerm(Counted):
     def __call__(self, responses: Responses) -> list[float]:  # type: ignore[override]
         self.calls += 1
         return [float(self.calls)] * len(responses)
+
+
+def hidden(function: Any) -> Any:
+    """A decorator without functools.wraps."""
+
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+decorated = hidden(all_columns)
+decorated_narrow = hidden(brevity)
+decorated_pairs = hidden(of_too_few_pairs)
+
+
+def collecting(*args: Any, **kwargs: Any) -> list[float]:
+    return [float(len(text)) for text in kwargs["completions"]]
+
+
+def collecting_by_position(*args: Any, **kwargs: Any) -> list[float]:
+    return [float(len(text)) for text in args[0]]
+
+
+def pairs_by_position(*args: Any) -> list[float]:
+    responses, references = args
+    return [float(reference in response) for response, reference in zip(responses, references, strict=True)]
+
+
+def one_of(completion: str) -> float:
+    return float(len(completion))
+
+
+class OneOf:
+    def __call__(self, completion: str) -> float:
+        return float(len(completion))
+
+
+def emptying(completions: list[str], answer: list[str], prompts: list[Any], **columns: list[Any]) -> list[float]:
+    """Takes what it is given to pieces."""
+    values = []
+    while completions:
+        values.insert(0, float(answer.pop() in completions.pop()))
+    for prompt in prompts:
+        if isinstance(prompt, list):
+            prompt.clear()
+    for one in columns.values():
+        for value in one:
+            if isinstance(value, list):
+                value.clear()
+    return values
+
+
+def emptying_pairs(responses: list[str], references: list[str]) -> list[float]:
+    return list(reversed([float(references.pop() in responses.pop()) for _ in range(len(responses))]))
+
+
+def emptying_term(responses: Responses) -> list[float]:
+    values = [float(len(text)) for text in responses.texts]
+    for one in (responses.texts, responses.completions, responses.scores, responses.problems):
+        if isinstance(one, list):
+            one.clear()
+    return values

@@ -2,13 +2,14 @@
 
 import inspect
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
 from ngrpo.config.instantiate import target_of
-from ngrpo.rewards.functions.columns import columns_of, parameters_of_call, takes_columns
+from ngrpo.rewards.functions.columns import columns_of, is_called_itself, takes_columns
 from ngrpo.rewards.terms.base import Responses, Stateful
 from ngrpo.rewards.terms.calls import build_callable, declared
 from ngrpo.utils.awaiting import wait_for
@@ -72,7 +73,7 @@ class TermFunction(_Adapter):
         """Returns the function's values of N responses."""
         completions = responses.texts if responses.completions is None else responses.completions
         answer = [problem.answer for problem in responses.problems]
-        return self.call({"completions": completions, "answer": answer, **columns_of(responses.problems)})
+        return self.call(deepcopy({"completions": completions, "answer": answer, **columns_of(responses.problems)}))
 
 
 def as_reward(node: DictConfig) -> DictConfig:
@@ -92,15 +93,10 @@ def _adapted(node: DictConfig, adapter: type[_Adapter]) -> DictConfig:
     target = target_of(node)
     plain = OmegaConf.to_container(node, resolve=True)
     assert isinstance(plain, dict)
-    partial_function = {} if inspect.isclass(target) else {"_partial_": True}
+    partial_function = {"_partial_": True} if is_called_itself(target, node) else {}
     inner = {str(key): value for key, value in plain.items()} | partial_function
     if not takes_columns(target):
-        missing = [
-            name
-            for name, one in parameters_of_call(target).items()
-            if one.default is one.empty and one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD) and name not in node
-        ]
-        return OmegaConf.create(inner) if missing else node
+        return OmegaConf.create(inner) if partial_function else node
     # Not recursive: the adapter builds it, so that an exception of its making comes as it is.
     path = f"{adapter.__module__}.{adapter.__qualname__}"
     return OmegaConf.create({"_target_": path, "_recursive_": False, "node": inner})

@@ -36,9 +36,10 @@ class ObjectService:
     def answer(self, request: bytes) -> bytes:
         """Calls it with pickled arguments, and with those of the named ones that it declares."""
         arguments, offered = pickle.loads(request)
+        count = len(arguments[0])  # counted here, since the object may change the list in place
         result = self._object(*arguments, **declared(self._object, offered))
         try:
-            return self._reply(plain_result(result, len(arguments[0])))
+            return self._reply(plain_result(result, count))
         except WrongResult as wrong:
             return self._reply(wrong)
 

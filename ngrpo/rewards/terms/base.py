@@ -53,6 +53,11 @@ class Responses:
     def __len__(self) -> int:
         return len(self.texts)
 
+    def copied(self) -> "Responses":
+        """Returns the same in lists of their own, which a term may change."""
+        completions = None if self.completions is None else list(self.completions)
+        return Responses(list(self.problems), list(self.rollouts), list(self.texts), list(self.scores), completions)
+
     def only(self, index: int) -> "Responses":
         """Returns one of them."""
         at = slice(index, index + 1)
@@ -111,7 +116,7 @@ class WeightedTerm:
                 or its values are not one number a response.
         """
         try:
-            values = torch.tensor(numbers(self.function(responses), len(responses)), dtype=torch.float32)
+            values = torch.tensor(numbers(self.function(responses.copied()), len(responses)), dtype=torch.float32)
         except (SettingError, RunError):
             raise
         except WrongResult as wrong:

@@ -3,6 +3,7 @@
 import inspect
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 from omegaconf import DictConfig
@@ -50,6 +51,11 @@ def declared(function: Callable[..., Any], offered: Mapping[str, Any]) -> dict[s
     return {name: value for name, value in offered.items() if takes_all or name in parameters}
 
 
+def called(reward: Scoring, texts: Sequence[str], references: Sequence[str], offered: Mapping[str, Any]) -> Any:
+    """Returns the result of a reward, which is given copies: it may change them, as in a process of its own."""
+    return reward(list(texts), list(references), **deepcopy(declared(reward, offered)))
+
+
 def scored(
     reward: Scoring,
     texts: Sequence[str],
@@ -74,7 +80,7 @@ def scored(
     """
     offered: dict[str, Sequence[Any] | None] = {"questions": questions, **(columns or {})}
     try:
-        return scores_of(reward(texts, references, **declared(reward, offered)), texts)
+        return scores_of(called(reward, texts, references, offered), texts)
     except (SettingError, RunError):
         raise
     except WrongResult as wrong:
@@ -93,7 +99,7 @@ def _culprit(
         one = slice(index, index + 1)
         parts = {name: None if values is None else values[one] for name, values in offered.items()}
         try:
-            reward(texts[one], references[one], **declared(reward, parts))
+            called(reward, texts[one], references[one], parts)
         except Exception:
             return index
     return None

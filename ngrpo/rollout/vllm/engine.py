@@ -137,7 +137,7 @@ class VllmEngine:
         return made
 
     def check_installed(self) -> None:
-        """Refuses a vLLM that is missing or older than the tested ones (see `InstalledEngine`), or newer and unchecked."""
+        """Refuses a vLLM that is missing, too old, or newer and unchecked (see `InstalledEngine`)."""
         if check_version() is Standing.NEWER and not self._check:
             raise SettingError(
                 f"rollout.engine.check=false leaves a vLLM unchecked, but {newer_than_tested()}; remove it, install a "

@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -37,7 +38,8 @@ def make() -> Iterator[Callable[..., Any]]:
 
     yield one
     for part in made:
-        part.isolated.close() if hasattr(part, "isolated") else part.close()
+        part = getattr(part, "isolated", part)
+        getattr(part, "close", lambda: None)()
 
 
 def rewards(reward: Any) -> list[float]:
@@ -136,3 +138,46 @@ def test_a_wrong_result_is_a_sentence(make: Callable[..., Any]) -> None:
         rewards(make("returning", what="nothing"))
     with pytest.raises(RunError, match=r"^reward_terms.mine returned 1 scores for 2 responses; let"):
         term_values(WeightedTerm("mine", 1.0, make("returning", IsolatedTerm, what="too few")))
+
+
+@pytest.mark.parametrize("limit_s", [None, 30.0])
+def test_functions_that_collect_their_arguments_are_called_as_rewards(
+    make: Callable[..., Any], limit_s: float | None
+) -> None:
+    assert rewards(make("decorated", limit_s=limit_s)) == [5.0, 5.0]
+    assert rewards(make("collecting", limit_s=limit_s)) == [7.0, 7.0]
+    assert rewards(make("pairs_by_position", limit_s=limit_s)) == [1.0, 0.0]
+    collecting = make("collecting", IsolatedTerm, limit_s)
+    assert term_values(WeightedTerm("mine", 1.0, collecting)) == {"mine": [7.0, 7.0]}
+
+
+@pytest.mark.parametrize("limit_s", [None, 30.0])
+def test_what_a_reward_changes_in_place_is_its_own(make: Callable[..., Any], limit_s: float | None) -> None:
+    asked = [replace(one, columns={"tests": ["a", "b"]}) for one in PROBLEMS]
+    texts, answers, completions = list(TEXTS), [one.answer for one in asked], list(TEXTS)
+    for name in ("emptying", "emptying_pairs"):
+        columns = {"completions": completions, **columns_of(asked)}
+        scores = scored(make(name, limit_s=limit_s), texts, answers, [0, 1], None, columns)
+        assert [score.reward for score in scores] == [1.0, 0.0]
+        assert (texts, answers, completions) == (TEXTS, ["2", "4"], TEXTS)
+        assert columns["prompts"] == ["1 + 1?", [ASKED]]
+        assert all(one.columns == {"tests": ["a", "b"]} for one in asked)
+
+
+@pytest.mark.parametrize("limit_s", [None, 30.0])
+def test_what_a_term_changes_in_place_is_its_own(make: Callable[..., Any], limit_s: float | None) -> None:
+    made = responses(["7", "8"], keys=[0, 1], texts=list(TEXTS))
+    whole = Responses(list(PROBLEMS), made.rollouts, made.texts, made.scores, list(TEXTS))
+    for name, values in {"emptying": [1.0, 0.0], "emptying_term": [7.0, 7.0]}.items():
+        term = WeightedTerm("mine", 1.0, make(name, IsolatedTerm, limit_s))
+        assert term.weighted(whole).tolist() == values
+        assert (whole.texts, whole.completions, whole.problems) == (TEXTS, TEXTS, PROBLEMS)
+
+
+@pytest.mark.parametrize("limit_s", [None, 30.0])
+def test_a_call_that_fails_in_hydras_wrapper_has_no_place_nor_traceback(
+    make: Callable[..., Any], limit_s: float | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(RunError, match=r"^reward raised TypeError\(.* positional argument but 2 were given.\) on resp"):
+        rewards(make("one_of", limit_s=limit_s))
+    assert not [one for one in caplog.records if one.levelno == logging.ERROR]

@@ -217,15 +217,6 @@ class Session:
             if admission.prefix is not None:
                 self._write_prefix(admission, admission.prefix)
 
-    def _row(self, admission: Admission) -> tuple[int, int, int, bool, int]:
-        return (
-            admission.slot,
-            admission.key,
-            admission.prompt_length,
-            admission.explore,
-            self._end_of_prefix(admission),
-        )
-
     def _end_of_prefix(self, admission: Admission) -> int:
         """Returns the index of the first end token among the given ones, T if there is none."""
         ids = () if admission.prefix is None else admission.prefix.ids

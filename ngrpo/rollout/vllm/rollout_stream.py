@@ -84,13 +84,14 @@ class VllmStream:
 
     def wait(self) -> list[int]:
         """Waits until requests have finished; returns their numbers, none when all have."""
+        if self._waiting and not self._running:
+            self._make_room()
         if not self._running:
             return []
         outputs = self._loop.finished(self._call)
         finished = [self._note(output) for output in outputs]
         if self._waiting and len(self._finished) * _COLLECT_SHARE >= self._slots:
-            self._take_finished()
-            self._admit()
+            self._make_room()
         return finished
 
     def rollouts(self, numbers: Sequence[int]) -> list[Rollout]:
@@ -100,9 +101,13 @@ class VllmStream:
             StrategyError: the strategy's own code failed in vLLM's workers.
         """
         if not self._collected.keys() >= set(numbers):
-            self._take_finished()
-            self._admit()
+            self._make_room()
         return [self._collected.pop(number) for number in numbers]
+
+    def _make_room(self) -> None:
+        """Collects what has finished, and gives its slots to waiting requests."""
+        self._take_finished()
+        self._admit()
 
     def _admit(self) -> None:
         """Gives free slots to waiting requests."""

@@ -32,6 +32,14 @@ pytest.importorskip("vllm.v1", reason="vLLM is not installed")
 pytestmark = pytest.mark.vllm
 
 WAIT_S = 120.0
+USES: list[Callable[[Any, list[Request], Any], Any]] = [
+    lambda engine, requests, mixing: engine.generate(requests, UNSTOPPED, mixing),
+    lambda engine, requests, mixing: engine.embedding(),
+    lambda engine, requests, mixing: engine.sync_weights([]),
+    lambda engine, requests, mixing: engine.sync_loaded([]),
+    lambda engine, requests, mixing: engine.weight_version,
+]
+"""What needs a running engine."""
 
 
 def at_once(*jobs: Callable[[], Any]) -> list[Any]:
@@ -183,6 +191,9 @@ def test_a_broken_forward_raises_in_every_caller_and_the_engine_can_be_started_a
     with pytest.raises(RuntimeError, match="vLLM failed before .ValueError: a broken kernel. and must be started"):
         engine.generate(requests, UNSTOPPED, mixing)
     engine.close()
+    for use in USES:
+        with pytest.raises(RuntimeError, match="^the engine is not running; call start first$"):
+            use(engine, requests, mixing)
     engine.start(torch.device("cpu"))
     assert_same_rollouts(engine.generate(requests, UNSTOPPED, mixing), expected)
 
@@ -212,6 +223,19 @@ def test_an_interrupted_call_leaves_the_engine_as_it_was(engine, mixing):
 def test_requests_that_would_be_cut_are_refused(engine, mixing, request_, said):
     with pytest.raises(SettingError, match=said):
         engine.generate([*random_requests(2, 5, 9), request_], UNSTOPPED, mixing)
+
+
+def test_requests_that_come_when_all_have_finished_run_too(engine, mixing):
+    requests = random_requests(9, 5, 60)
+    expected = engine.generate(requests, UNSTOPPED, mixing)
+    with engine.stream(UNSTOPPED, mixing, at_once=3) as stream:
+        for start in range(0, 9, 3):  # nothing is taken: every slot is in use when the next ones come
+            stream.add(requests[start : start + 3])
+            finished: list[int] = []
+            while numbers := stream.wait():
+                finished += numbers
+            assert sorted(finished) == [start, start + 1, start + 2]
+        assert_same_rollouts(stream.rollouts(range(9)), expected)
 
 
 def test_requests_may_be_added_while_others_run(engine, mixing):

@@ -14,6 +14,9 @@ from ngrpo.types.rollouts import Request, Rollout, Sampling
 Report = Callable[[int, int], None]
 """Called now and then during a call with the number of finished rollouts and of generated tokens."""
 
+NOT_STARTED = "the engine is not running; call start first"
+"""What an engine says that is asked for something before `start`, or after `close`."""
+
 
 class RolloutStream(Protocol):
     """Requests of one strategy that are added while others run."""

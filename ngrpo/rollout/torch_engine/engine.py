@@ -20,7 +20,7 @@ from ngrpo.modeling.layers import CompiledLayers
 from ngrpo.modeling.loading import DTYPES, ModelSource
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.replay import replay
-from ngrpo.rollout.engine import Report
+from ngrpo.rollout.engine import NOT_STARTED, Report
 from ngrpo.rollout.request_limits import check_requests
 from ngrpo.rollout.torch_engine.batch_state import BatchState
 from ngrpo.rollout.torch_engine.kv_cache import DecodeAttention, PrefillAttention, SlotCache, number_layers
@@ -71,6 +71,7 @@ class TorchEngine:
 
     def embedding(self) -> Tensor:
         """Returns the served input embedding table, [V, d]."""
+        self._require_started()
         return self.lm.get_input_embeddings().weight
 
     @torch.no_grad()
@@ -94,6 +95,7 @@ class TorchEngine:
 
     def _copy_in(self, tensors: Iterable[tuple[str, Tensor]]) -> list[str]:
         """Returns the names of the parameters that changed."""
+        self._require_started()
         parameters, changed = dict(self.lm.named_parameters()), []
         for name, tensor in tensors:
             if name not in parameters:
@@ -105,6 +107,10 @@ class TorchEngine:
         if parameters:
             raise ValueError(f"no weights came for {', '.join(sorted(parameters))}")
         return changed
+
+    def _require_started(self) -> None:
+        if "lm" not in vars(self):
+            raise RuntimeError(NOT_STARTED)
 
     def check_load(self, strategy: Exploration, requests: int, max_new_tokens: int) -> None:
         """Refuses nothing: there is one record a slot, not one a request."""

@@ -19,7 +19,7 @@ from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.runtime.bound import BoundExploration
 from ngrpo.exploration.runtime.strategy_errors import StrategyError
 from ngrpo.modeling.loading import DTYPES, ModelSource
-from ngrpo.rollout.engine import Report, RolloutStream
+from ngrpo.rollout.engine import NOT_STARTED, Report, RolloutStream
 from ngrpo.rollout.records.session import CollectedRecords, SessionSpec
 from ngrpo.rollout.request_limits import check_requests
 from ngrpo.rollout.vllm.device import visible_to_children
@@ -306,6 +306,7 @@ class VllmEngine:
             RuntimeError: what is served is not what was sent.
             RunError: vLLM serves this model otherwise when its weights are sent again.
         """
+        self._require_started()
         with self._loop.alone():
             if not self._sendable:
                 self._send_loaded(self.model.load().named_parameters())
@@ -314,6 +315,7 @@ class VllmEngine:
 
     def sync_loaded(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
         """Takes the weights that `start` has loaded, and checks that nothing served changes (see `RolloutEngine`)."""
+        self._require_started()
         with self._loop.alone():
             self._send_loaded(tensors)
             self._drop_cached_prompts()
@@ -321,13 +323,19 @@ class VllmEngine:
     @property
     def weight_version(self) -> str:
         """Which weights are served (see `WeightTransfer.version`)."""
+        self._require_started()
         return self._transfer.version
 
     def _require_weights(self) -> None:
-        """Raises a RuntimeError where weights have gone with a sleep, or came only in part."""
+        """Raises a RuntimeError where weights have gone with a sleep, or came only in part, or vLLM does not run."""
+        self._require_started()
         if self._asleep:
             raise RuntimeError("a sleeping engine serves no weights; call wake and sync_weights first")
         self._transfer.require_whole()
+
+    def _require_started(self) -> None:
+        if "llm" not in vars(self):
+            raise RuntimeError(NOT_STARTED)
 
     def _send_loaded(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
         lossless = DTYPES[self.model.dtype] in (torch.float32, self.dtype)

@@ -143,3 +143,16 @@ def test_weights_that_were_loaded_already_change_nothing(make_engine):
     weights[changed] = weights[changed] + 1.0
     with pytest.raises(RunError, match=rf"gives other weights each time it is loaded \({changed}.* differ between"):
         engine.sync_loaded(weights.items())
+
+
+def test_an_engine_that_does_not_run_says_so(make_engine, bound, requests, sampling):
+    engine = make_engine()
+    engine.close()
+    for use in (
+        lambda: engine.generate(requests, sampling, bound(MIXING)),
+        engine.embedding,
+        lambda: engine.sync_weights([]),
+        lambda: engine.sync_loaded([]),
+    ):
+        with pytest.raises(RuntimeError, match="^the engine is not running; call start first$"):
+            use()

@@ -2,8 +2,8 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar, cast
 
@@ -11,6 +11,8 @@ from ngrpo.distributed.collectives import gathered_everywhere
 from ngrpo.errors import RunError, SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.runtime.strategy_errors import StrategyError, from_strategy
+from ngrpo.rollout.engine import RolloutStream
+from ngrpo.types.rollouts import Request, Rollout
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +45,45 @@ def engine_failures(strategy: Exploration | None = None) -> Iterator[None]:
         if strategy is not None and from_strategy(error, strategy):
             raise
         raise EngineFailure(quoted(error)) from error
+
+
+class StreamFailures:
+    """A stream whose own exceptions become an `EngineFailure`; what is done between its calls is no engine's fault.
+
+    Args:
+        stream: of an engine.
+        strategy: see `engine_failures`.
+    """
+
+    def __init__(self, stream: RolloutStream, strategy: Exploration) -> None:
+        self._stream = stream
+        self._strategy = strategy
+
+    def add(self, requests: Sequence[Request]) -> None:
+        """Adds requests."""
+        with engine_failures(self._strategy):
+            self._stream.add(requests)
+
+    def wait(self) -> list[int]:
+        """Waits until requests have finished."""
+        with engine_failures(self._strategy):
+            return self._stream.wait()
+
+    def rollouts(self, numbers: Sequence[int]) -> list[Rollout]:
+        """Returns the rollouts of finished requests."""
+        with engine_failures(self._strategy):
+            return self._stream.rollouts(numbers)
+
+
+@contextmanager
+def stream_failures(
+    opened: AbstractContextManager[RolloutStream], strategy: Exploration
+) -> Iterator[StreamFailures]:
+    """Opens a stream that tells its own exceptions from those of its user (see `StreamFailures`)."""
+    with ExitStack() as stack:
+        with engine_failures(strategy):
+            stream = stack.enter_context(opened)
+        yield StreamFailures(stream, strategy)
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from ngrpo.rollout.recovery import (
     engine_failures,
     made_with_recovery,
     quoted,
+    stream_failures,
     taken_whole,
     transferred_with_recovery,
 )
@@ -398,10 +399,8 @@ class RolloutWorker:
                 progress.grow(len(further) * size)
             return self._requests(further, size, iteration)
 
-        with (
-            engine_failures(bound.strategy),
-            self.engine.stream(self.sampling, bound, len(prompts) * size, progress) as stream,
-        ):
+        opened = self.engine.stream(self.sampling, bound, len(prompts) * size, progress)
+        with stream_failures(opened, bound.strategy) as stream:
             return refilled_rounds(ScoredGroups(stream, size, requests, score), prompts, draw, dynamic_sampling)
 
     def _make_experience(

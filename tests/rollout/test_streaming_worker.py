@@ -107,7 +107,7 @@ class Policy(Module):
 
 @pytest.fixture
 def trained_on(tiny_source: ModelSource) -> Callable[..., tuple[Experience, Policy, int]]:
-    def run(engine: TorchEngine, max_refills: int = 20, reward: OddTokens | None = None) -> Any:
+    def run(engine: TorchEngine, max_refills: int = 20, reward: OddTokens | None = None, drawn_at_most: int = 999) -> Any:
         worker = RolloutWorker(
             engine, tiny_source.tokenizer(), reward or OddTokens(), NeighborMixing(rate=0.5), SETTINGS, (3,), seed=0
         )
@@ -115,6 +115,10 @@ def trained_on(tiny_source: ModelSource) -> Callable[..., tuple[Experience, Poli
         module.engine = engine
 
         def draw(number: int) -> list[Prompt]:
+            nonlocal drawn_at_most
+            drawn_at_most -= number
+            if drawn_at_most < 0:
+                raise OSError("the reader was killed")
             return [Prompt(Problem(key, "", ""), (2, 6 + key % 20, 7, 3)) for key in islice(numbers, number)]
 
         batch = PromptBatch(draw(8), 0, 0, draw)
@@ -151,6 +155,15 @@ def test_an_engine_that_fails_makes_the_same_batch_again(make_engine, trained_on
     assert texts(ours) == texts(theirs)
     assert (logged, drawn) == (expected, drawn_in_rounds)
     assert opened == ["opened"] * 2
+
+
+def test_what_fails_beside_the_engine_is_not_its_fault(make_engine, trained_on) -> None:
+    """As a reader of the data that is killed."""
+    opened: list[str] = []
+    for engine in (streaming(make_engine(), opened), make_engine()):
+        with pytest.raises(OSError, match="^the reader was killed$"):
+            trained_on(engine, drawn_at_most=8)
+    assert opened == ["opened"]
 
 
 def test_a_reward_with_a_state_gets_whole_rounds(make_engine, trained_on) -> None:

@@ -76,9 +76,7 @@ class StreamFailures:
 
 
 @contextmanager
-def stream_failures(
-    opened: AbstractContextManager[RolloutStream], strategy: Exploration
-) -> Iterator[StreamFailures]:
+def stream_failures(opened: AbstractContextManager[RolloutStream], strategy: Exploration) -> Iterator[StreamFailures]:
     """Opens a stream that tells its own exceptions from those of its user (see `StreamFailures`)."""
     with ExitStack() as stack:
         with engine_failures(strategy):

@@ -107,7 +107,9 @@ class Policy(Module):
 
 @pytest.fixture
 def trained_on(tiny_source: ModelSource) -> Callable[..., tuple[Experience, Policy, int]]:
-    def run(engine: TorchEngine, max_refills: int = 20, reward: OddTokens | None = None, drawn_at_most: int = 999) -> Any:
+    def run(
+        engine: TorchEngine, max_refills: int = 20, reward: OddTokens | None = None, drawn_at_most: int = 999
+    ) -> Any:
         worker = RolloutWorker(
             engine, tiny_source.tokenizer(), reward or OddTokens(), NeighborMixing(rate=0.5), SETTINGS, (3,), seed=0
         )

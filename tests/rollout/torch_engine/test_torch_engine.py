@@ -147,9 +147,10 @@ def test_weights_that_were_loaded_already_change_nothing(make_engine):
 
 def test_an_engine_that_does_not_run_says_so(make_engine, bound, requests, sampling):
     engine = make_engine()
+    mixing = bound(engine, MIXING)
     engine.close()
     for use in (
-        lambda: engine.generate(requests, sampling, bound(MIXING)),
+        lambda: engine.generate(requests, sampling, mixing),
         engine.embedding,
         lambda: engine.sync_weights([]),
         lambda: engine.sync_loaded([]),

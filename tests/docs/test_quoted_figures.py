@@ -10,6 +10,7 @@ import pytest
 from places import ROOT
 from prose import PAGES, execute
 
+from ngrpo.rollout.vllm.versions import TESTED_ON_CPU
 from ngrpo.study.arm_summary import late, summaries
 from ngrpo.study.results import load
 
@@ -93,6 +94,17 @@ def test_the_iterations_quoted_were_measured() -> None:
     whole = benchmark("n_grpo_1_5b_h200")["results"]["ours"]
     assert f"at most {whole['used_gib']:.1f} GiB in use" in text
     assert f"it took {whole['step_s']:.1f} s" in text
+
+
+def test_the_vllm_versions_listed_passed_their_tests() -> None:
+    made = benchmark("vllm_versions_cpu")
+    assert [one["vllm"] for one in made["outcomes"]] == list(TESTED_ON_CPU)
+    assert {one["failed"] for one in made["outcomes"]} == {0}
+    page = PAGES["docs/vllm.md"]
+    columns = ("vllm", "torch", "transformers", "passed", "failed", "skipped", "seconds")
+    rows = ["| " + " | ".join(str(one[name]) for name in columns) + " |" for one in made["outcomes"]]
+    assert "\n".join(rows) in page
+    assert f", {made['date']}:" in page.split(rows[0])[0].split("## ")[-1]
 
 
 def rows_of(table: str) -> dict[tuple[str, str], str]:

@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from threading import Thread, current_thread, main_thread
 
+from ngrpo.utils.environment_variable import environment_variable
+
 _PARENT = "NGRPO_PARENT_PID"
 _PAUSE_S = 0.5
 
@@ -21,14 +23,8 @@ _PAUSE_S = 0.5
 @contextmanager
 def ending_children() -> Iterator[None]:
     """Processes started meanwhile, if they call `end_with_parent`, end with this one."""
-    before = os.environ.get(_PARENT)
-    os.environ[_PARENT] = str(os.getpid())
-    try:
+    with environment_variable(_PARENT, str(os.getpid())):
         yield
-    finally:
-        del os.environ[_PARENT]
-        if before is not None:
-            os.environ[_PARENT] = before
 
 
 @cache

@@ -4,6 +4,7 @@
 - ``author_code.py``: The test for errors that come out of the user's own code, whose author needs the traceback
 - ``awaiting.py``: The result of an awaitable, waited for where an event loop may already run, as in a notebook
 - ``duration.py``: Spans of time as a person writes them
+- ``environment_variable.py``: An environment variable that is set for a while
 - ``given_values.py``: Values that a user has given: as plain Python scalars, and as error messages quote them
 - ``hardware.py``: The hardware that a process computes on, in words
 - ``hub_access.py``: The Hugging Face hub: names of repositories, and time limits where it cannot be reached

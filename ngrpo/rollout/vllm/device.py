@@ -8,6 +8,7 @@ import torch
 
 from ngrpo.rollout.records.host_memory import DeviceView
 from ngrpo.rollout.vllm.private import view_of_host_memory
+from ngrpo.utils.environment_variable import environment_variable
 
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
 
@@ -21,15 +22,8 @@ def visible_to_children(device: torch.device) -> Iterator[None]:
     if device.type != "cuda":
         yield
         return
-    before = os.environ.get(_VARIABLE)
-    os.environ[_VARIABLE] = visible(before, device.index or 0)
-    try:
+    with environment_variable(_VARIABLE, visible(os.environ.get(_VARIABLE), device.index or 0)):
         yield
-    finally:
-        if before is None:
-            del os.environ[_VARIABLE]
-        else:
-            os.environ[_VARIABLE] = before
 
 
 def device_view(device: torch.device) -> DeviceView | None:

@@ -1,10 +1,10 @@
 """The folder of an engine's sockets, of which a killed process leaves its own behind."""
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+
+from ngrpo.utils.environment_variable import environment_variable
 
 _VARIABLE = "VLLM_RPC_BASE_PATH"
 
@@ -15,18 +15,9 @@ class SocketFolder:
     def __init__(self) -> None:
         self._folder = TemporaryDirectory(prefix="ngrpo-")
 
-    @contextmanager
-    def used(self) -> Iterator[None]:
+    def used(self) -> AbstractContextManager[None]:
         """Has engines that start meanwhile put their sockets there."""
-        before = os.environ.get(_VARIABLE)
-        os.environ[_VARIABLE] = self._folder.name
-        try:
-            yield
-        finally:
-            if before is None:
-                del os.environ[_VARIABLE]
-            else:
-                os.environ[_VARIABLE] = before
+        return environment_variable(_VARIABLE, self._folder.name)
 
     def clear(self) -> None:
         """Removes what is left there; the folder stays, since vLLM may remember it for the next start."""

@@ -59,7 +59,7 @@ class EngineCheck(Callback):
     def _own(self, module: PolicyOptimization) -> OwnModel:
         engine = self.worker.engine
         bound = from_first(lambda: probe.mixing_often(self.worker.bound))
-        numbers = from_first(lambda: Numbers(engine.dtype, engine.tf32 and engine.dtype == torch.float32))
+        numbers = from_first(lambda: Numbers.of(engine))
         if isinstance(module.policy, FSDPModule):  # it computes in no other dtype than the trainer's
             own = Numbers(COMPUTED_IN if module.settings.mixed else DTYPES[module.source.dtype])
             numbers = max(numbers, own, key=lambda one: torch.finfo(one.dtype).eps)

@@ -6,7 +6,6 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 from lightning import Callback, Trainer
 
 from ngrpo.distributed.collectives import from_first, gathered_everywhere
@@ -94,7 +93,7 @@ def compared(
         Numbers(dtype),
     )
     engine = worker.engine
-    numbers = from_first(lambda: Numbers(engine.dtype, engine.tf32 and engine.dtype == torch.float32))
+    numbers = from_first(lambda: Numbers.of(engine))
     return compare(own, rollouts, [one.explore for one in asked], module.scorer.training_log_probs(rollouts), numbers)
 
 

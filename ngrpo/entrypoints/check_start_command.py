@@ -124,7 +124,7 @@ def checked(arguments: argparse.Namespace, source: ModelSource) -> StartReport:
     engine.sleep()
     dtype = COMPUTED_IN if arguments.mixed else policy.lm.dtype
     own = OwnModel(policy, strategy, arguments.temperature, precision, Numbers(dtype))
-    numbers = Numbers(engine.dtype, engine.tf32 and engine.dtype == torch.float32)
+    numbers = Numbers.of(engine)
 
     def findings(trainer: Sequence[Tensor]) -> list[Finding]:
         return compare(own, rollouts, [one.explore for one in asked], trainer, numbers)

@@ -44,7 +44,7 @@ def check_engine(
     if verdict.known():
         return
     policy = _policy(source, bound.parameters, engine.dtype)
-    numbers = Numbers(engine.dtype, engine.tf32 and engine.dtype == torch.float32)
+    numbers = Numbers.of(engine)
     own = OwnModel(policy, probe.mixing_often(bound), probe.TEMPERATURE, numbers)
     limits = probe.Limits(vocabulary, config.data.max_prompt_tokens, config.rollout.max_new_tokens)
     with torch.no_grad():

@@ -15,6 +15,7 @@ from ngrpo.model_check.own_scores import own_scores
 from ngrpo.model_check.tolerances import LEAST, OF_DENSITIES, Deviation, deviation, nearer_without, rounding
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.modeling.precision import computing_in
+from ngrpo.rollout.engine import RolloutEngine
 from ngrpo.types.rollouts import Request, Rollout, Sampling
 
 _SEED = 20
@@ -37,6 +38,11 @@ class Numbers:
 
     dtype: torch.dtype
     tf32: bool = False
+
+    @classmethod
+    def of(cls, engine: RolloutEngine) -> "Numbers":
+        """Returns those of an engine; TF32 concerns float32 alone."""
+        return cls(engine.dtype, engine.tf32 and engine.dtype == torch.float32)
 
 
 @dataclass(frozen=True)

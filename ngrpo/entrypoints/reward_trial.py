@@ -246,15 +246,17 @@ def _refusing(tried: _Tried, count: int) -> Iterator[None]:
 
 
 def _undisturbed(tried: _Tried, call: Callable[[Any], Any]) -> Any:
-    """Calls a reward or a term, and gives it back the state that it had."""
+    """Calls a reward or a term, and gives it back the state that it had; in a process of its own, all that it had.
+
+    One that runs in this process and is not `Stateful` keeps what the call has changed in it.
+    """
     made = tried.made
     isolated = getattr(made, "isolated", None)
     if isolated is not None:
         state = isolated.state
         result = call(isolated)
         check_state(tried.setting, isolated.state)
-        if state:
-            isolated.restore(state)
+        isolated.restore(state)
         return result
     if not isinstance(made, Stateful):
         return call(made)

@@ -141,6 +141,10 @@ def test_the_trial_leaves_the_state_as_it_was(rewards_of: Callable[..., list[flo
     assert set(rewards_of(*own, "reward_terms.custom.weight=10")) <= {10.0, 11.0}
 
 
+def test_the_trial_leaves_nothing_in_a_process_of_its_own(rewards_of: Callable[..., list[float]]) -> None:
+    assert set(rewards_of("reward=custom", "reward._target_=reward_functions.Remembering")) == {1.0}
+
+
 def test_an_evaluation_tries_too(tmp_path: Path) -> None:
     own = ["reward=custom", "reward._target_=reward_functions.returning", "+reward.what=nothing", IN_PROCESS]
     given = [*own, "benchmark.demo.problems=2", "n=1"]

@@ -98,7 +98,8 @@ def hanging(run: Path, *calls: int) -> tuple[str, ...]:
 
 def test_a_reward_term_that_hangs_is_ended_and_left_out(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    status, said = finish(run, "trainer.iterations=4", *hanging(run, 1, 2))
+    # Call 0, of made-up responses, is before the first iteration.
+    status, said = finish(run, "trainer.iterations=4", *hanging(run, 2, 3))
     assert status == 0, said
     assert scalar(run, "reward/left_out") == [0, 1, 1, 0]
     line = "reward_terms.custom took longer than custom_reward_timeout_s=1: the rewards of 16 responses are excluded"

@@ -285,3 +285,14 @@ def emptying_term(responses: Responses) -> list[float]:
         if isinstance(one, list):
             one.clear()
     return values
+
+
+class Remembering:
+    """The number of the call, kept where no checkpoint looks for it."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, completions: list[str], **columns: Any) -> list[float]:
+        self.calls += 1
+        return [float(self.calls)] * len(completions)

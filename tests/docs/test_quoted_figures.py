@@ -96,6 +96,17 @@ def test_the_iterations_quoted_were_measured() -> None:
     assert f"it took {whole['step_s']:.1f} s" in text
 
 
+def test_the_transfer_of_weights_quoted_was_measured() -> None:
+    made = benchmark("transfer_h200")
+    runs = {(one["interface"], one["own_process"]): one for one in made["runs"]}
+    inside, own = (runs["vLLM's", own_process] for own_process in (False, True))
+    page = " ".join(PAGES["docs/vllm.md"].split())
+    said = f"{made['gib']:.1f} GiB of weights takes {inside['seconds']:.2f} s in process and {own['seconds']:.2f} s"
+    assert said in page
+    most = max(inside["memory_gib"], own["memory_gib"])
+    assert f"({most:.2f} GiB at most; H200, {made['date']}, vLLM {made['vllm']})" in page
+
+
 def test_the_vllm_versions_listed_passed_their_tests() -> None:
     made = benchmark("vllm_versions_cpu")
     assert [one["vllm"] for one in made["outcomes"]] == list(TESTED_ON_CPU)

@@ -10,6 +10,12 @@ where the host is shared, its speed can change by a third within a minute. The t
 too, sleep and wake excluded. With ``--own-process`` the engine runs beside this process instead of in it. ``--random``
 first makes a random-weight model of the Qwen2 1.5B shape in the folder. With ``--bare`` an unmodified vLLM engine runs
 ``plain`` only: what the mixing embedding itself costs.
+
+    python scripts/bench_rollout.py --model FOLDER --rows 8 16 32 128 256 [--burst 1 32] --json decode.json
+
+With ``--rows`` the time of a decode step is measured instead, of so many requests at once whose prompts are cached and
+whose contexts are ``--prompt`` + ``--tokens`` / 2 long on average: wall time, and beside it the time in which a kernel
+ran, so that a slow host is seen as such. ``--burst`` lists numbers of decode steps a scheduler round, which alternate.
 """
 
 import argparse
@@ -18,16 +24,31 @@ import random
 import statistics
 import time
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from inspect import signature
 from operator import truediv
 from pathlib import Path
 from typing import Any
 
 import torch
+from decode_steps import DecodeStep, Generate, measured_steps, step_table
+from kernel_times import busy_seconds, recorded_kernels
 from rich import get_console
+from rich.console import Console
 from rich.table import Table
 
 from ngrpo.entrypoints.arguments import whole
 from ngrpo.entrypoints.error_handling import run_main
+from ngrpo.errors import SettingError
+from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.exploration.neighbor_table import build_neighbor_table
+from ngrpo.exploration.random import request_key
+from ngrpo.exploration.runtime.bound import BoundExploration
+from ngrpo.exploration.token import TokenSampling
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.rollout.vllm.engine import VllmEngine
+from ngrpo.rollout.vllm.versions import installed_version
+from ngrpo.types.rollouts import Request, Sampling
 
 SHAPES = {
     "1.5b": {"vocab_size": 151936, "hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28,
@@ -45,10 +66,13 @@ def main() -> None:
     arguments = parse()
     if arguments.random:
         make_random_model(Path(arguments.model), arguments.random)
+    if arguments.rows:
+        measure_steps(arguments)
+        return
     modes, describe = bare_modes(arguments) if arguments.bare else engine_modes(arguments)
     modes = {name: run for name, run in modes.items() if name in (arguments.modes or modes)}
     speeds = alternate(modes, arguments.rounds, arguments.requests * arguments.tokens)
-    report(arguments, speeds, describe())
+    report(arguments, speeds, {} if arguments.own_process else kernel_seconds(modes), describe())
 
 
 def parse() -> argparse.Namespace:
@@ -65,8 +89,17 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--own-process", action="store_true")
     parser.add_argument("--bare", action="store_true")
     parser.add_argument("--modes", nargs="+", help="only these")
+    parser.add_argument("--rows", nargs="+", type=whole(1), help="time a decode step of so many requests at once")
+    parser.add_argument("--burst", nargs="+", type=whole(1), help="decode steps a scheduler round, with --rows")
     parser.add_argument("--json", type=Path)
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.rows:
+        arguments.requests = max(arguments.rows)
+    if arguments.rows and (arguments.own_process or arguments.bare or arguments.tensor_parallel > 1):
+        parser.error("--rows needs the engine in this process, where its kernels can be recorded")
+    if arguments.burst and not arguments.rows:
+        parser.error("--burst needs --rows")
+    return arguments
 
 
 def alternate(modes: dict[str, Callable[[], None]], rounds: int, tokens: int) -> dict[str, list[float]]:
@@ -81,6 +114,17 @@ def alternate(modes: dict[str, Callable[[], None]], rounds: int, tokens: int) ->
     return speeds
 
 
+def kernel_seconds(modes: dict[str, Callable[[], None]]) -> dict[str, float]:
+    """Runs every mode once more; returns for how long a kernel ran, of no mode without a GPU."""
+    busy = {}
+    for name, run in modes.items():
+        with recorded_kernels() as kernels:
+            run()
+        if kernels:
+            busy[name] = busy_seconds(kernels)
+    return busy
+
+
 def prompts_of(arguments: argparse.Namespace, vocabulary: int) -> list[tuple[int, ...]]:
     """Returns random prompts, all different, so that no prefix is shared."""
     draw = random.Random(0)
@@ -89,13 +133,11 @@ def prompts_of(arguments: argparse.Namespace, vocabulary: int) -> list[tuple[int
     ]
 
 
-def sampling_params(arguments: argparse.Namespace, logprobs: int | None) -> Any:
+def sampling_params(tokens: int, logprobs: int | None) -> Any:
     """Returns vLLM's parameters for a fixed length."""
     from vllm import SamplingParams
 
-    return SamplingParams(
-        temperature=1.0, max_tokens=arguments.tokens, ignore_eos=True, detokenize=False, logprobs=logprobs
-    )
+    return SamplingParams(temperature=1.0, max_tokens=tokens, ignore_eos=True, detokenize=False, logprobs=logprobs)
 
 
 def plain(llm: Any, prompts: list[tuple[int, ...]], params: Any) -> Callable[[], None]:
@@ -127,35 +169,52 @@ def bare_modes(arguments: argparse.Namespace) -> tuple[dict[str, Callable[[], No
     )
     prompts = prompts_of(arguments, llm.llm_engine.model_config.get_vocab_size())
     modes = {
-        "bare plain": plain(llm, prompts, sampling_params(arguments, None)),
-        "bare logprobs=0": plain(llm, prompts, sampling_params(arguments, 0)),
+        "bare plain": plain(llm, prompts, sampling_params(arguments.tokens, None)),
+        "bare logprobs=0": plain(llm, prompts, sampling_params(arguments.tokens, 0)),
     }
     return modes, dict
 
 
-def engine_modes(arguments: argparse.Namespace) -> tuple[dict[str, Callable[[], None]], Callable[[], dict[str, Any]]]:
-    """Returns the modes of our engine, and what else is worth reporting."""
-    from ngrpo.exploration.neighbor import NeighborMixing
-    from ngrpo.exploration.neighbor_table import build_neighbor_table
-    from ngrpo.exploration.random import request_key
-    from ngrpo.exploration.runtime.bound import BoundExploration
-    from ngrpo.exploration.token import TokenSampling
-    from ngrpo.modeling.loading import ModelSource
-    from ngrpo.rollout.vllm.engine import VllmEngine
-    from ngrpo.types.rollouts import Request, Sampling
+@dataclass(frozen=True)
+class Started:
+    """Our engine, and what it is asked to do.
 
+    Attributes:
+        engine: it runs.
+        source: of its weights.
+        device: that it runs on.
+        strategies: those to measure, by name, bound to the served table.
+        neighbor_table_s: seconds in which the table of neighbours was built.
+        table: rows and width of the embedding.
+    """
+
+    engine: VllmEngine
+    source: ModelSource
+    device: torch.device
+    strategies: dict[str, BoundExploration]
+    neighbor_table_s: float
+    table: tuple[int, int]
+
+
+def start_engine(arguments: argparse.Namespace, most_tokens: int) -> Started:
+    """Starts our engine for responses of up to so many tokens."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     source = ModelSource(arguments.model, dtype="bfloat16" if device.type == "cuda" else "float32")
     mixing = NeighborMixing(rate=0.1, k=3)
+    more = {"burst": max(arguments.burst)} if arguments.burst else {}
+    if more and "burst" not in signature(VllmEngine).parameters:
+        raise SettingError(f"--burst {arguments.burst[0]} needs an engine that makes bursts, which this one does not; "
+                           "leave it out.")  # fmt: skip
     engine = VllmEngine(
         source,
         mixing,
         arguments.prompt,
-        arguments.tokens,
+        most_tokens,
         max_batch_size=arguments.requests,
         enforce_eager=arguments.eager,
         tensor_parallel_size=arguments.tensor_parallel,
         own_process=arguments.own_process,
+        **more,
     )
     engine.start(device)
     table = engine.embedding().to(device)
@@ -163,8 +222,24 @@ def engine_modes(arguments: argparse.Namespace) -> tuple[dict[str, Callable[[], 
     start = time.perf_counter()
     neighbors = build_neighbor_table(table, mixing.k, mixing.metric, nothing_excluded).cpu()
     seconds = time.perf_counter() - start
-    prompts = prompts_of(arguments, len(table))
-    requests = [Request(ids, request_key(0, number)) for number, ids in enumerate(prompts)]
+    strategies = {
+        "token": BoundExploration(TokenSampling(), {}, ()),
+        "neighbor": BoundExploration(mixing, {"neighbors": neighbors}, ()),
+    }
+    return Started(engine, source, device, strategies, seconds, (len(table), table.shape[1]))
+
+
+def made_requests(prompts: list[tuple[int, ...]]) -> list[Request]:
+    """Returns a request a prompt."""
+    return [Request(ids, request_key(0, number)) for number, ids in enumerate(prompts)]
+
+
+def engine_modes(arguments: argparse.Namespace) -> tuple[dict[str, Callable[[], None]], Callable[[], dict[str, Any]]]:
+    """Returns the modes of our engine, and what else is worth reporting."""
+    started = start_engine(arguments, arguments.tokens)
+    engine = started.engine
+    prompts = prompts_of(arguments, started.table[0])
+    requests = made_requests(prompts)
     sampling = Sampling(1.0, arguments.tokens, stop_ids=())
     made: dict[str, Any] = {}
 
@@ -176,19 +251,62 @@ def engine_modes(arguments: argparse.Namespace) -> tuple[dict[str, Callable[[], 
         return run
 
     modes = {
-        "plain": plain(engine.llm, prompts, sampling_params(arguments, None)),
-        "logprobs=0": plain(engine.llm, prompts, sampling_params(arguments, 0)),
-        "token": ours("token", BoundExploration(TokenSampling(), {}, ())),
-        "neighbor": ours("neighbor", BoundExploration(mixing, {"neighbors": neighbors}, ())),
+        "plain": plain(engine.llm, prompts, sampling_params(arguments.tokens, None)),
+        "logprobs=0": plain(engine.llm, prompts, sampling_params(arguments.tokens, 0)),
+        **{name: ours(name, bound) for name, bound in started.strategies.items()},
     }
 
     def describe() -> dict[str, Any]:
         mixed = sum(len(rollout.mixture.positions) for rollout in made.get("neighbor", ()))
         fraction = mixed / (arguments.requests * arguments.tokens)
-        more = {"rows": len(table), "width": table.shape[1], "mixed_fraction": fraction}
-        return {"neighbor_table_s": seconds, "hand_over_s": hand_over_seconds(engine, source, device), **more}
+        more = {"rows": started.table[0], "width": started.table[1], "mixed_fraction": fraction}
+        hand_over = hand_over_seconds(engine, started.source, started.device)
+        return {"neighbor_table_s": started.neighbor_table_s, "hand_over_s": hand_over, **more}
 
     return modes, describe
+
+
+def measure_steps(arguments: argparse.Namespace) -> None:
+    """Measures decode steps and reports after each number of rows."""
+    started = start_engine(arguments, arguments.tokens + 1)
+    engine = started.engine
+    prompts = prompts_of(arguments, started.table[0])
+    requests = made_requests(prompts)
+
+    def ours(bound: BoundExploration) -> Generate:
+        return lambda rows, tokens: engine.generate(requests[:rows], Sampling(1.0, tokens, stop_ids=()), bound)
+
+    def vllm_alone(rows: int, tokens: int) -> None:
+        given = [{"prompt_token_ids": list(ids)} for ids in prompts[:rows]]
+        engine.llm.generate(given, sampling_params(tokens, None), use_tqdm=False)
+
+    modes: dict[str, Generate] = {
+        "plain": vllm_alone,
+        **{name: ours(bound) for name, bound in started.strategies.items()},
+    }
+    modes = {name: run for name, run in modes.items() if name in (arguments.modes or modes)}
+
+    def set_burst(burst: int | None) -> None:
+        if burst is not None:
+            engine.burst = burst
+
+    bursts = arguments.burst or [None]
+    made: list[DecodeStep] = []
+    for steps in measured_steps(modes, arguments.rows, bursts, set_burst, arguments.tokens, arguments.rounds):
+        made += steps
+        report_steps(arguments, made)
+    engine.close()
+
+
+def report_steps(arguments: argparse.Namespace, made: list[DecodeStep]) -> None:
+    """Prints the table so far and writes the JSON."""
+    card = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
+    context = arguments.prompt + arguments.tokens // 2
+    Console(width=120).print(step_table(made, f"{card}: a decode step, mean context {context}"))
+    if arguments.json:
+        result = {"card": card, "date": time.strftime("%Y-%m-%d"), "torch": torch.__version__}
+        result |= {"vllm": installed_version(), "context": context, "steps": [asdict(step) for step in made]}
+        arguments.json.write_text(json.dumps(result, indent=1) + "\n")
 
 
 def hand_over_seconds(engine: Any, source: Any, device: torch.device) -> float:
@@ -217,7 +335,9 @@ def make_random_model(folder: Path, size: str) -> None:
         torch.cuda.empty_cache()
 
 
-def report(arguments: argparse.Namespace, speeds: dict[str, list[float]], more: dict[str, Any]) -> None:
+def report(
+    arguments: argparse.Namespace, speeds: dict[str, list[float]], busy: dict[str, float], more: dict[str, Any]
+) -> None:
     """Prints the table and writes the JSON."""
     medians = {name: statistics.median(values) for name, values in speeds.items()}
     bases = [name for name in speeds if name.split()[-1] in ("plain", "token")]
@@ -226,10 +346,13 @@ def report(arguments: argparse.Namespace, speeds: dict[str, list[float]], more: 
     }
     card = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
     title = f"{card}: {arguments.requests} requests x {arguments.tokens} tokens, prompt {arguments.prompt}"
-    table = Table("mode", "median tokens/s", *(f"of {base}" for base in bases), "rounds", title=title)
+    columns = ("wall, s", "kernels, s", *(f"of {base}" for base in bases), "rounds")
+    table = Table("mode", "median tokens/s", *columns, title=title)
     for name, median in medians.items():
         rounds = " ".join(f"{value:.0f}" for value in speeds[name])
-        table.add_row(name, f"{median:.0f}", *(f"{ratios[base][name]:.3f}" for base in bases), rounds)
+        wall = arguments.requests * arguments.tokens / median
+        times = f"{wall:.2f}", f"{busy[name]:.2f}" if name in busy else ""
+        table.add_row(name, f"{median:.0f}", *times, *(f"{ratios[base][name]:.3f}" for base in bases), rounds)
     get_console().print(table)
     get_console().print(more)
     if arguments.json:
@@ -239,6 +362,7 @@ def report(arguments: argparse.Namespace, speeds: dict[str, list[float]], more: 
             "medians": medians,
             "ratios": ratios,
             "rounds": speeds,
+            "kernels_s": busy,
             **more,
         }
         result |= {

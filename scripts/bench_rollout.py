@@ -39,7 +39,6 @@ from rich.table import Table
 
 from ngrpo.entrypoints.arguments import whole
 from ngrpo.entrypoints.error_handling import run_main
-from ngrpo.errors import SettingError
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.neighbor_table import build_neighbor_table
 from ngrpo.exploration.random import request_key
@@ -99,6 +98,8 @@ def parse() -> argparse.Namespace:
         parser.error("--rows needs the engine in this process, where its kernels can be recorded")
     if arguments.burst and not arguments.rows:
         parser.error("--burst needs --rows")
+    if arguments.burst and "burst" not in signature(VllmEngine).parameters:
+        parser.error("--burst needs an engine that makes bursts, which this version's does not; leave it out")
     return arguments
 
 
@@ -202,9 +203,6 @@ def start_engine(arguments: argparse.Namespace, most_tokens: int) -> Started:
     source = ModelSource(arguments.model, dtype="bfloat16" if device.type == "cuda" else "float32")
     mixing = NeighborMixing(rate=0.1, k=3)
     more = {"burst": max(arguments.burst)} if arguments.burst else {}
-    if more and "burst" not in signature(VllmEngine).parameters:
-        raise SettingError(f"--burst {arguments.burst[0]} needs an engine that makes bursts, which this one does not; "
-                           "leave it out.")  # fmt: skip
     engine = VllmEngine(
         source,
         mixing,

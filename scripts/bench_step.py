@@ -21,6 +21,11 @@ Each runs in a process of its own, one after the other; the first iterations are
 given. ``used_gib`` is the most memory that was in use on the fullest card, whoever used it, outside the weight
 transfer, ``transfer_gib`` inside. A mode whose packages are missing is skipped. ``--shape tiny --engine torch --modes
 ours`` tries our side on a CPU.
+
+On one card another iteration is made, whose kernels are recorded: ``kernel_s`` is how long at least one of them ran, so
+that a slow host is seen as such, and ``generate_kernel_s`` the same of generation. ``optimizer_s`` is the optimiser's
+own step. With ``--both-orders`` the modes are run again from the last to the first; with ``--burst`` ours are run with
+each of these numbers of decode steps a scheduler round.
 """
 
 import argparse
@@ -30,7 +35,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -128,19 +133,27 @@ def engine(arguments: argparse.Namespace) -> list[str]:
     return ["rollout=vllm", f"rollout.engine.gpu_memory_utilization={arguments.engine_memory}"]
 
 
+def record_after(arguments: argparse.Namespace, devices: int = 1) -> int | None:
+    """Returns the number of iterations before the one whose kernels are recorded, None for none."""
+    records = arguments.kernels and devices == 1 and torch.cuda.is_available()
+    return arguments.warm_up + arguments.steps if records else None
+
+
 def run_ours(arguments: argparse.Namespace, result: Path, settings: Sequence[str], devices: int = 1) -> None:
     """Runs our training; the other processes are started by this one, with the same command line."""
+    recorded = record_after(arguments, devices)
     overrides = [
         *settings, f"model.path={model_folder(arguments)}",
         f"data.path={arguments.work / 'prompts.json'}", "data.instruction=''", "data.eval_path=null",
         "trainer=gpu" if torch.cuda.is_available() else "trainer=cpu", f"trainer.devices={devices}",
-        f"trainer.iterations={arguments.warm_up + arguments.steps}",
+        f"trainer.iterations={arguments.warm_up + arguments.steps + (recorded is not None)}",
         "reward._target_=step_times.AlternateReward", "allow_targets=[step_times]",
         "~reward.timeout_s", "~reward.workers", "~reward.reasoning_end", "~reward.correct", "~reward.wrong",
         "~reward.require_evaluated",
         *(f"callbacks.{name}=null" for name in UNUSED),
         "+callbacks.times._target_=step_times.StepTimes", f"+callbacks.times.path={result}",
-        f"+callbacks.times.warm_up={arguments.warm_up}", *arguments.overrides,
+        f"+callbacks.times.warm_up={arguments.warm_up}",
+        f"+callbacks.times.record_after={'null' if recorded is None else recorded}", *arguments.overrides,
     ]  # fmt: skip
     from hydra import compose, initialize_config_dir
 
@@ -163,7 +176,16 @@ def run_trl(arguments: argparse.Namespace, result: Path, liger: bool) -> None:
     """Runs TRL's trainer."""
     from step_trl import run_trl as run
 
-    run(arguments, prompts(arguments.prompt_words), GROUP, result, liger)
+    texts = prompts(arguments.prompt_words)
+    run(arguments, model_folder(arguments), texts, GROUP, result, record_after(arguments), liger)
+
+
+def with_burst(
+    run: Callable[[argparse.Namespace, Path], None], steps: int, arguments: argparse.Namespace, result: Path
+) -> None:
+    """Runs a case of ours with so many decode steps a scheduler round."""
+    overrides = [*arguments.overrides, f"rollout.engine.burst={steps}"]
+    run(argparse.Namespace(**vars(arguments) | {"overrides": overrides}), result)
 
 
 def run_cards(arguments: argparse.Namespace, result: Path, more: Sequence[str], devices: int, weak: bool) -> None:
@@ -197,19 +219,27 @@ class Case:
         run: takes the command line and the file to write.
         packages: that it needs.
         cards: how many it runs on.
+        ours: whether our engine makes its rollouts.
     """
 
     name: str
     run: Callable[[argparse.Namespace, Path], None]
     packages: tuple[str, ...] = ()
     cards: int = 1
+    ours: bool = True
+
+    def bursts(self, lengths: Sequence[int]) -> "list[Case]":
+        """Returns the same with each length of bursts, itself where there is none to choose."""
+        if not (self.ours and lengths):
+            return [self]
+        return [replace(self, name=f"{self.name} burst {n}", run=partial(with_burst, self.run, n)) for n in lengths]
 
 
 ALONE = (
     Case("ours", partial(run_one, kept=FLOAT32)),
     Case("ours bf16", partial(run_one, kept=BFLOAT16)),
-    Case("trl", partial(run_trl, liger=False), ("trl", "vllm")),
-    Case("trl liger", partial(run_trl, liger=True), ("trl", "vllm", "liger_kernel")),
+    Case("trl", partial(run_trl, liger=False), ("trl", "vllm"), ours=False),
+    Case("trl liger", partial(run_trl, liger=True), ("trl", "vllm", "liger_kernel"), ours=False),
 )
 """On one card."""
 AHEAD = ("rollout.ahead=1", "algo/correction=truncate")
@@ -222,6 +252,8 @@ CARDS: dict[str, Callable[..., None]] = {
     "tensor engine": run_tensor_engine,
 }
 """On any number of cards."""
+AGAIN = " again"
+"""Ends the names of the cases of the second order."""
 MODES = [*(case.name for case in ALONE), *CARDS, "recipe"]
 
 
@@ -237,6 +269,9 @@ def cases(arguments: argparse.Namespace) -> list[Case]:
         for devices in arguments.devices:
             name = f"{arguments.experiment} {devices}"
             found.append(Case(name, partial(run_recipe, devices=devices), cards=devices))
+    found = [one for case in found for one in case.bursts(arguments.burst)]
+    if arguments.both_orders:
+        found += [replace(case, name=f"{case.name}{AGAIN}") for case in reversed(found)]
     return found
 
 
@@ -260,6 +295,11 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--microbatch-tokens", type=whole(1), default=5120)
     parser.add_argument("--checkpointing", default="off")
     parser.add_argument("--compile", action=argparse.BooleanOptionalAction, default=True)
+    parser.add_argument("--burst", nargs="+", type=whole(1), default=[], help="decode steps a scheduler round of ours")
+    parser.add_argument("--both-orders", action="store_true", help="run everything again, the last first")
+    parser.add_argument(
+        "--kernels", action=argparse.BooleanOptionalAction, default=True, help="record those of one more iteration"
+    )
     parser.add_argument("--overrides", nargs="*", default=[], help="further settings of our side")
     parser.add_argument("--json", type=Path, help="of the results; the table lies beside it, as Markdown")
     parser.add_argument("--earlier", type=Path, help="JSON of an earlier call, whose rows come first")
@@ -308,7 +348,10 @@ COLUMNS = (
     "wait_s",
     "score_s",
     "update_s",
+    "optimizer_s",
     "sync_s",
+    "kernel_s",
+    "generate_kernel_s",
     "tokens_per_s",
     "used_gib",
     "transfer_gib",
@@ -330,10 +373,7 @@ def report(arguments: argparse.Namespace, results: dict[str, dict[str, Any]]) ->
         table.add_row(*row)
     console = Console(width=160)
     console.print(table)
-    others = [result["step_s"] for mode, result in results.items() if mode.startswith("trl")]
-    ratios = {
-        mode: min(others) / result["step_s"] for mode, result in results.items() if mode.startswith("ours") and others
-    }
+    ratios = speed_ups(results)
     for mode, ratio in ratios.items():
         console.print(f"{mode} is {ratio:.2f} times as fast as the faster of TRL's")
     if arguments.json:
@@ -343,6 +383,16 @@ def report(arguments: argparse.Namespace, results: dict[str, dict[str, Any]]) ->
         lines = [["mode", *columns], ["---"] * (len(columns) + 1), *rows]
         text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
         arguments.json.with_suffix(".md").write_text(f"{title}, {made['date']}\n\n{text}\n")
+
+
+def speed_ups(results: dict[str, dict[str, Any]]) -> dict[str, float]:
+    """Returns how many times as fast as the faster of TRL's each of ours is, within the same order."""
+    found = {}
+    for second in (False, True):
+        seconds = {mode: result["step_s"] for mode, result in results.items() if mode.endswith(AGAIN) == second}
+        others = [spent for mode, spent in seconds.items() if mode.startswith("trl")]
+        found |= {mode: min(others) / spent for mode, spent in seconds.items() if mode.startswith("ours") and others}
+    return found
 
 
 def add_speed_ups(results: dict[str, dict[str, Any]]) -> None:

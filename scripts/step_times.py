@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from kernel_times import IterationKernels
 from lightning import Callback, LightningModule, Trainer
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from ngrpo.distributed.collectives import gathered, gathered_everywhere
 from ngrpo.rollout.worker import RolloutWorker
@@ -42,10 +44,13 @@ class StepTimes(Callback):
         worker: made to continue past every stop token, so that all completions are equally long.
         path: file to write.
         warm_up: iterations that are not counted.
+        record_after: iterations before the one whose kernels are recorded, which is not counted either; None for none.
     """
 
-    def __init__(self, worker: RolloutWorker, path: str, warm_up: int) -> None:
+    def __init__(self, worker: RolloutWorker, path: str, warm_up: int, record_after: int | None = None) -> None:
         worker.sampling = replace(worker.sampling, stop_ids=())
+        self.kernels = IterationKernels(record_after)
+        worker.engine.generate = self.kernels.generation(worker.engine.generate)  # type: ignore[method-assign]
         worker.sync_weights = in_transfer(worker.sync_weights)  # type: ignore[method-assign]
         self.path = Path(path)
         self.warm_up = warm_up
@@ -54,6 +59,7 @@ class StepTimes(Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Starts the clock; the engine has started."""
+        OPTIMIZER.watch()
         reset_peak()
         self._last = now()
 
@@ -67,15 +73,18 @@ class StepTimes(Callback):
         generated, trained = (float(sum(column)) for column in zip(*gathered(own), strict=True))
         moment = now()
         phases = {n.removeprefix("time/"): float(v) for n, v in trainer.callback_metrics.items() if n[:5] == "time/"}
+        phases["optimizer_s"] = OPTIMIZER.taken()
         step = {"step_s": moment - self._last, **phases, "generated_tokens": generated, "tokens": trained}
-        self.steps.append(
-            step | {n: float(trainer.callback_metrics[n]) for n in LOGGED if n in trainer.callback_metrics}
-        )
+        if not self.kernels.recorded(batch_idx + 1):
+            self.steps.append(
+                step | {n: float(trainer.callback_metrics[n]) for n in LOGGED if n in trainer.callback_metrics}
+            )
         if batch_idx + 1 == self.warm_up:
             reset_peak()
         peaks = [max(column) for column in zip(*gathered_everywhere(USED.peaks()), strict=True)]
+        more = dict(zip(Used.NAMES, peaks, strict=True)) | self.kernels.ended(batch_idx + 1)
         if trainer.is_global_zero:
-            write(self.path, self.steps[self.warm_up :], dict(zip(Used.NAMES, peaks, strict=True)))
+            write(self.path, self.steps[self.warm_up :], more)
         self._last = now()
 
 
@@ -88,6 +97,35 @@ def now() -> float:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     return time.perf_counter()
+
+
+class OptimizerSeconds:
+    """Keeps how long the optimisers of this process took in their own steps, without the passes before them."""
+
+    def __init__(self) -> None:
+        self._seconds = self._start = 0.0
+        self._watched = False
+
+    def watch(self) -> None:
+        """Starts to listen to every optimiser; once."""
+        if not self._watched:
+            register_optimizer_step_pre_hook(self._begin)
+            register_optimizer_step_post_hook(self._end)
+        self._watched = True
+
+    def taken(self) -> float:
+        """Returns the seconds since it was asked last."""
+        seconds, self._seconds = self._seconds, 0.0
+        return seconds
+
+    def _begin(self, *_: Any) -> None:
+        self._start = now()
+
+    def _end(self, *_: Any) -> None:
+        self._seconds += now() - self._start
+
+
+OPTIMIZER = OptimizerSeconds()
 
 
 class Used(threading.Thread):

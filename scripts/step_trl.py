@@ -5,16 +5,24 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from step_times import USED, Used, now, reset_peak, write
+from kernel_times import IterationKernels
+from step_times import OPTIMIZER, USED, Used, now, reset_peak, write
 
 
-def run_trl(arguments: argparse.Namespace, prompts: Sequence[str], group: int, result: Path, liger: bool) -> None:
-    """Runs TRL's trainer with vLLM in its process."""
+def run_trl(
+    arguments: argparse.Namespace,
+    folder: Path,
+    prompts: Sequence[str],
+    group: int,
+    result: Path,
+    record_after: int | None,
+    liger: bool,
+) -> None:
+    """Runs TRL's trainer with vLLM in its process, on the model in a folder."""
     from datasets import Dataset
     from transformers import AutoTokenizer, TrainerCallback
     from trl import GRPOConfig, GRPOTrainer
 
-    folder = str(arguments.work / "model")
     rows = Dataset.from_list([{"prompt": text} for text in prompts])
     micro = 8
     config = GRPOConfig(
@@ -23,7 +31,8 @@ def run_trl(arguments: argparse.Namespace, prompts: Sequence[str], group: int, r
         max_completion_length=arguments.tokens, use_vllm=True, vllm_mode="colocate",
         vllm_gpu_memory_utilization=0.35, vllm_max_model_length=arguments.tokens + arguments.prompt_tokens,
         beta=0.001, bf16=True, gradient_checkpointing=True, learning_rate=1e-6,
-        max_steps=arguments.warm_up + arguments.steps, logging_steps=1, report_to="none", save_strategy="no",
+        max_steps=arguments.warm_up + arguments.steps + (record_after is not None), logging_steps=1,
+        report_to="none", save_strategy="no",
         temperature=1.0, generation_kwargs={"ignore_eos": True}, use_liger_kernel=liger,
         model_init_kwargs={"dtype": "bfloat16"},
     )  # fmt: skip
@@ -32,9 +41,12 @@ def run_trl(arguments: argparse.Namespace, prompts: Sequence[str], group: int, r
         return [float(number % 2) for number in range(len(completions))]
 
     trainer = GRPOTrainer(
-        model=folder, args=config, train_dataset=rows, reward_funcs=reward,
+        model=str(folder), args=config, train_dataset=rows, reward_funcs=reward,
         processing_class=AutoTokenizer.from_pretrained(folder),
     )  # fmt: skip
+    kernels = IterationKernels(record_after)
+    trainer._generate = kernels.generation(trainer._generate)
+    OPTIMIZER.watch()
     spent: dict[str, list[float]] = {"generate": [], "generate_and_score": []}
     for method, name in (("_generate", "generate"), ("_generate_and_score_completions", "generate_and_score")):
         setattr(trainer, method, timed(getattr(trainer, method), spent[name]))
@@ -44,13 +56,16 @@ def run_trl(arguments: argparse.Namespace, prompts: Sequence[str], group: int, r
         def on_step_begin(self, *_: Any, **__: Any) -> None:
             self.start = now()
 
-        def on_step_end(self, *_: Any, **__: Any) -> None:
+        def on_step_end(self, arguments_: Any, state: Any, *_: Any, **__: Any) -> None:
             whole, generate, both = now() - self.start, spent["generate"][-1], spent["generate_and_score"][-1]
             step = {"step_s": whole, "generate_s": generate, "score_s": both - generate, "update_s": whole - both}
-            steps.append(step)
+            step["optimizer_s"] = OPTIMIZER.taken()
+            if not kernels.recorded(state.global_step):
+                steps.append(step)
             if len(steps) == arguments.warm_up:
                 reset_peak()
-            write(result, steps[arguments.warm_up :], dict(zip(Used.NAMES, USED.peaks(), strict=True)))
+            more = dict(zip(Used.NAMES, USED.peaks(), strict=True)) | kernels.ended(state.global_step)
+            write(result, steps[arguments.warm_up :], more)
 
     trainer.add_callback(Clock())
     reset_peak()

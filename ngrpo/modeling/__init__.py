@@ -19,6 +19,7 @@ The model that scores:
 - ``head.py``: The map from the product of a causal LM's head to its logits: a scale and, in some models, a soft cap
 - ``fused_scores.py``: Log-probs and entropies from hidden states and the head, a chunk of rows at a time: never [rows,
   vocabulary]
+- ``exact/``: Exact computation: a token's numbers depend on its sequence and the weights alone, bit for bit
 - ``replay.py``: The input embeddings that a rollout saw, rebuilt from tokens and record
 - ``learned.py``: An exploration strategy's learned parameters as a file beside the model
 

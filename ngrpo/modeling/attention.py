@@ -15,6 +15,8 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, PretrainedConfig
 
 from ngrpo.errors import SettingError
+from ngrpo.modeling.exact.causal_attention import exact_packed_attention
+from ngrpo.modeling.exact.model import is_exact
 from ngrpo.modeling.transfer import onto
 from ngrpo.modeling.varlen import packed_attention
 
@@ -56,6 +58,8 @@ class PackedAttention:
 
     def attend(self, module: Any, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         """Attends; no token sees another sequence."""
+        if is_exact(module):
+            return exact_packed_attention(query, key, value, self.starts, self.longest, scale, packed_attention)
         return packed_attention(query, key, value, self.starts, self.longest, scale)
 
 

@@ -7,6 +7,8 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from ngrpo.modeling.exact.linear import exact_linear
+from ngrpo.modeling.exact.token_scores import exact_token_scores
 from ngrpo.modeling.head import LogitMap
 
 T = TypeVar("T")
@@ -20,6 +22,7 @@ def fused_token_scores(
     temperature: float,
     rows: int,
     logit_map: LogitMap | None = None,
+    exact: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Returns log softmax(f(z) / temperature)[token] and the entropy of that softmax, z = hidden weight^T + bias.
 
@@ -35,6 +38,7 @@ def fused_token_scores(
         temperature: tau > 0.
         rows: most rows in a chunk.
         logit_map: f; None is the identity.
+        exact: a row's results do not depend on the other rows (`ngrpo.modeling.exact`).
 
     Returns:
         Two float32 [R]; the entropy in nats.
@@ -43,7 +47,7 @@ def fused_token_scores(
     dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else weight.dtype
     with torch.autocast(device, enabled=False):
         scores: tuple[Tensor, Tensor] = _FusedTokenScores.apply(  # type: ignore[no-untyped-call]
-            hidden, weight, bias, tokens, temperature, rows, dtype, logit_map or LogitMap()
+            hidden, weight, bias, tokens, temperature, rows, dtype, logit_map or LogitMap(), exact
         )
     return scores
 
@@ -62,12 +66,14 @@ class _FusedTokenScores(torch.autograd.Function):
         rows: int,
         dtype: torch.dtype,
         logit_map: LogitMap,
+        exact: bool,
     ) -> tuple[Tensor, Tensor]:
         served = weight.to(dtype)
         log_probs, entropies, normalisers = (hidden.new_empty(len(hidden), dtype=torch.float32) for _ in range(3))
         for at in _chunks(len(hidden), rows):
-            product = _product(hidden[at].to(dtype), served, bias)
-            made = _on(product, _scores)(product, tokens[at], temperature, logit_map)
+            product = (exact_linear if exact else _product)(hidden[at].to(dtype), served, bias)
+            score = _exact_scores if exact else _on(product, _scores)
+            made = score(product, tokens[at], temperature, logit_map)
             log_probs[at], entropies[at], normalisers[at] = made
             del product  # else it lives until the next chunk's is there, and two are the most memory of the pass
         ctx.save_for_backward(hidden, weight, bias, tokens, normalisers, entropies)
@@ -98,7 +104,7 @@ class _FusedTokenScores(torch.autograd.Function):
             to_hidden,
             None if to_weight is None else to_weight.to(weight.dtype),
             None if to_bias is None else to_bias.to(bias.dtype),
-            *(None,) * 5,
+            *(None,) * 6,
         )
 
 
@@ -128,6 +134,13 @@ def _scores(product: Tensor, tokens: Tensor, temperature: float, logit_map: Logi
     log_probs = scaled - normaliser[:, None]
     chosen = scaled.gather(-1, tokens[:, None])[:, 0] - normaliser
     return chosen, entropy_from(log_probs), normaliser
+
+
+def _exact_scores(
+    product: Tensor, tokens: Tensor, temperature: float, logit_map: LogitMap
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns the same as `_scores`, each row on its own."""
+    return exact_token_scores(logit_map(product), tokens, temperature)
 
 
 def entropy_from(log_probs: Tensor) -> Tensor:

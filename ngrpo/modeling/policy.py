@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 
 from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.attention import PackedAttention
+from ngrpo.modeling.exact.model import exact_calls, is_exact
 from ngrpo.modeling.fused_scores import entropy_from, fused_token_scores
 from ngrpo.modeling.head import LogitMap, output_logits
 from ngrpo.modeling.packing import PackedBatch
@@ -99,7 +100,8 @@ class ScoringModel(nn.Module):
 
     def states(self, batch: PackedBatch, exploration: Exploration, rows: Tensor) -> Tensor:
         """Returns the last hidden states at ``rows``, int64 [R], of the inputs that the rollout saw; [R, d]."""
-        inputs = replay(self.lm.get_input_embeddings(), batch, exploration, self.learned())
+        with exact_calls(self.lm):
+            inputs = replay(self.lm.get_input_embeddings(), batch, exploration, self.learned())
         hidden = self.lm.base_model(
             inputs_embeds=torch.stack([inputs]),  # a view would be a case of its own to the compiler
             position_ids=batch.positions[None],
@@ -120,8 +122,9 @@ class ScoringModel(nn.Module):
         head = self.lm.lm_head
         if exploration.scores_tokens:
             tokens = batch.tokens[batch.response_slots]
+            logit_map = LogitMap.of(self.lm.config)
             log_prob, entropy = fused_token_scores(
-                hidden, head.weight, head.bias, tokens, temperature, self.head_rows, LogitMap.of(self.lm.config)
+                hidden, head.weight, head.bias, tokens, temperature, self.head_rows, logit_map, is_exact(head)
             )
         else:
             log_prob, entropy = self._densities(hidden, batch, temperature, exploration)

@@ -15,6 +15,8 @@ from ngrpo.exploration.runtime.bound import BoundExploration
 from ngrpo.exploration.runtime.compiled import compiled
 from ngrpo.exploration.runtime.decide import decide
 from ngrpo.modeling.attention import AttentionPlan
+from ngrpo.modeling.exact.model import exact_calls, make_exact
+from ngrpo.modeling.exact.token_scores import exact_token_scores
 from ngrpo.modeling.head import output_logits
 from ngrpo.modeling.layers import CompiledLayers
 from ngrpo.modeling.loading import DTYPES, ModelSource
@@ -41,6 +43,10 @@ class TorchEngine:
         max_batch_size: most rollouts running at once.
         compile: decode steps through torch.compile, prefills not; a last row alone runs uncompiled, since 1
             is a size that is compiled separately.
+        exact: computes the log-probs of an exact trainer, bit for bit (`ngrpo.modeling.exact`).
+
+    Raises:
+        SettingError: a setting is out of range, or the engine cannot be exact with it.
     """
 
     several_ranks = True
@@ -48,10 +54,18 @@ class TorchEngine:
     tf32 = False
     checked_as = ""
 
-    def __init__(self, model: ModelSource, max_batch_size: int = 128, compile: bool = False) -> None:
+    def __init__(
+        self, model: ModelSource, max_batch_size: int = 128, compile: bool = False, exact: bool = False
+    ) -> None:
         if max_batch_size < 1:
             raise SettingError(f"rollout.engine.max_batch_size={max_batch_size} runs nothing; choose 1 or more.")
+        if exact and compile:
+            raise SettingError(
+                "rollout.engine.compile=true rounds otherwise than the trainer, and rollout.exact=true allows no "
+                "difference; set rollout.engine.compile=false."
+            )
         self.model = model
+        self.exact = exact
         self.max_batch_size = max_batch_size
         self.compile = compile
         self._layers: CompiledLayers | None = None
@@ -65,6 +79,8 @@ class TorchEngine:
     def start(self, device: torch.device) -> None:
         """Loads the model onto ``device``."""
         self.lm = self.model.load().to(device).requires_grad_(False)
+        if self.exact:
+            make_exact(self.lm)
         if self.compile:
             number_layers(self.lm)
             self._layers = CompiledLayers(self.lm.base_model.layers)
@@ -193,7 +209,8 @@ class TorchEngine:
         beginnings = distinct_beginnings([request for _, request in admitted], exploration.strategy)
         device = batch.keys.device
         given = pack([known_part(group.request, exploration.strategy, batch.inputs) for group in beginnings]).to(device)
-        inputs = replay(self.lm.get_input_embeddings(), given, exploration.strategy, exploration.parameters)
+        with exact_calls(self.lm):
+            inputs = replay(self.lm.get_input_embeddings(), given, exploration.strategy, exploration.parameters)
         slots = [torch.tensor(group.rows, device=device) + new.start for group in beginnings]
         hidden = self._forward(inputs[None], given.positions[None], PrefillAttention(cache, given.lengths, slots))[0]
         last = hidden[torch.tensor(given.lengths, device=device).cumsum(0) - 1]
@@ -228,9 +245,12 @@ class TorchEngine:
         logits = output_logits(self.lm, hidden)
         run = compiled(decide, strategy) if self.compile and len(logits) > 1 else partial(decide, strategy)
         step, log_probs = run(logits, batch.sampling.temperature, context, explore)
+        if self.exact:
+            log_probs, _, _ = exact_token_scores(logits, step.token, batch.sampling.temperature)
         inputs = embed(step.token)
         if strategy.mixes:
-            vectors = strategy.inputs(embed, step, context, exploration.parameters)
+            with exact_calls(self.lm):
+                vectors = strategy.inputs(embed, step, context, exploration.parameters)
             inputs = torch.where(step.mixed[:, None], vectors, inputs)
         batch.record(at, step, log_probs, inputs)
 

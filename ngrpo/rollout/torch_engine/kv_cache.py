@@ -8,6 +8,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import PretrainedConfig, PreTrainedModel
 
 from ngrpo.modeling.attention import PackedAttention
+from ngrpo.modeling.exact.causal_attention import exact_decode_attention
+from ngrpo.modeling.exact.model import is_exact
 
 
 class SlotCache:
@@ -70,6 +72,9 @@ class DecodeAttention:
 
     def attend(self, module: Any, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         """Attends."""
+        if is_exact(module):
+            slots = _write(key, value, self.data[module.layer_idx], self.positions)
+            return exact_decode_attention(query, *slots, self.positions, scale)
         if torch.compiler.is_compiling():
             where = self.data, module.layer_number, self.positions, self.visible
             output: Tensor = slot_attention(query, key, value, *where, scale)
@@ -84,6 +89,15 @@ def number_layers(model: PreTrainedModel) -> None:
             module.layer_number = torch.tensor(module.layer_idx)
 
 
+def _write(key: Tensor, value: Tensor, slots: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+    """Writes keys and values [R, H_kv, 1, D] to a layer's slots; returns those of all slots, [S, H_kv, L, D]."""
+    keys, values = slots
+    at = torch.arange(len(positions), device=positions.device)
+    keys[at, :, positions] = key[:, :, 0]
+    values[at, :, positions] = value[:, :, 0]
+    return keys, values
+
+
 def _attend(
     query: Tensor, key: Tensor, value: Tensor, slots: Tensor, positions: Tensor, visible: Tensor, scale: float
 ) -> Tensor:
@@ -92,10 +106,7 @@ def _attend(
     The query heads that share a key head are treated as its query positions.
     """
     rows, heads, _, size = query.shape
-    keys, values = slots
-    at = torch.arange(rows, device=query.device)
-    keys[at, :, positions] = key[:, :, 0]
-    values[at, :, positions] = value[:, :, 0]
+    keys, values = _write(key, value, slots, positions)
     length = visible.shape[-1]
     grouped = query.reshape(rows, key.shape[1], heads // key.shape[1], size)
     past_keys, past_values = keys[:rows, :, :length], values[:rows, :, :length]

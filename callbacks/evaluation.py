@@ -59,6 +59,7 @@ class Evaluation(Callback):
         self.every = every
         self.results: list[EvaluationResult] = []
         self._done = 0
+        self._lengths: dict[str, list[float]] = {}
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Evaluates the untrained policy; of a resumed run, logs what the checkpoint's reached."""
@@ -85,7 +86,10 @@ class Evaluation(Callback):
         rates: dict[str, list[float]] = {}
         for benchmark, prompts in self.prompts.items():
             if prompts:
-                found = self.evaluator.run(self.worker, prompts, ranks())
+                before = self._lengths.get(benchmark, [])
+                lengths = before if len(before) == len(prompts) else None  # others after a resume with other data
+                found = self.evaluator.run(self.worker, prompts, ranks(), lengths)
+                self._lengths[benchmark] = found.lengths
                 metrics |= {f"{benchmark}{name}": value for name, value in found.metrics.items()}
                 rates[benchmark] = found.rates
         if not metrics:
@@ -96,13 +100,15 @@ class Evaluation(Callback):
         trainer.callback_metrics.update({tag: torch.tensor(value) for tag, value in tagged(metrics).items()})
 
     def state_dict(self) -> dict[str, Any]:
-        """Holds the results."""
-        return {"results": [asdict(result) for result in self.results], "done": self._done}
+        """Holds the results, and how long the last responses were."""
+        results = [asdict(result) for result in self.results]
+        return {"results": results, "done": self._done, "lengths": self._lengths}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restores the results."""
         self.results = [EvaluationResult(**result) for result in state_dict["results"]]
         self._done = state_dict["done"]
+        self._lengths = state_dict.get("lengths", {})  # not in those of earlier versions
 
 
 def evaluation_results(trainer: Trainer) -> list[EvaluationResult]:

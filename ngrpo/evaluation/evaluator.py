@@ -23,10 +23,12 @@ class Evaluated:
     Attributes:
         metrics: ``mean@1``, ``pass@k`` for the powers of two up to ``samples``, ``length`` (tokens) and ``truncated``.
         rates: the fraction of right samples of each prompt, in the prompts' order.
+        lengths: the mean number of response tokens of each prompt.
     """
 
     metrics: dict[str, float]
     rates: list[float]
+    lengths: list[float]
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,22 @@ class Evaluator:
                 "(evaluator.exploration.top_k=1 is greedy decoding)."
             )
 
-    def run(self, worker: RolloutWorker, prompts: Sequence[Prompt], ranks: Ranks = SINGLE_PROCESS) -> Evaluated:
-        """Evaluates this data rank's part of ``prompts`` (a collective)."""
+    def run(
+        self,
+        worker: RolloutWorker,
+        prompts: Sequence[Prompt],
+        ranks: Ranks = SINGLE_PROCESS,
+        lengths: Sequence[float] | None = None,
+    ) -> Evaluated:
+        """Evaluates this data rank's part of ``prompts`` (a collective).
+
+        Args:
+            worker: makes the rollouts.
+            prompts: of all ranks.
+            ranks: this one's place.
+            lengths: about how many response tokens each prompt is expected to have, as an earlier evaluation found;
+                what is expected to be long starts first.
+        """
         rank, size, group = ranks.data_rank, ranks.data_size, ranks.data_group
         device = worker.device  # the ranks' backend may know no other
         metrics = {
@@ -63,18 +79,20 @@ class Evaluator:
             "truncated": MeanAtK(process_group=group).to(device),
         }
         mine = list(prompts[rank::size])
-        solved: list[float] = []
-        made = worker.evaluate(mine, self.samples, self.exploration, self.temperature)
+        found: list[tuple[float, float]] = []
+        expected = None if lengths is None else [round(length) for length in lengths[rank::size]]
+        made = worker.evaluate(mine, self.samples, self.exploration, self.temperature, expected)
         if made is not None:
-            lengths = torch.tensor([r.length for r in made.rollouts]).view(len(mine), -1)
+            tokens = torch.tensor([r.length for r in made.rollouts]).view(len(mine), -1)
             metrics["mean@1"].update(made.correct.to(device))
             metrics["pass@k"].update(made.correct.to(device))
-            solved = made.correct.double().mean(-1).tolist()
-            metrics["length"].update(lengths.to(device))
+            found = list(zip(made.correct.double().mean(-1).tolist(), tokens.double().mean(-1).tolist(), strict=True))
+            metrics["length"].update(tokens.to(device))
             metrics["truncated"].update(made.truncated.view(len(mine), -1).to(device))
         computed = {name: metric.compute() for name, metric in metrics.items()}
         passes = computed.pop("pass@k")
-        rates = [0.0] * len(prompts)
-        for other, values in gathered((rank, solved)):
-            rates[other::size] = values
-        return Evaluated({name: float(value) for name, value in {**computed, **passes}.items()}, rates)
+        each = [(0.0, 0.0)] * len(prompts)
+        for other, values in gathered((rank, found)):
+            each[other::size] = values
+        rates, means = ([one[column] for one in each] for column in (0, 1))
+        return Evaluated({name: float(value) for name, value in {**computed, **passes}.items()}, rates, means)

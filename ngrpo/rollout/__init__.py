@@ -3,6 +3,8 @@
 `worker` is the entry: it asks an `engine` for rollouts and scores them. `dynamic_sampling`, `prefetch` and `recovery`
 are the parts of the loop in `ngrpo.callbacks.rollout`. An engine is any object with the methods in `engine`.
 
+- ``admission.py``: The order in which an engine starts requests: those of one prompt next to each other, the longest
+  first
 - ``auto.py``: The best engine for a run: vLLM on a GPU where it can serve the run, else the torch engine
 - ``continuous_refill.py``: Dynamic sampling without rounds: what replaces a dropped group starts as soon as it is known
   to be needed

@@ -351,20 +351,41 @@ class RolloutWorker:
         return from_first(lambda: cast(T, made))
 
     def evaluate(
-        self, prompts: list[Prompt], samples: int, strategy: Exploration, temperature: float
+        self,
+        prompts: list[Prompt],
+        samples: int,
+        strategy: Exploration,
+        temperature: float,
+        expected: Sequence[int] | None = None,
     ) -> Experience | None:
         """Makes ``samples`` evaluation rollouts a prompt with ``strategy``, plain sampling as a rule (a collective).
+
+        Args:
+            prompts: this data rank's.
+            samples: rollouts of each.
+            strategy: decides them.
+            temperature: of the sampling.
+            expected: about how many response tokens to expect of each prompt; None if nothing is known.
 
         Returns:
             The rollouts; None of no prompts.
         """
-        return self.recovered(lambda: self._evaluate(prompts, samples, strategy, temperature) if prompts else None)
+        return self.recovered(
+            lambda: self._evaluate(prompts, samples, strategy, temperature, expected) if prompts else None
+        )
 
-    def _evaluate(self, prompts: list[Prompt], samples: int, strategy: Exploration, temperature: float) -> Experience:
+    def _evaluate(
+        self,
+        prompts: list[Prompt],
+        samples: int,
+        strategy: Exploration,
+        temperature: float,
+        expected: Sequence[int] | None,
+    ) -> Experience:
         learned = self._learned if strategy == self.exploration else None
         bound = bind(strategy, self._embedding(), self.vocabulary, learned).after(self._finished)
         sampling = replace(self.sampling, temperature=temperature)
-        return self._make_experience(prompts, samples, _EVALUATION, sampling, bound)
+        return self._make_experience(prompts, samples, _EVALUATION, sampling, bound, expected)
 
     def roll_out_refilled(
         self,
@@ -404,10 +425,20 @@ class RolloutWorker:
             return refilled_rounds(ScoredGroups(stream, size, requests, score), prompts, draw, dynamic_sampling)
 
     def _make_experience(
-        self, prompts: list[Prompt], samples: int, iteration: int, sampling: Sampling, bound: BoundExploration
+        self,
+        prompts: list[Prompt],
+        samples: int,
+        iteration: int,
+        sampling: Sampling,
+        bound: BoundExploration,
+        expected: Sequence[int] | None = None,
     ) -> Experience:
         start = time.perf_counter()
-        rollouts = self._generate(self._requests(prompts, samples, iteration), sampling, bound)
+        requests = self._requests(prompts, samples, iteration)
+        if expected is not None:
+            each = (length for length in expected for _ in range(samples))
+            requests = [replace(one, expected_tokens=n) for one, n in zip(requests, each, strict=True)]
+        rollouts = self._generate(requests, sampling, bound)
         return self._scored(prompts, samples, rollouts, time.perf_counter() - start, int(bound.progress))
 
     def _requests(self, prompts: Sequence[Prompt], samples: int, iteration: int) -> list[Request]:

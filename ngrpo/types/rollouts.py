@@ -65,6 +65,8 @@ class Request:
         key: 63-bit key of all randomness of this rollout (`ngrpo.exploration.random.request_key`).
         explore: False samples this rollout plainly, whatever the strategy of the call.
         prefix: response tokens to go on from; None for none. They count against ``max_new_tokens``.
+        expected_tokens: about how many response tokens to expect, those of the prefix included; None if nothing is
+            known. What is expected to be long starts first, and no rollout depends on it.
 
     Raises:
         SettingError: the prefix is mixed at a slot that is none of its own.
@@ -74,6 +76,7 @@ class Request:
     key: int
     explore: bool = True
     prefix: Prefix | None = None
+    expected_tokens: int | None = None
 
     def __post_init__(self) -> None:
         """Refuses a prefix of another prompt."""

@@ -14,14 +14,16 @@ PROMPTS = ["first", "second"]
 
 
 class Evaluator:
-    """Mean@1 rises by 0.1 an evaluation."""
+    """Mean@1 rises by 0.1 an evaluation, and responses grow by a token."""
 
     def __init__(self) -> None:
         self.ran: list[tuple] = []
+        self.told: list[list[float] | None] = []
 
-    def run(self, worker, prompts, place: Ranks) -> Evaluated:
+    def run(self, worker, prompts, place: Ranks, lengths: list[float] | None) -> Evaluated:
         self.ran.append((prompts, place))
-        return Evaluated({"mean@1": len(self.ran) / 10}, [0.5])
+        self.told.append(lengths)
+        return Evaluated({"mean@1": len(self.ran) / 10}, [0.5], [float(len(self.ran))] * len(prompts))
 
 
 def made(every: int, prompts: list[str] = PROMPTS) -> Evaluation:
@@ -47,6 +49,25 @@ def test_before_in_between_and_after_and_never_twice(every: int, iterations: int
     assert fit(callback, range(iterations), run) == expected
     assert callback.evaluator.ran == [(PROMPTS, SINGLE_PROCESS)] * len(expected)
     assert run.loggers[0].logged == [(r.iteration, {"eval/mean@1": r.metrics["mean@1"]}) for r in callback.results]
+
+
+def test_an_evaluation_is_told_how_long_the_responses_of_the_last_one_were():
+    straight, first, second, other = made(1), made(1), made(1), made(1, ["others", "and", "more"])
+    fit(straight, range(3))
+    assert straight.evaluator.told == [None, [1.0] * 2, [2.0] * 2, [3.0] * 2]
+    fit(first, range(2))
+    state = first.state_dict()
+    second.load_state_dict(state)
+    other.load_state_dict(state)
+    fit(second, range(2, 3))
+    fit(other, range(2, 4))
+    assert second.evaluator.told == [[3.0] * 2]
+    assert other.evaluator.told == [None, [1.0] * 3]
+    del state["lengths"]  # as earlier versions
+    before = made(1)
+    before.load_state_dict(state)
+    fit(before, range(2, 3))
+    assert before.evaluator.told == [None]
 
 
 def test_a_resumed_run_goes_on():

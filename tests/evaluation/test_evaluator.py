@@ -25,8 +25,8 @@ class Worker:
     def __init__(self) -> None:
         self.calls: list[tuple] = []
 
-    def evaluate(self, prompts, samples, strategy, temperature) -> Experience | None:
-        self.calls.append((prompts, samples, strategy, temperature))
+    def evaluate(self, prompts, samples, strategy, temperature, expected) -> Experience | None:
+        self.calls.append((prompts, samples, strategy, temperature, expected))
         if not prompts:
             return None
         lengths = [n + 1 for _ in prompts for n in range(samples)]
@@ -43,6 +43,7 @@ def test_figures_of_four_problems():
     worker = Worker()
     found = Evaluator(samples=4, temperature=0.6).run(worker, list(SOLVED))
     assert found.rates == [min(right, 4) / 4 for right in SOLVED.values()]
+    assert found.lengths == [2.5] * 4
     assert found.metrics == pytest.approx(
         {
             "mean@1": 7 / 16,
@@ -53,7 +54,14 @@ def test_figures_of_four_problems():
             "truncated": 1 / 4,
         }
     )
-    assert worker.calls == [(list(SOLVED), 4, TokenSampling(), 0.6)]
+    assert worker.calls == [(list(SOLVED), 4, TokenSampling(), 0.6, None)]
+
+
+def test_each_rank_asks_with_the_lengths_of_its_own_prompts():
+    worker = Worker()
+    for rank in range(2):
+        Evaluator(samples=4).run(worker, list(SOLVED), Ranks(rank, 2), [1.4, 20.6, 3.0, 40.0])
+    assert [call[-1] for call in worker.calls] == [[1, 3], [21, 40]]
 
 
 def test_a_strategy_asked_for_is_used():

@@ -22,6 +22,7 @@ from ngrpo.modeling.layers import CompiledLayers
 from ngrpo.modeling.loading import DTYPES, ModelSource
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.replay import replay
+from ngrpo.rollout.admission import admission_order
 from ngrpo.rollout.engine import NOT_STARTED, Report
 from ngrpo.rollout.request_limits import check_requests
 from ngrpo.rollout.torch_engine.batch_state import BatchState
@@ -168,7 +169,8 @@ class TorchEngine:
             like=table,
             all_explore=all(r.explore for r in requests),
         )
-        waiting = deque(enumerate(requests))
+        order = admission_order(requests, sampling.max_new_tokens)
+        waiting = deque((number, requests[number]) for number in order)
         done: dict[int, Rollout] = {}
         while waiting or batch.active:
             if batch.active:

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from ngrpo.exploration.base import Exploration
+from ngrpo.rollout.admission import admission_order
 from ngrpo.rollout.engine import Report
 from ngrpo.rollout.records.session import Admission, CollectedRecords, SessionRecords
 from ngrpo.rollout.records.split import split_rollouts
@@ -78,7 +79,8 @@ class VllmStream:
     def add(self, requests: Sequence[Request]) -> None:
         """Adds requests, which are numbered from 0 in the order in which they come."""
         self._check(requests)
-        self._waiting.extend(range(len(self._requests), len(self._requests) + len(requests)))
+        order = admission_order(requests, self._sampling.max_new_tokens)
+        self._waiting.extend(len(self._requests) + number for number in order)
         self._requests.extend(requests)
         self._admit()
 

@@ -17,6 +17,7 @@ from vllm_checks import (
 )
 
 from ngrpo.rollout.records.stepper import fill_buffers, lookup
+from ngrpo.rollout.vllm.request_loop import RequestLoop
 from ngrpo.rollout.vllm.rollout_stream import VllmStream
 from ngrpo.types.rollouts import Request
 
@@ -77,6 +78,23 @@ def cached_tokens(engine, monkeypatch) -> list[list[int]]:
     real = VllmStream._note
     monkeypatch.setattr(VllmStream, "_note", noted)
     return seen
+
+
+def test_groups_are_admitted_together_and_the_longest_first_with_the_same_rollouts(engine, mixing, monkeypatch):
+    admitted: list[str] = []
+    real = RequestLoop.add
+
+    def add(loop, call, submissions):
+        admitted.extend(name.rpartition("-")[2] for name, _, _ in submissions)
+        real(loop, call, submissions)
+
+    monkeypatch.setattr(RequestLoop, "add", add)
+    one, two = random_requests(2, 20, 30)
+    asked = [replace(prompt, key=prompt.key + sample) for sample in range(2) for prompt in (one, two)]
+    told = [replace(request, expected_tokens=length) for request, length in zip(asked, (2, 9, 5, 11), strict=True)]
+    plain, ordered = (engine.generate(requests, UNSTOPPED, mixing, slots=2) for requests in (asked, told))
+    assert "".join(admitted) == "0213" + "3120"
+    assert_same_rollouts(ordered, plain)
 
 
 def test_rollouts_of_a_prompt_share_its_blocks_and_none_of_a_response(engine, oracle, mixing, cached_tokens):

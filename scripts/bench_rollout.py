@@ -15,7 +15,8 @@ first makes a random-weight model of the Qwen2 1.5B shape in the folder. With ``
 
 With ``--rows`` the time of a decode step is measured instead, of so many requests at once whose prompts are cached and
 whose contexts are ``--prompt`` + ``--tokens`` / 2 long on average: wall time, and beside it the time in which a kernel
-ran, so that a slow host is seen as such. ``--burst`` lists numbers of decode steps a scheduler round, which alternate.
+ran, so that a slow host is seen as such. ``--burst`` lists numbers of decode steps a scheduler round, each measured
+with an engine of its own, one after the other: ``--burst 1 32 1`` shows how far the host drifts in between.
 """
 
 import argparse
@@ -197,12 +198,12 @@ class Started:
     table: tuple[int, int]
 
 
-def start_engine(arguments: argparse.Namespace, most_tokens: int) -> Started:
-    """Starts our engine for responses of up to so many tokens."""
+def start_engine(arguments: argparse.Namespace, most_tokens: int, burst: int | None = None) -> Started:
+    """Starts our engine for responses of up to so many tokens; ``burst`` of None leaves its length to the engine."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     source = ModelSource(arguments.model, dtype="bfloat16" if device.type == "cuda" else "float32")
     mixing = NeighborMixing(rate=0.1, k=3)
-    more = {"burst": max(arguments.burst)} if arguments.burst else {}
+    more: dict[str, Any] = {} if burst is None else {"burst": burst}
     engine = VllmEngine(
         source,
         mixing,
@@ -265,35 +266,33 @@ def engine_modes(arguments: argparse.Namespace) -> tuple[dict[str, Callable[[], 
 
 
 def measure_steps(arguments: argparse.Namespace) -> None:
-    """Measures decode steps and reports after each number of rows."""
-    started = start_engine(arguments, arguments.tokens + 1)
-    engine = started.engine
+    """Measures decode steps, with one engine after the other; reports after each number of rows."""
+    made: list[DecodeStep] = []
+    for burst in arguments.burst or [None]:
+        started = start_engine(arguments, arguments.tokens + 1, burst)
+        for steps in measured_steps(
+            step_modes(arguments, started), arguments.rows, burst, arguments.tokens, arguments.rounds
+        ):
+            made += steps
+            report_steps(arguments, made)
+        started.engine.close()
+
+
+def step_modes(arguments: argparse.Namespace, started: Started) -> dict[str, Generate]:
+    """Returns the modes whose steps are measured."""
+    llm = started.engine.llm
     prompts = prompts_of(arguments, started.table[0])
     requests = made_requests(prompts)
 
     def ours(bound: BoundExploration) -> Generate:
-        return lambda rows, tokens: engine.generate(requests[:rows], Sampling(1.0, tokens, stop_ids=()), bound)
+        return lambda rows, tokens: started.engine.generate(requests[:rows], Sampling(1.0, tokens, stop_ids=()), bound)
 
     def vllm_alone(rows: int, tokens: int) -> None:
         given = [{"prompt_token_ids": list(ids)} for ids in prompts[:rows]]
-        engine.llm.generate(given, sampling_params(tokens, None), use_tqdm=False)
+        llm.generate(given, sampling_params(tokens, None), use_tqdm=False)
 
-    modes: dict[str, Generate] = {
-        "plain": vllm_alone,
-        **{name: ours(bound) for name, bound in started.strategies.items()},
-    }
-    modes = {name: run for name, run in modes.items() if name in (arguments.modes or modes)}
-
-    def set_burst(burst: int | None) -> None:
-        if burst is not None:
-            engine.burst = burst
-
-    bursts = arguments.burst or [None]
-    made: list[DecodeStep] = []
-    for steps in measured_steps(modes, arguments.rows, bursts, set_burst, arguments.tokens, arguments.rounds):
-        made += steps
-        report_steps(arguments, made)
-    engine.close()
+    modes = {"plain": vllm_alone, **{name: ours(bound) for name, bound in started.strategies.items()}}
+    return {name: run for name, run in modes.items() if name in (arguments.modes or modes)}
 
 
 def report_steps(arguments: argparse.Namespace, made: list[DecodeStep]) -> None:

@@ -133,15 +133,19 @@ def engine(arguments: argparse.Namespace) -> list[str]:
     return ["rollout=vllm", f"rollout.engine.gpu_memory_utilization={arguments.engine_memory}"]
 
 
-def record_after(arguments: argparse.Namespace, devices: int = 1) -> int | None:
+OWN_PROCESS = "rollout.engine.own_process=true"
+"""The engine runs beside this process, which cannot record its kernels."""
+
+
+def record_after(arguments: argparse.Namespace, settings: Sequence[str] = ()) -> int | None:
     """Returns the number of iterations before the one whose kernels are recorded, None for none."""
-    records = arguments.kernels and devices == 1 and torch.cuda.is_available()
+    records = arguments.kernels and OWN_PROCESS not in settings and torch.cuda.is_available()
     return arguments.warm_up + arguments.steps if records else None
 
 
 def run_ours(arguments: argparse.Namespace, result: Path, settings: Sequence[str], devices: int = 1) -> None:
     """Runs our training; the other processes are started by this one, with the same command line."""
-    recorded = record_after(arguments, devices)
+    recorded = record_after(arguments, settings) if devices == 1 else None
     overrides = [
         *settings, f"model.path={model_folder(arguments)}",
         f"data.path={arguments.work / 'prompts.json'}", "data.instruction=''", "data.eval_path=null",
@@ -192,7 +196,7 @@ def run_cards(arguments: argparse.Namespace, result: Path, more: Sequence[str], 
     """Runs our training with a process a card, and an engine process a card."""
     settings = method(arguments, arguments.prompts * (devices if weak else 1)) + engine(arguments)
     if arguments.engine == "vllm":
-        settings.append("rollout.engine.own_process=true")
+        settings.append(OWN_PROCESS)
     run_ours(arguments, result, [*settings, *FLOAT32, *(m.format(devices=devices) for m in more)], devices)
 
 
@@ -206,7 +210,7 @@ def run_recipe(arguments: argparse.Namespace, result: Path, devices: int) -> Non
     """Runs iterations of a recipe."""
     settings = [f"experiment={arguments.experiment}", *engine(arguments)]
     if arguments.engine == "vllm" and devices > 1:
-        settings.append("rollout.engine.own_process=true")
+        settings.append(OWN_PROCESS)
     run_ours(arguments, result, settings, devices)
 
 

@@ -24,7 +24,7 @@ class DecodeStep:
     Attributes:
         mode: which sampler ran.
         rows: responses at once.
-        burst: decode steps a scheduler round; None for an engine that cannot be told.
+        burst: decode steps a scheduler round of the engine; None for its own choice.
         wall_ms: median over the rounds.
         rounds_ms: of each round.
         kernel_ms: while at least one kernel ran, from a call that was recorded; None without a GPU.
@@ -48,33 +48,22 @@ class DecodeStep:
 
 
 def measured_steps(
-    modes: Mapping[str, Generate],
-    rows: Sequence[int],
-    bursts: Sequence[int | None],
-    set_burst: Callable[[int | None], None],
-    steps: int,
-    rounds: int,
+    modes: Mapping[str, Generate], rows: Sequence[int], burst: int | None, steps: int, rounds: int
 ) -> Iterator[list[DecodeStep]]:
-    """Measures every mode with every burst; yields the results of each number of rows.
+    """Measures every mode of an engine; yields the results of each number of rows.
 
-    Modes and bursts alternate from round to round, so that drift of the host falls on all of them.
+    Modes alternate from round to round, so that drift of the host falls on all of them.
     """
-    cases = [(mode, burst) for burst in bursts for mode in modes]
     for generate in modes.values():
         generate(max(rows), 2)
     for count in rows:
-        walls: dict[tuple[str, int | None], list[float]] = {case: [] for case in cases}
+        walls: dict[str, list[float]] = {mode: [] for mode in modes}
         for number in range(rounds + 1):
-            for case in cases:
-                set_burst(case[1])
-                seconds = step_seconds(modes[case[0]], count, steps)
+            for mode, generate in modes.items():
+                seconds = step_seconds(generate, count, steps)
                 if number:
-                    walls[case].append(1e3 * seconds)
-        made = []
-        for mode, burst in cases:
-            set_burst(burst)
-            made.append(with_kernels(mode, modes[mode], count, burst, steps, walls[mode, burst]))
-        yield made
+                    walls[mode].append(1e3 * seconds)
+        yield [with_kernels(mode, modes[mode], count, burst, steps, walls[mode]) for mode in modes]
 
 
 def step_seconds(generate: Generate, rows: int, steps: int) -> float:

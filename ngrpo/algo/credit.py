@@ -23,7 +23,7 @@ class ScoredBatch:
         lengths: int64 [S], each at least 1.
         truncated: bool [S], whether the response ran into the length limit.
         reduce: over the ranks.
-        old_log_prob: float [N] under the policy that made the rollouts, or None where nothing needs it.
+        old_log_prob: float [N] under the policy that made the rollouts, or None where no advantage needs it.
         ref_log_prob: float [N] under the reference, or None without one.
         values: float [N], the critic's value of the state before each token, or None without a critic.
         bootstrap: float [S], its value after the last token of a truncated response and 0 after a finished one; None
@@ -61,10 +61,12 @@ class Credit(ABC):
     Attributes:
         token_level: tokens of one response may get different advantages.
         needs_values: a critic is needed.
+        needs_old_log_prob: `ScoredBatch.old_log_prob` is read.
     """
 
     token_level: ClassVar[bool] = False
     needs_values: ClassVar[bool] = False
+    needs_old_log_prob: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(self, batch: ScoredBatch, advantages: Tensor, penalty: Tensor) -> Credited:

@@ -89,9 +89,9 @@ class Algorithm:
         return self.kl_coef > 0
 
     @property
-    def needs_old_log_prob(self) -> bool:
-        """Whether the rollouts must be scored before the first step; a single step's own scores are those as well."""
-        return self.optimizer_steps > 1 or self.kl_in == "reward"
+    def advantages_need_old_log_prob(self) -> bool:
+        """Whether every rollout must be scored before the first step; else that step's own scores serve as its old."""
+        return self.kl_in == "reward" or self.credit.needs_old_log_prob
 
     def assign(self, batch: ScoredBatch) -> Credited:
         """Returns the advantages of all tokens: rewards, advantage within groups, credit, and who is excluded.

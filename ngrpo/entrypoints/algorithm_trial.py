@@ -74,7 +74,7 @@ def _try_credit(algorithm: Algorithm) -> None:
         lengths=_LENGTHS,
         truncated=torch.tensor([False, True]),
         reduce=lambda values, _: values,
-        old_log_prob=scores,
+        old_log_prob=scores if algorithm.advantages_need_old_log_prob else None,
         ref_log_prob=scores,
         values=torch.zeros(_TOKENS) if algorithm.credit.needs_values else None,
     )

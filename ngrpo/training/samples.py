@@ -25,7 +25,7 @@ class Sample:
         rollout: tokens and record.
         advantage: of each token, float32 [A, N] on the CPU; see `ngrpo.algo.credit.Credited`. NaN throughout
             excludes the sequence.
-        old_log_prob: under the policy before this rollout batch; float32 [N], None where a single step's own serve.
+        old_log_prob: under the policy before this rollout batch; float32 [N], None where the first step's own serve.
         ref_log_prob: under the reference; float32 [N], None without one.
         old_value: of the critic before this rollout batch; float32 [N], None without one.
         returns: what the critic learns to predict; float32 [N], NaN if unscored, None without a critic.
@@ -79,7 +79,7 @@ class PrecomputedLogProbs:
     A tensor for each rollout of N generated tokens, or None for all.
 
     Attributes:
-        old: log-probs under the policy before the steps; [N].
+        old: log-probs under the policy before the steps; [N], or None for those of the first step.
         reference: log-probs under the reference; [N].
         values: of the critic before the steps, before each token and after the last; [N + 1].
     """
@@ -133,7 +133,7 @@ def make_samples(
 
 
 def loss_inputs(samples: Sequence[Sample], scores: TokenScores, lengths: Tensor) -> LossInputs:
-    """Packs a microbatch; with a single optimiser step the old policy is the current one, the ratio exactly 1."""
+    """Packs a microbatch; in the first step the old policy is the current one, the ratio exactly 1."""
     device = scores.log_prob.device
     old = _packed([s.old_log_prob for s in samples], device)
     return LossInputs(
@@ -156,4 +156,4 @@ def by_key(samples: Sequence[Sample], values: Tensor) -> dict[int, Tensor]:
 
 def _packed(parts: Sequence[Tensor | None], device: torch.device) -> Tensor | None:
     known = [part for part in parts if part is not None]
-    return onto(torch.cat(known), device) if known else None
+    return onto(torch.cat(known), device) if known and len(known) == len(parts) else None

@@ -11,6 +11,7 @@ from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.lora import adapter_off
 from ngrpo.modeling.packing import PackedBatch
 from ngrpo.modeling.policy import ScoringModel
+from ngrpo.training.batching import contiguous
 from ngrpo.training.forward import ForwardPasses
 from ngrpo.training.models import Models
 from ngrpo.training.optim.offload import visiting
@@ -48,14 +49,30 @@ class Scorer:
         self.forward_passes = forward_passes
 
     def precompute(self, rollouts: Sequence[Rollout]) -> PrecomputedLogProbs:
-        """Returns what stays as it is during the optimiser steps on these rollouts, as far as the loss needs it."""
+        """Returns what stays as it is during the optimiser steps on these rollouts, as far as the loss needs it.
+
+        Args:
+            rollouts: minibatch by minibatch.
+        """
         unknown: list[Tensor | None] = [None] * len(rollouts)
-        policy = self.models.policy
         return PrecomputedLogProbs(
-            old=self.log_probs(policy, rollouts) if self.algorithm.needs_old_log_prob else unknown,
+            old=self.old_log_probs(rollouts),
             reference=self.reference_log_probs(rollouts) if self.algorithm.needs_reference else unknown,
             values=self.values(rollouts) if self.models.critic is not None else unknown,
         )
+
+    def old_log_probs(self, rollouts: Sequence[Rollout]) -> list[Tensor | None]:
+        """Returns the policy's before the first step; [N] each, or None for what that step scores by itself.
+
+        Its forward pass is made with those same weights. Minibatches after it are scored now, since they find others.
+
+        Args:
+            rollouts: minibatch by minibatch.
+        """
+        every = self.algorithm.advantages_need_old_log_prob
+        first = 0 if every else len(contiguous(len(rollouts), self.algorithm.optimizer_steps)[0])
+        later = rollouts[first:]
+        return [*(None,) * first, *(self.log_probs(self.models.policy, later) if later else ())]
 
     def log_probs(self, model: ScoringModel, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Returns a model's log-probs of the N generated tokens; [N] each."""

@@ -127,13 +127,37 @@ def test_old_log_probs_are_those_before_the_first_step(case: Case, algorithm: Al
     module, (logged,) = fit(case, replace(algorithm, optimizer_steps=2), lr=0.05)
     (first, before, _), (second, after, _) = module.steps
     assert [s.rollout for s in first + second] == case.rollouts
-    for sample in first + second:
+    assert [s.old_log_prob for s in first] == [None] * 8
+    for sample in second:
         expected = stock_scores(case, sample.rollout)[0]
         torch.testing.assert_close(sample.old_log_prob.double(), expected, atol=1e-4, rtol=0)
-    assert float(before["policy/ratio"]) == pytest.approx(1.0, abs=1e-6)
+    assert float(before["policy/ratio"]) == 1.0
     assert abs(float(after["policy/ratio"]) - 1) > 1e-3
     assert float(after["policy/clip_fraction"]) > 0
     assert logged["policy/ratio"] == pytest.approx((float(before["policy/ratio"]) + float(after["policy/ratio"])) / 2)
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+@pytest.mark.parametrize("name", ["grpo", "gspo", "copo"])
+def test_first_step_scores_itself_as_the_scoring_pass_would(
+    case: Case, name: str, precision: str, monkeypatch: pytest.MonkeyPatch
+):
+    """A rollout a pass, so that both make the same passes: the same losses and gradients, bit for bit."""
+    alone = replace(case, microbatch_tokens=1)
+    algorithm = replace(ALGORITHMS[name], optimizer_steps=4)
+    module, logged = fit(alone, algorithm, lr=0.05, precision=precision, iterations=2)
+    monkeypatch.setattr(Algorithm, "advantages_need_old_log_prob", True)
+    scored, expected = fit(alone, algorithm, lr=0.05, precision=precision, iterations=2)
+    assert [step[0][0].old_log_prob is None for step in module.steps] == [True, False, False, False] * 2
+    assert not any(step[0][0].old_log_prob is None for step in scored.steps)
+    for (_, metrics, gradient), (_, by_scoring, same) in zip(module.steps, scored.steps, strict=True):
+        assert metrics == by_scoring
+        assert gradient.keys() == same.keys()
+        assert all(torch.equal(gradient[name], same[name]) for name in gradient)
+    timed = {"time/score_s", "time/update_s"}
+    assert [{k: v for k, v in one.items() if k not in timed} for one in logged] == [
+        {k: v for k, v in one.items() if k not in timed} for one in expected
+    ]
 
 
 def test_the_update_is_left_on_the_batch(case: Case):

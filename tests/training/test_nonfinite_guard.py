@@ -137,10 +137,11 @@ def test_replay_names_the_sample_that_is_not_finite(case: Case, tmp_path: Path) 
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         config = checked(compose("train", overrides=["exploration=neighbor", f"model.path={case.model_path}"]))
     fit(case, StepGuard(3, tmp_path, OmegaConf.to_container(config)), {}, poisoned=[0], iterations=1)
-    bad = load(tmp_path / "bad_steps" / "iteration-1-step-1-rank-0.pt")
-    reports = replay(bad, None)
-    assert all(one.finite for one in reports)  # the gradient was made NaN from outside
-    assert [one.problem for one in reports] == [0] * 4 + [1] * 4
+    first = replay(load(tmp_path / "bad_steps" / "iteration-1-step-1-rank-0.pt"), None)
+    assert all(one.finite for one in first)  # the gradient was made NaN from outside
+    assert [one.problem for one in first] == [0] * 4 + [1] * 4
+    bad = load(tmp_path / "bad_steps" / "iteration-1-step-2-rank-0.pt")
+    assert all(one.finite for one in replay(bad, None))
     bad.samples[5].old_log_prob[2] = math.nan
     reports = replay(bad, None)
     assert [one.finite for one in reports] == [True] * 5 + [False] + [True] * 2

@@ -1,12 +1,14 @@
 """Scores before the optimiser steps: which are made, by which model, in which order."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from made_passes import made_passes
 from update_probe import ALGORITHMS, HEAD
 
+from ngrpo.algo.credit import Broadcast
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.neighbor import NeighborMixing
@@ -51,12 +53,32 @@ def test_only_what_the_loss_needs_is_scored(models: Models, rollouts: list[Rollo
     unknown = [None] * len(rollouts)
     none = scorer(replace(models, critic=None), replace(GRPO, kl_coef=0.0)).precompute(rollouts)
     assert (none.old, none.reference, none.values) == (unknown, unknown, unknown)
-    both = scorer(replace(models, critic=None), replace(GRPO, optimizer_steps=2)).precompute(rollouts)
+    both = scorer(replace(models, critic=None), replace(GRPO, kl_in="reward")).precompute(rollouts)
     assert [len(old) for old in both.old] == [len(ref) for ref in both.reference] == [r.length for r in rollouts]
     assert both.values == unknown
     assert not torch.allclose(torch.cat(list(both.old)), torch.cat(list(both.reference)))
     with_critic = scorer(models, replace(GRPO, kl_coef=0.0)).precompute(rollouts)
     assert [len(values) for values in with_critic.values] == [r.length + 1 for r in rollouts]
+
+
+class ReadsOldLogProbs(Broadcast):
+    """Credit from statistics over the tokens of the whole batch."""
+
+    needs_old_log_prob = True
+
+
+@pytest.mark.parametrize("steps", [1, 2, 4, 8])
+@pytest.mark.parametrize("changed", [{}, {"kl_in": "reward"}, {"credit": ReadsOldLogProbs()}], ids=str)
+def test_old_log_probs_of_the_first_step_are_left_to_it_unless_advantages_need_them(
+    models: Models, rollouts: list[Rollout], steps: int, changed: dict[str, Any]
+):
+    found = scorer(models, replace(GRPO, prompts_per_batch=16, optimizer_steps=steps, **changed))
+    expected = found.log_probs(models.policy, rollouts)
+    first = 0 if changed else len(rollouts) // steps
+    old = found.precompute(rollouts).old
+    assert old[:first] == [None] * first
+    for one, every in zip(old[first:], expected[first:], strict=True):
+        torch.testing.assert_close(one, every, atol=1e-5, rtol=0)
 
 
 def test_scores_come_back_in_the_order_of_the_rollouts(models: Models, rollouts: list[Rollout]):

@@ -91,6 +91,13 @@ def test_the_iterations_quoted_were_measured() -> None:
             cells = quoted(f"{first}, {card}")
             assert [*cells[:4], cells[-1]] == [*seconds, f"{result['used_gib']:.1f} GiB"]
         assert f"{made['speed_up']['ours bf16']:.2f} times as fast on the {card}" in text
+    ours = benchmark("step_h200")["results"]["ours bf16"]
+    assert (
+        f"The transfer is {ours['sync_s']:.2f} s of the {ours['step_s']:.2f} s on the H200, "
+        f"{ours['sync_s'] / ours['step_s']:.1%}. ".replace("%", " %")
+        in text
+    )
+    assert f"a part of the update's {ours['update_s']:.2f} s, could be hidden." in text
     whole = benchmark("n_grpo_1_5b_h200")["results"]["ours"]
     assert f"at most {whole['used_gib']:.1f} GiB in use" in text
     assert f"it took {whole['step_s']:.1f} s" in text

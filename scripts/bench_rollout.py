@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from decode_steps import DecodeStep, Generate, measured_steps, step_table
+from decode_steps import DecodeStep, Generate, measured_steps, step_markdown, step_table
 from kernel_times import busy_seconds, recorded_kernels
 from rich import get_console
 from rich.console import Console
@@ -304,6 +304,7 @@ def report_steps(arguments: argparse.Namespace, made: list[DecodeStep]) -> None:
         result = {"card": card, "date": time.strftime("%Y-%m-%d"), "torch": torch.__version__}
         result |= {"vllm": installed_version(), "context": context, "steps": [asdict(step) for step in made]}
         arguments.json.write_text(json.dumps(result, indent=1) + "\n")
+        arguments.json.with_suffix(".md").write_text(step_markdown(made))
 
 
 def hand_over_seconds(engine: Any, source: Any, device: torch.device) -> float:

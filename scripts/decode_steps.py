@@ -107,3 +107,21 @@ def step_table(steps: Sequence[DecodeStep], title: str) -> Table:
         wall, speed = f"{step.wall_ms:z.2f}", f"{1e3 * step.rows / step.wall_ms:.0f}"
         table.add_row(step.mode, str(step.rows), burst, wall, *busy, speed)
     return table
+
+
+def step_markdown(steps: Sequence[DecodeStep]) -> str:
+    """Returns wall and kernel time in ms as a table, a line for each mode and length of bursts."""
+    rows = sorted({step.rows for step in steps})
+    lines = [["", *(f"{count} rows" for count in rows)], ["---"] * (len(rows) + 1)]
+    for mode, burst in dict.fromkeys((step.mode, step.burst) for step in steps):
+        found = {step.rows: step for step in steps if (step.mode, step.burst) == (mode, burst)}
+        name = mode if burst is None else f"{mode}, burst {burst}"
+        lines.append([name, *(_cell(found.get(count)) for count in rows)])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def _cell(step: DecodeStep | None) -> str:
+    if step is None:
+        return ""
+    kernels = "" if step.kernel_ms is None else f" / {step.kernel_ms:z.2f}"
+    return f"{step.wall_ms:z.2f}{kernels}"

@@ -181,6 +181,20 @@ def test_kernels_of_a_step_are_those_that_further_tokens_add(
     assert list(shown.columns[5].cells) == ["50%"]
 
 
+def test_a_line_of_the_stored_table_is_a_mode_and_a_length_of_bursts(decode_steps: ModuleType) -> None:
+    steps = [
+        decode_steps.DecodeStep("plain", 32, 1, 2.5, [], 1.25, 9, {}),
+        decode_steps.DecodeStep("plain", 8, 1, 2.0, [], 1.0, 9, {}),
+        decode_steps.DecodeStep("plain", 8, 16, 1.5, [], None, 0, {}),
+    ]
+    assert decode_steps.step_markdown(steps).splitlines() == [
+        "|  | 8 rows | 32 rows |",
+        "| --- | --- | --- |",
+        "| plain, burst 1 | 2.00 / 1.00 | 2.50 / 1.25 |",
+        "| plain, burst 16 | 1.50 |  |",
+    ]
+
+
 @pytest.fixture
 def bench_step(scripts: None) -> ModuleType:
     return importlib.import_module("bench_step")

@@ -34,6 +34,7 @@ class MismatchLimit(Callback):
 
     Prefetched rollouts are not checked: their weights are older than the trainer's, so that the policy's
     change is part of the difference. Optimiser steps are not, since the first log-probs of a batch are compared.
+    With ``rollout.exact`` any difference ends the run.
 
     Place it after the callbacks that log ``rollout/age``.
 
@@ -78,13 +79,16 @@ class MismatchLimit(Callback):
             return
         if self._limits is None:  # the engine is the first rank's of a tensor group
             self._limits = from_first(lambda: self.limits(pl_module))
+        if self.worker.settings.exact:
+            self._check_exact(value, batch)
+            return
         warn, stop = self._limits
         told = f"the engine's log-probs are {value:.3g} nats from the trainer's on average ({_TAG}"
         if value > stop:
             raise RunError(
                 f"iteration {batch.iteration + 1}: {told}, above {stop:.3g}) and what is learned would be wrong; take "
                 "another engine or model, or raise callbacks.mismatch_limit.stop; "
-                f"{how_to_resume(self.run_dir) if self.run_dir else 'nothing was saved'}.",
+                f"{self._resume()}.",
                 everywhere=True,
             )
         if value > warn and not self._said:
@@ -94,6 +98,19 @@ class MismatchLimit(Callback):
                     "iteration %d: %s, above %.3g): updates become off-policy; set algo/correction=truncate, or "
                     "rollout.engine.dtype=float32", batch.iteration + 1, told, warn,
                 )  # fmt: skip
+
+    def _check_exact(self, value: float, batch: PromptBatch) -> None:
+        """Takes any difference for an error where there must be none."""
+        if value > 0:
+            raise RunError(
+                f"iteration {batch.iteration + 1}: the engine's log-probs are {value:.3g} nats from the trainer's on "
+                f"average ({_TAG}), and rollout.exact=true promises that they are equal; set rollout.exact=false, "
+                f"or take another GPU or model; {self._resume()}.",
+                everywhere=True,
+            )
+
+    def _resume(self) -> str:
+        return how_to_resume(self.run_dir) if self.run_dir else "nothing was saved"
 
     def limits(self, module: PolicyOptimization) -> tuple[float, float]:
         """Returns the nats above which is warned, and stopped."""

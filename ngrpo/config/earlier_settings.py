@@ -24,6 +24,7 @@ BEFORE: Mapping[str, object] = {
     "data.keep_fields": [],
     "data.template_args": {},
     "data.template_date": None,
+    "rollout.exact": False,
 }
 """Values before there was a setting, by its name; ``*`` stands for a name that users choose (``reward_terms.*.cap``).
 

@@ -18,6 +18,7 @@ class RolloutConfig:
     max_new_tokens: int = MISSING
     temperature: float = MISSING
     ahead: int = 0
+    exact: bool = False
 
 
 @dataclass

@@ -26,6 +26,8 @@
 - ``evaluation_replicas.py``: Replicas of the model, one a device, that answer an evaluation's problems side by side,
   each in its own process
 - ``evaluation_worker.py``: The worker that answers the problems of an evaluation
+- ``exact_check.py``: The checks of ``rollout.exact``: that engine, model, strategy and trainer can give a token the
+  same log-prob
 - ``explore_embedding_command.py``: The command line of the pilot study of N-GRPO, for any model
 - ``export_command.py``: The command line that writes a checkpoint's policy as a Hugging Face folder
 - ``hydra_main.py``: Hydra's main, without what a file could make Hydra itself run

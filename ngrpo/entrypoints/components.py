@@ -96,7 +96,9 @@ def build_components(config: DictConfig) -> Components:
         terms=terms,
         selection=build(config.selection),
         critic=_optional(config.critic),
-        rollout=RolloutSettings(settings.group_size, settings.max_new_tokens, settings.temperature, settings.ahead),
+        rollout=RolloutSettings(
+            settings.group_size, settings.max_new_tokens, settings.temperature, settings.ahead, settings.exact
+        ),
         engine=build(settings.engine, model=source, exploration=exploration),
         curriculum=_optional(config.data.get("curriculum")),
         optimizer=build(config.trainer.optimizer),
@@ -118,6 +120,7 @@ def _update_settings(config: DictConfig, optimizer_steps: int) -> UpdateSettings
         offload_reference=trainer.offload_reference,
         offload_optimizer=trainer.offload_optimizer,
         gather_once=trainer.gather_once,
+        exact=config.rollout.exact,
     )
 
 

@@ -21,7 +21,15 @@ from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.planning.engine_memory import ASLEEP_BYTES
 from ngrpo.planning.memory_plan import Phase, plan_memory
-from ngrpo.rollout.auto import ON_CPU, Surroundings, asked_for_compile, auto_engine, reason_for_torch, torch_taken
+from ngrpo.rollout.auto import (
+    EXACT,
+    ON_CPU,
+    Surroundings,
+    asked_for_compile,
+    auto_engine,
+    reason_for_torch,
+    torch_taken,
+)
 from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.rollout.vllm.availability import gpu_memory
 from ngrpo.rollout.vllm.engine import VllmEngine
@@ -170,6 +178,8 @@ def _settled_without_vllm(config: DictConfig, accelerator: str, earlier: Path | 
     compile = config.rollout.engine.get("compile")
     if compile is not None:
         return _take_torch(config, asked_for_compile(compile))
+    if config.rollout.exact:
+        return _take_torch(config, EXACT)
     if _kind(earlier) == _TORCH:
         return _take_torch(config, f"{earlier} was made with it")
     return "" if accelerator == "gpu" else _take_torch(config, ON_CPU)

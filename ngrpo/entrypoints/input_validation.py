@@ -14,6 +14,7 @@ from transformers import PretrainedConfig
 
 from ngrpo.config.schema import TrainerConfig
 from ngrpo.entrypoints.components import Components
+from ngrpo.entrypoints.exact_check import check_exact
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.vocabulary import Vocabulary
@@ -61,6 +62,7 @@ def check_inputs(
     Raises:
         SettingError: something does not fit.
     """
+    check_exact(source, exploration, engine, config)
     if isinstance(engine, InstalledEngine):
         engine.check_installed()
     source.check_files()

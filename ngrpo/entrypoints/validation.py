@@ -28,6 +28,7 @@ from ngrpo.config.schema import TrainerConfig
 from ngrpo.data.curriculum import Curriculum, SampledByPassRate
 from ngrpo.entrypoints.algorithm_trial import try_algorithm
 from ngrpo.entrypoints.components import Components
+from ngrpo.entrypoints.exact_check import check_exact_training
 from ngrpo.entrypoints.trainer import has_unknown_devices
 from ngrpo.errors import SettingError, first_line
 from ngrpo.evaluation.evaluator import Evaluator
@@ -80,6 +81,7 @@ def check_settings(parts: Components, config: DictConfig) -> None:
     warn_of_equal_groups(exploration)
     check_engine(parts.engine, parts.processes)
     check_ahead(parts.rollout, parts.engine, algorithm, parts.selection, parts.curriculum)
+    check_exact_training(parts, config)
     check_schedule(parts.update.learning_rate(0, 0.0))
     check_optimizer(parts.optimizer, "trainer.optimizer", config.trainer.optimizer)
     if parts.critic is not None:

@@ -25,6 +25,10 @@ def asked_for_compile(compile: bool) -> str:
     return f"rollout.engine.compile={str(compile).lower()} is a setting of it"
 
 
+EXACT = "rollout.exact=true is a setting of it"
+"""The same where ``rollout.exact`` is."""
+
+
 def torch_taken(reason: str) -> str:
     """Returns the line of the log that says so."""
     return f"rollout=auto takes the torch engine: {reason}"
@@ -99,6 +103,7 @@ def auto_engine(
     max_new_tokens: int,
     max_batch_size: int | None = None,
     compile: bool | None = None,
+    exact: bool = False,
     dense_record_gib: float = 16.0,
     accelerator: str = "auto",
 ) -> RolloutEngine:
@@ -113,6 +118,7 @@ def auto_engine(
         max_new_tokens: longest response.
         max_batch_size: most rollouts running at once; None is the engine's own default.
         compile: of the torch engine; True and False take that one.
+        exact: of the torch engine; True takes that one.
         dense_record_gib: see `ngrpo.rollout.vllm.engine.VllmEngine`.
         accelerator: of the program: auto, cpu or gpu.
     """
@@ -121,11 +127,13 @@ def auto_engine(
     around = Surroundings(accelerator_of(accelerator))
     if compile is not None:
         reason: str | None = asked_for_compile(compile)
+    elif exact:
+        reason = EXACT
     else:
         reason = reason_for_torch(model, exploration, max_prompt_tokens, max_new_tokens, around, dense_record_gib)
     slots: dict[str, Any] = {} if max_batch_size is None else {"max_batch_size": max_batch_size}
     if reason is not None:
         log.info("%s", torch_taken(reason))
-        return TorchEngine(model, compile=bool(compile), **slots)
+        return TorchEngine(model, compile=bool(compile), exact=exact, **slots)
     log.info("rollout=auto takes vLLM: there are a GPU and a tested version")
     return VllmEngine(model, exploration, max_prompt_tokens, max_new_tokens, dense_record_gib=dense_record_gib, **slots)

@@ -93,12 +93,14 @@ class RolloutSettings:
         max_new_tokens: most response tokens.
         temperature: tau of rollouts and of the trainer's log-probs.
         ahead: batches that are prefetched, 0 or 1, with weights as many updates old.
+        exact: trainer and engine give a token the same log-prob, bit for bit (`ngrpo.modeling.exact`).
     """
 
     group_size: int = 8
     max_new_tokens: int = 64
     temperature: float = 1.0
     ahead: int = 0
+    exact: bool = False
 
     def __post_init__(self) -> None:
         for name in ("group_size", "max_new_tokens"):

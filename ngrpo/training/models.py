@@ -9,6 +9,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.critic import ValueModel
 from ngrpo.modeling.embedding_scale import check_embedding_scale
+from ngrpo.modeling.exact.model import make_exact
 from ngrpo.modeling.layers import prepare_layers
 from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.loading import ModelSource
@@ -72,6 +73,8 @@ class ModelLoader:
     def _load(self, kind: type[Model], checkpointing: str, frozen: bool = False) -> Model:
         learned = load_learned(self.source, self.exploration)
         model = kind(self.source.load(), learned).requires_grad_(not frozen)
+        if self.settings.exact and kind is ScoringModel:
+            make_exact(model.lm)
         check_embedding_scale(model.lm, self.exploration, self.source.path)
         if self.source.lora is not None and kind is ScoringModel and not frozen:
             add_adapter(model.lm, self.source.lora)

@@ -247,7 +247,7 @@ class TorchEngine:
         logits = output_logits(self.lm, hidden)
         run = compiled(decide, strategy) if self.compile and len(logits) > 1 else partial(decide, strategy)
         step, log_probs = run(logits, batch.sampling.temperature, context, explore)
-        if self.exact:
+        if self.exact and strategy.scores_tokens:
             log_probs, _, _ = exact_token_scores(logits, step.token, batch.sampling.temperature)
         inputs = embed(step.token)
         if strategy.mixes:

@@ -7,7 +7,7 @@ from omegaconf import DictConfig
 from ngrpo.config.instantiate import parameters_of, target_of
 
 _AUTO = "ngrpo.rollout.auto.auto_engine"
-_OF_AUTO = {"max_prompt_tokens", "max_new_tokens", "max_batch_size", "compile", "exact", "dense_record_gib"}
+_OF_AUTO = {"max_prompt_tokens", "max_new_tokens", "max_batch_size", "compile", "dense_record_gib"}
 _OF_TORCH = {"max_batch_size": 128, "compile": False}
 
 

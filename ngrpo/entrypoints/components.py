@@ -99,7 +99,7 @@ def build_components(config: DictConfig) -> Components:
         rollout=RolloutSettings(
             settings.group_size, settings.max_new_tokens, settings.temperature, settings.ahead, settings.exact
         ),
-        engine=build(settings.engine, model=source, exploration=exploration),
+        engine=build(settings.engine, model=source, exploration=exploration, exact=settings.exact),
         curriculum=_optional(config.data.get("curriculum")),
         optimizer=build(config.trainer.optimizer),
         update=_update_settings(config, algorithm.optimizer_steps),

@@ -208,8 +208,10 @@ def _evaluated(config: DictConfig) -> list[Exploration]:
 
 
 def _defaults(kind: Any) -> dict[str, Any]:
+    """Returns an engine's own settings; ``exact`` is the rollout's, and passed to it."""
     parameters = inspect.signature(kind).parameters.values()
-    return {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}
+    given = {one.name: one.default for one in parameters if one.default is not inspect.Parameter.empty}
+    return {name: default for name, default in given.items() if name != "exact"}
 
 
 def _given(config: DictConfig, kind: Any) -> dict[str, Any]:

@@ -28,7 +28,8 @@ def build_evaluation_worker(config: DictConfig, source: ModelSource, evaluator: 
     """
     rollout = RolloutSettings(max_new_tokens=config.rollout.max_new_tokens)
     check_finite(config)
-    engine = build(config.rollout.engine, model=source, exploration=evaluator.exploration)
+    parts = {"model": source, "exploration": evaluator.exploration, "exact": config.rollout.exact}
+    engine = build(config.rollout.engine, **parts)
     tokenizer = check_inputs(source, evaluator.exploration, engine, config, config.problems_at_once * evaluator.samples)
     return RolloutWorker(
         engine=engine,

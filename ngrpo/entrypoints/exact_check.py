@@ -28,6 +28,7 @@ def check_exact(source: ModelSource, exploration: Exploration, engine: RolloutEn
     """
     if not config.rollout.exact:
         return
+    # Engines of a user's own have it or not.
     if not getattr(engine, "exact", False):
         raise SettingError(
             f"rollout.exact=true needs an engine that computes as the trainer does, and rollout.engine="

@@ -58,7 +58,7 @@ def draw_samples(
     check_finite(config)
     check_mixtures(strategy, source.config())
     choice = choose_for_sampling(config, source, strategy, len(asked) * config.n)
-    engine: RolloutEngine = build(config.rollout.engine, model=source, exploration=strategy)
+    engine: RolloutEngine = build(config.rollout.engine, model=source, exploration=strategy, exact=config.rollout.exact)
     if isinstance(source, ModelInMemory) and not isinstance(engine, TorchEngine):
         raise SettingError(
             f"rollout.engine={type(engine).__name__} loads a model from its files, and this one is in memory; set "

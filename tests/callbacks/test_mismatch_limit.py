@@ -24,8 +24,11 @@ def module(dtype: str = "float32", mixed: bool = False, exploration: Exploration
     )
 
 
-def limit(dtype: torch.dtype = torch.float32, tf32: bool = False, **limits: float) -> MismatchLimit:
-    return MismatchLimit(SimpleNamespace(engine=SimpleNamespace(dtype=dtype, tf32=tf32)), **limits)
+def limit(
+    dtype: torch.dtype = torch.float32, tf32: bool = False, exact: bool = False, **limits: float
+) -> MismatchLimit:
+    worker = SimpleNamespace(engine=SimpleNamespace(dtype=dtype, tf32=tf32), settings=SimpleNamespace(exact=exact))
+    return MismatchLimit(worker, **limits)
 
 
 def see(callback: MismatchLimit, value: float, of: Any, iteration: int = 0, **more: float) -> None:
@@ -81,3 +84,11 @@ def test_limits_can_be_set(caplog: pytest.LogCaptureFixture):
         see(callback, 3.1, module())
     with pytest.raises(SettingError, match=r"callbacks\.mismatch_limit\.stop=-1 must be positive"):
         limit(stop=-1)
+
+
+def test_an_exact_run_ends_at_any_difference(caplog: pytest.LogCaptureFixture):
+    callback = limit(exact=True, stop=3.0)
+    see(callback, 0.0, module())
+    assert caplog.records == []
+    with pytest.raises(RunError, match=r"iteration 1: .* 1e-09 nats .*rollout\.exact=true promises"):
+        see(callback, 1e-9, module())

@@ -194,3 +194,8 @@ def test_an_engine_of_the_users_own_gets_the_settings_that_it_got_before():
     allowed = f"allow_targets=[{__name__}]"
     node = composed(word, allowed).rollout.engine
     assert node == composed("rollout=torch", word, allowed).rollout.engine
+
+
+def test_an_exact_run_takes_the_engine_that_is(gpu):
+    assert kind(chosen("rollout.exact=true")) == TORCH
+    assert kind(chosen("rollout.exact=false")) == VLLM

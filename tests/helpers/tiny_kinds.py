@@ -11,6 +11,7 @@ from transformers import (
     GemmaConfig,
     GraniteConfig,
     LlamaConfig,
+    MistralConfig,
     Olmo2Config,
     PretrainedConfig,
     Qwen2Config,
@@ -42,6 +43,7 @@ CONFIGS: dict[str, PretrainedConfig] = {
     ),
     "cohere": CohereConfig(**_SIZES, logit_scale=0.25),
     "smollm3": SmolLM3Config(**_SIZES),
+    "mistral": MistralConfig(**_SIZES, sliding_window=None),
 }
 
 

@@ -90,3 +90,9 @@ def test_a_vllm_that_cannot_be_imported_speaks_against_it(monkeypatch):
 
     monkeypatch.setattr(availability, "has_native", broken)
     assert reason() == "vLLM cannot be imported (libcudart.so.13: cannot open shared object file)"
+
+
+def test_exact_takes_torch():
+    engine = auto_engine(ModelSource(), NeighborMixing(), 16, 16, exact=True)
+    assert isinstance(engine, TorchEngine)
+    assert engine.exact

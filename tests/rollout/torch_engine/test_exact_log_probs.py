@@ -25,7 +25,7 @@ from ngrpo.types.rollouts import Request, Rollout, Sampling
 
 STRATEGIES = [TokenSampling(), NeighborMixing(rate=0.4, end_token=None), HybridReasoning(end_token=None)]
 SAMPLING = Sampling(temperature=0.7, max_new_tokens=24, stop_ids=(3,))
-KINDS = ["llama", "qwen2", "qwen3"]
+KINDS = ["llama", "mistral", "qwen2", "qwen3"]
 
 
 def rollouts_of(

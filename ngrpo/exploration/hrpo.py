@@ -67,7 +67,7 @@ class HybridReasoning(Exploration):
         generator = torch.Generator().manual_seed(self.init_seed)
 
         def between(low: float, high: float, *shape: int) -> Tensor:
-            return torch.rand(*shape, generator=generator, dtype=torch.float32) * (high - low) + low
+            return torch.rand(*shape, generator=generator, dtype=torch.float32, device="cpu") * (high - low) + low
 
         bound = 1.0 / math.sqrt(dim)
         start = between(self.r_min, self.r_max, dim).double()

@@ -116,3 +116,11 @@ def test_the_gate_is_computed_in_float32_under_autocast():
 def test_settings_out_of_range_are_refused(r_min: float, r_max: float):
     with pytest.raises(SettingError, match=rf"^exploration\.r_min={r_min} and exploration\.r_max={r_max} .*\.$"):
         HybridReasoning(r_min=r_min, r_max=r_max)
+
+
+def test_initial_values_are_the_same_where_tensors_are_made_on_another_device() -> None:
+    expected = HybridReasoning(init_seed=3).initial_parameters(8)
+    with torch.device("meta"):
+        made = HybridReasoning(init_seed=3).initial_parameters(8)
+    for name, value in expected.items():
+        assert torch.equal(made[name], value)

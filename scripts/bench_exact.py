@@ -95,7 +95,7 @@ def compared(name: str, dtype: str, arguments: argparse.Namespace) -> Iterator[d
         with DEVICE:
             AutoModelForCausalLM.from_config(MODELS[name], dtype=DTYPES[dtype]).save_pretrained(folder)
         source = ModelSource(folder, dtype=dtype)
-        for exact in (False, True):
+        for exact in (True, False):
             yield {"model": name, "dtype": dtype, "exact": exact} | measured(source, exact, arguments)
 
 

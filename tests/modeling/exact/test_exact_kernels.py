@@ -47,10 +47,18 @@ def test_linear(dtype: torch.dtype, biased: bool) -> None:
         assert_same(products.linear(inputs[-few:].contiguous(), weight, bias), made[-few:])
 
 
-def test_tiles_do_not_change_a_sum() -> None:
-    inputs, weight = random(96, 256, dtype=HALF), random(64, 256, dtype=HALF)
-    few, many = (products.linear(inputs, weight, None, tiles) for tiles in (products.FEW_ROWS, products.MANY_ROWS))
-    assert_same(few, many)
+@pytest.mark.parametrize(
+    ("dtype", "tiles"),
+    [
+        (HALF, products.FEW_ROWS),
+        (HALF, products.FEW_ROWS_WIDE),
+        (torch.float32, products.SINGLE_FEW_ROWS),
+    ],
+)
+def test_tiles_do_not_change_a_sum(dtype: torch.dtype, tiles: products.Tiles) -> None:
+    inputs, weight = random(96, 256, dtype=dtype), random(64, 256, dtype=dtype)
+    usual = products.MANY_ROWS if dtype == HALF else products.SINGLE
+    assert_same(products.linear(inputs, weight, None, tiles), products.linear(inputs, weight, None, usual))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, HALF])

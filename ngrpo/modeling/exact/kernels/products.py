@@ -16,7 +16,7 @@ class Tiles(NamedTuple):
     """The part of a product that one program makes.
 
     Attributes:
-        rows: of the output; at least 64, below which a Hopper GPU multiplies by another instruction.
+        rows: of the output; at least 64 on tensor cores, below which a Hopper GPU multiplies by another instruction.
         columns: of the output.
         depth: of the inner dimension in a step.
         warps: that share the tile.
@@ -32,20 +32,27 @@ class Tiles(NamedTuple):
 
 FEW_ROWS = Tiles(rows=64, columns=32, depth=128, warps=4, stages=4)
 """For a decode step, whose time is that of reading the weights."""
+FEW_ROWS_WIDE = Tiles(rows=64, columns=64, depth=128, warps=4, stages=3)
+"""The same for weights of so many rows that all programs have work with wider tiles."""
 MANY_ROWS = Tiles(rows=128, columns=128, depth=64, warps=8, stages=3)
 """For prefills and training; the sums are those of `FEW_ROWS`, since a sum's order does not depend on its tile."""
 SINGLE = Tiles(rows=64, columns=64, depth=32, warps=4, stages=2)
-"""In float32, which is multiplied without tensor cores."""
+"""In float32, which is multiplied without tensor cores, number by number."""
+SINGLE_FEW_ROWS = Tiles(rows=16, columns=32, depth=64, warps=4, stages=2)
+"""The same for a decode step."""
 _FEW = 64
+_WIDE = 8192
 _GROUP = 8
 """Rows of tiles that are made side by side, so that they find their weights in the cache."""
 
 
-def tiles_for(rows: int, dtype: torch.dtype) -> Tiles:
-    """Returns the tiles of a product with so many rows."""
+def tiles_for(rows: int, columns: int, dtype: torch.dtype) -> Tiles:
+    """Returns the tiles of a product [rows, columns]."""
     if dtype == torch.float32:
-        return SINGLE
-    return FEW_ROWS if rows <= _FEW else MANY_ROWS
+        return SINGLE_FEW_ROWS if rows <= _FEW else SINGLE
+    if rows > _FEW:
+        return MANY_ROWS
+    return FEW_ROWS_WIDE if columns >= _WIDE else FEW_ROWS
 
 
 def linear(rows: Tensor, weight: Tensor, bias: Tensor | None, tiles: Tiles | None = None) -> Tensor:
@@ -55,13 +62,13 @@ def linear(rows: Tensor, weight: Tensor, bias: Tensor | None, tiles: Tiles | Non
         rows: contiguous, as the weight is.
         weight: of the same dtype.
         bias: None for none.
-        tiles: None for those of so many rows.
+        tiles: None for those of this size.
     """
     (count, depth), columns = rows.shape, weight.shape[0]
     output = rows.new_empty(count, columns)
     if not count:
         return output
-    t = tiles or tiles_for(count, rows.dtype)
+    t = tiles or tiles_for(count, columns, rows.dtype)
     grid = (triton.cdiv(count, t.rows) * triton.cdiv(columns, t.columns),)
     _linear[grid](
         rows, weight, weight if bias is None else bias, output, count, columns, depth,

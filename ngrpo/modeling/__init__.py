@@ -41,6 +41,8 @@ Sharding, precision and memory:
 - ``tensor_parallel.py``: Decoder layers whose matrix products are split over the ranks of a tensor-parallel group
 - ``layers.py``: Decoder layers made cheaper: compiled, and with activations recomputed in the backward pass
 - ``precision.py``: Computation in another dtype over parameters that stay in their own
+- ``gradients.py``: Sums of gradients over microbatches and chunks: float32 totals of what is computed in bfloat16
+- ``compiled.py``: Functions that run compiled on a GPU: what they read and write there goes through memory once
 
 Adapters:
 

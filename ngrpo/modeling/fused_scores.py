@@ -1,17 +1,15 @@
 """Log-probs and entropies from hidden states and the head, a chunk of rows at a time: never [rows, vocabulary]."""
 
-from collections.abc import Callable
-from functools import cache
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ngrpo.modeling.compiled import compiled_for
 from ngrpo.modeling.exact.linear import exact_linear
 from ngrpo.modeling.exact.token_scores import exact_token_scores
+from ngrpo.modeling.gradients import add_product
 from ngrpo.modeling.head import LogitMap
-
-T = TypeVar("T")
 
 
 def fused_token_scores(
@@ -72,7 +70,7 @@ class _FusedTokenScores(torch.autograd.Function):
         log_probs, entropies, normalisers = (hidden.new_empty(len(hidden), dtype=torch.float32) for _ in range(3))
         for at in _chunks(len(hidden), rows):
             product = (exact_linear if exact else _product)(hidden[at].to(dtype), served, bias)
-            score = _exact_scores if exact else _on(product, _scores)
+            score = _exact_scores if exact else compiled_for(product, _scores)
             made = score(product, tokens[at], temperature, logit_map)
             log_probs[at], entropies[at], normalisers[at] = made
             del product  # else it lives until the next chunk's is there, and two are the most memory of the pass
@@ -93,12 +91,12 @@ class _FusedTokenScores(torch.autograd.Function):
             inputs = hidden[at].to(dtype)
             product = _product(inputs, served, bias)
             rows_of = tokens[at], normalisers[at], entropies[at], for_log_prob[at], for_entropy[at]
-            to_product = _on(product, _to_product)(product, *rows_of, temperature, logit_map)
+            to_product = compiled_for(product, _to_product)(product, *rows_of, temperature, logit_map)
             if to_bias is not None:
                 to_bias += to_product.sum(0, dtype=torch.float32)
             to_hidden[at] = (to_product @ served).to(hidden.dtype)
             if to_weight is not None:
-                to_weight += to_product.T @ inputs
+                add_product(to_weight, to_product.T, inputs)
             del product, to_product
         return (
             to_hidden,
@@ -115,16 +113,6 @@ def _chunks(rows: int, size: int) -> list[slice]:
 def _product(hidden: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     product = hidden @ weight.T
     return product if bias is None else product + bias.to(product.dtype)
-
-
-def _on(product: Tensor, function: Callable[..., T]) -> Callable[..., T]:
-    """Returns the function, on a GPU compiled: what is as large as the logits is then read and written once."""
-    return _compiled(function) if product.is_cuda else function
-
-
-@cache
-def _compiled(function: Callable[..., T]) -> Callable[..., T]:
-    return torch.compile(function, dynamic=True)
 
 
 def _scores(product: Tensor, tokens: Tensor, temperature: float, logit_map: LogitMap) -> tuple[Tensor, Tensor, Tensor]:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributed.fsdp import FSDPModule
 
+from ngrpo.modeling.gradients import accumulate
 from ngrpo.modeling.policy import ScoringModel
 
 COMPUTED_IN = torch.bfloat16
@@ -57,10 +58,7 @@ def _copy(parameter: Tensor, dtype: torch.dtype) -> Tensor:
 
     def add_to_parameter(leaf: Tensor) -> None:
         assert leaf.grad is not None
-        if parameter.grad is None:
-            parameter.grad = leaf.grad.to(parameter.dtype)
-        else:
-            parameter.grad.add_(leaf.grad)
+        accumulate(parameter, leaf.grad)
         leaf.grad = None
 
     if copy.requires_grad:

@@ -87,8 +87,6 @@ class AllocatedHead(torch.autograd.Function):
         for count in _chunks(len(hidden), ctx.rows):
             product = hidden.new_empty(count, len(weight))
             to_product = torch.empty_like(product)
-            if to_weight is not None:
-                to_weight += to_product.T @ hidden[:count]
             del product, to_product
         return to_hidden, None if to_weight is None else to_weight.to(weight.dtype), None
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from ngrpo.modeling import compiled, fused_scores
 from ngrpo.modeling.fused_scores import fused_token_scores
 from ngrpo.modeling.head import LogitMap
 
@@ -127,12 +128,10 @@ def test_all_logits_are_never_held(monkeypatch):
 @pytest.mark.slow
 def test_compiled_for_a_gpu_it_computes_the_same(monkeypatch):
     """Compiled for this CPU here, once for all numbers of rows."""
-    from ngrpo.modeling import fused_scores
-
     hidden, weight, offset, tokens = leaves(torch.float32, True)
     expected = fused_token_scores(hidden, weight, offset, tokens, 0.7, 4, MAPS[-1])
     wanted = gradients(expected, [hidden, weight, offset])
-    monkeypatch.setattr(fused_scores, "_on", lambda logits, function: fused_scores._compiled(function))
+    monkeypatch.setattr(fused_scores, "compiled_for", lambda logits, function: compiled._compiled(function))
     scores = fused_token_scores(hidden, weight, offset, tokens, 0.7, 4, MAPS[-1])
     torch.testing.assert_close(scores, expected, atol=1e-6, rtol=1e-6)
     torch.testing.assert_close(gradients(scores, [hidden, weight, offset]), wanted, atol=1e-6, rtol=1e-5)

@@ -156,7 +156,7 @@ def _flash_attn() -> Callable[..., Any] | None:
 
 _FLASH_ATTN = _flash_attn()
 _VARLEN_ATTN: Callable[..., Any] = varlen_attn
-# PyTorch 2.11 may want as many key heads as query heads.
+# PyTorch 2.11 has no such argument, and shares heads without it.
 _SHARES_HEADS = {"enable_gqa": True} if "enable_gqa" in inspect.signature(varlen_attn).parameters else {}
 
 
@@ -166,9 +166,6 @@ def _kernel(query: Tensor, key: Tensor, value: Tensor, starts: Tensor, longest: 
         made = _FLASH_ATTN(query, key, value, starts, starts, longest, longest, softmax_scale=scale, causal=True)
         output: Tensor = made[0] if isinstance(made, tuple) else made  # flash-attn 3 returns the normalisers too
         return output
-    if not _SHARES_HEADS:
-        repeats = query.shape[1] // key.shape[1]
-        key, value = (part.repeat_interleave(repeats, dim=1) for part in (key, value))
     bounds = starts, starts, longest, longest
     attended: Tensor = _VARLEN_ATTN(query, key, value, *bounds, scale=scale, window_size=(-1, 0), **_SHARES_HEADS)
     return attended

@@ -9,8 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ngrpo.modeling.varlen import _SHARES_HEADS as SHARES_HEADS
-
 
 # Its name must say attention: selective checkpointing keeps what such operators make.
 @torch.library.custom_op("ngrpo::allocated_attention", mutates_args=())
@@ -57,11 +55,8 @@ class AllocatedAttention:
     """An attention plan of one packed row (`ngrpo.modeling.attention.AttentionPlan`)."""
 
     def attend(self, module: Any, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
-        """Allocates what the kernel does for [1, H, N, D]; keys are repeated where it cannot share them."""
+        """Allocates what the kernel does for [1, H, N, D]."""
         q, k, v = (part[0].transpose(0, 1) for part in (query, key, value))
-        repeats = query.shape[1] // key.shape[1]
-        if repeats > 1 and not SHARES_HEADS:
-            k, v = (part.repeat_interleave(repeats, dim=1) for part in (k, v))
         return allocated_attention(q, k, v)[0].transpose(0, 1)[None]
 
 

@@ -13,6 +13,7 @@ from torch.distributed.tensor import DTensor
 from torch.optim import Optimizer
 
 from ngrpo.algo.moments import Reduce
+from ngrpo.modeling.transfer import onto
 
 log = logging.getLogger(__name__)
 
@@ -28,9 +29,8 @@ class ChangedShare:
     """
 
     def __init__(self, parameters: Iterable[Tensor]) -> None:
-        self._before = [
-            (parameter, _sample(parameter).clone()) for parameter in parameters if _local(parameter).numel()
-        ]
+        self._parameters = [parameter for parameter in parameters if _local(parameter).numel()]
+        self._before = self._samples()
 
     @torch.no_grad()
     def after(self, reduce: Reduce) -> Tensor:
@@ -39,13 +39,22 @@ class ChangedShare:
         Args:
             reduce: over all processes, those of a tensor group too: each of them holds other columns.
         """
-        counted = torch.zeros(2, dtype=torch.float64)  # changed, all
-        for parameter, before in self._before:
-            numbers = _local(parameter).numel() / _copies(parameter)
-            share = (_sample(parameter) != before).double().mean()
-            counted = counted.to(share.device) + numbers * torch.stack((share, torch.ones_like(share)))
+        weights = onto(self._weights(), self._before.device)
+        changed = weights * (self._samples() != self._before)
+        counted = torch.stack((changed.sum(), weights.sum()))
         changed, everything = reduce(counted, "sum").unbind()
         return changed / everything
+
+    # All in one tensor: a model has hundreds of parameters, and the device would wait for as many small kernels.
+    def _samples(self) -> Tensor:
+        return torch.cat([_sample(parameter) for parameter in self._parameters] or [torch.zeros(0)])
+
+    def _weights(self) -> Tensor:
+        """Returns the numbers that each sampled one stands for; float64, on the CPU."""
+        sampled = [len(_sample(parameter)) for parameter in self._parameters]
+        numbers = [_local(parameter).numel() / _copies(parameter) for parameter in self._parameters]
+        each = torch.tensor(numbers, dtype=torch.float64) / torch.tensor(sampled, dtype=torch.float64)
+        return each.repeat_interleave(torch.tensor(sampled, dtype=torch.int64))
 
 
 @torch.no_grad()

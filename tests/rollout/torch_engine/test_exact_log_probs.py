@@ -13,6 +13,7 @@ from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.runtime.bound import bind
+from ngrpo.exploration.soft import SoftThinking
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.exact.model import make_exact
@@ -23,7 +24,12 @@ from ngrpo.modeling.policy import ScoringModel
 from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.types.rollouts import Request, Rollout, Sampling
 
-STRATEGIES = [TokenSampling(), NeighborMixing(rate=0.4, end_token=None), HybridReasoning(end_token=None)]
+STRATEGIES = [
+    TokenSampling(),
+    NeighborMixing(rate=0.4, end_token=None),
+    SoftThinking(end_token=None),
+    HybridReasoning(end_token=None),
+]
 SAMPLING = Sampling(temperature=0.7, max_new_tokens=24, stop_ids=(3,))
 KINDS = ["llama", "mistral", "qwen2", "qwen3"]
 

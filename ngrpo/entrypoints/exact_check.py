@@ -11,6 +11,7 @@ from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.exact.model import check_exact_model
 from ngrpo.modeling.loading import DTYPES, ModelSource
 from ngrpo.modeling.precision import COMPUTED_IN
+from ngrpo.modeling.tensor_parallel import SETTING
 from ngrpo.rollout.engine import RolloutEngine
 
 
@@ -77,11 +78,11 @@ def _obstacles(parts: Components, config: DictConfig) -> Iterator[tuple[str, str
             "adds to each product what the engine has merged into its weights",
             "model.lora=null",
         )
-    if parts.processes > 1:
+    if parts.tensor_parallel_size > 1:
         yield (
-            f"trainer.devices x trainer.num_nodes={parts.processes}",
-            "gathers sharded weights, with which it was not tried",
-            "trainer.devices=1",
+            f"{SETTING}={parts.tensor_parallel_size}",
+            "adds up parts of a product that several processes made",
+            f"{SETTING}=1",
         )
     if trainer.matmul_precision != "highest":
         yield (

@@ -29,6 +29,18 @@ def compares_with_best(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def compares_subsets(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Marks an advantage with a parameter ``k``, the size of subsets of a group: a group of k or fewer is refused."""
+    function.compares_subsets = True  # type: ignore[attr-defined]
+    return function
+
+
+def not_negative(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Marks an advantage that means something for rewards of 0 and above only: others are refused at start-up."""
+    function.not_negative = True  # type: ignore[attr-defined]
+    return function
+
+
 def is_dead(rewards: Tensor) -> Tensor:
     """The groups without a signal: all scored rewards equal, or none scored.
 
@@ -109,6 +121,28 @@ def leave_one_out(rewards: Tensor) -> Tensor:
 
 
 @group_relative
+@not_negative
+def maxrl(rewards: Tensor) -> Tensor:
+    """``A_i = (R_i - mean(R)) / mean(R)``, 0 where no reward is positive (MaxRL, arXiv 2602.02710).
+
+    Follows the gradient of a truncated log-likelihood of success instead of the success rate: rewards of 0 and 1 with
+    the probability p of a 1 give ``sum_{j=0}^{n-2} (1 - p)^j grad p`` in expectation, so that a prompt weighs about
+    1 / p. For rewards of 0 and above -1 <= A <= n - 1, whatever their scale; negative ones know no bound. Read in code,
+    not in the paper: prime-rl's code, which has 0 for a mean of 0 as here; SkyRL's code adds 1e-6 to the mean.
+
+    Args:
+        rewards: float [P, G], not negative; NaN is excluded and kept.
+
+    Returns:
+        Advantages [P, G] in the same dtype; exactly 0 in a group of one and where all rewards are equal.
+    """
+    unscored = rewards.isnan()
+    mean = rewards.nansum(-1, keepdim=True) / (~unscored).sum(-1, keepdim=True).clamp(min=1)
+    nothing = (is_dead(rewards)[:, None] | (mean <= 0)) & ~unscored
+    return (rewards / mean.masked_fill(mean <= 0, 1.0) - 1.0).masked_fill(nothing, 0.0)
+
+
+@group_relative
 @compares_with_best
 def virtual_best(rewards: Tensor, best: float | None = None, eps: float = 1e-6) -> Tensor:
     """``A_i = (R_i - mean) / (std + eps)`` over the group and one virtual sample of reward ``best``.
@@ -127,7 +161,7 @@ def virtual_best(rewards: Tensor, best: float | None = None, eps: float = 1e-6) 
     Raises:
         ValueError: ``best`` is None.
     """
-    best = _given(best)
+    best = given_best(best)
     if rewards.shape[-1] == 1:
         return rewards / (1.0 + eps)
     return group_standardised(torch.cat((rewards, torch.full_like(rewards[:, :1], best)), dim=-1), eps)[:, :-1]
@@ -155,13 +189,18 @@ def by_correctness(
     Raises:
         ValueError: ``best`` is None.
     """
-    best = _given(best)
+    best = given_best(best)
     values = (math.nan if value is None else value for value in (right, wrong))
     positive, negative = (torch.full_like(rewards, value) for value in values)
     return torch.where(rewards.isnan(), rewards, torch.where(rewards >= best, positive, negative))
 
 
-def _given(best: float | None) -> float:
+def given_best(best: float | None) -> float:
+    """Returns ``best``, which must have been filled in.
+
+    Raises:
+        ValueError: it is None.
+    """
     if best is None:
         raise ValueError("best is the largest reward in use and cannot be None here, see ngrpo.algo.best")
     return best

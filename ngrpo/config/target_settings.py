@@ -22,7 +22,7 @@ _OWN = {"train": "trainer", "evaluate": "evaluator", "sample": "n"}
 
 _HOMES = {
     "algo": ("ngrpo.algo.policy_loss",),
-    "algo.advantage": ("ngrpo.algo.advantage",),
+    "algo.advantage": ("ngrpo.algo.advantage", "ngrpo.algo.subsets"),
     "algo.ratio": ("ngrpo.algo.ratio",),
     "algo.clip": ("ngrpo.algo.clip",),
     "algo.aggregate": ("ngrpo.algo.aggregate",),

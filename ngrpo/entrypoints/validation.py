@@ -15,12 +15,14 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from inspect import signature
 from typing import Any
 
 import torch
 from omegaconf import DictConfig
 from torch.optim import Optimizer
 
+from ngrpo.algo.best import Bounds
 from ngrpo.algo.correction import NoCorrection
 from ngrpo.algo.kl import k1
 from ngrpo.algo.policy_loss import Algorithm
@@ -35,7 +37,7 @@ from ngrpo.evaluation.evaluator import Evaluator
 from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.tensor_parallel import SETTING
-from ngrpo.rewards.terms.base import WeightedTerm
+from ngrpo.rewards.terms.base import WeightedTerm, bounds_of
 from ngrpo.rollout.dynamic_sampling import DynamicSampling
 from ngrpo.rollout.engine import RolloutEngine
 from ngrpo.rollout.worker import RolloutSettings
@@ -72,6 +74,7 @@ def check_settings(parts: Components, config: DictConfig) -> None:
     check_algorithm(algorithm)
     check_clip(algorithm)
     check_shaping(algorithm, parts.terms)
+    check_rewards(algorithm, bounds_of(parts.reward, parts.terms))
     check_critic(algorithm, parts.critic)
     check_group(algorithm, parts.rollout)
     try_algorithm(algorithm, parts.rollout.group_size)
@@ -120,6 +123,20 @@ def check_group(algorithm: Algorithm, rollout: RolloutSettings) -> None:
             f"rollout.group_size=1 leaves nothing to compare with, and algo.advantage={advantage.__name__} compares "
             "the rollouts of a group; set rollout.group_size to 2 or more."
         )
+    if getattr(advantage, "compares_subsets", False):
+        check_subsets(advantage.__name__, _parameter(algorithm.advantage, "k"), rollout.group_size)
+
+
+def check_subsets(advantage: str, k: int, group_size: int) -> None:
+    """A subset is smaller than the group."""
+    if k < 1:
+        raise SettingError(f"algo.advantage.k={k} is no number of responses; choose 1 or more.")
+    if group_size <= k:
+        raise SettingError(
+            f"rollout.group_size={group_size} leaves no rollout beside the algo.advantage.k={k} of a subset, so that "
+            f"algo.advantage={advantage} is 0 throughout; set rollout.group_size to {k + 1} or more, or lower "
+            "algo.advantage.k."
+        )
 
 
 def check_algorithm(algorithm: Algorithm) -> None:
@@ -141,6 +158,11 @@ def check_algorithm(algorithm: Algorithm) -> None:
             f"algo.kl_in=reward takes the KL off the reward by whose size algo.advantage={advantage.__name__} tells "
             "right from wrong; set algo.kl_in=loss."
         )
+    if algorithm.kl_in == "reward" and not algorithm.credit.token_level and getattr(advantage, "not_negative", False):
+        raise SettingError(
+            f"algo.kl_in=reward takes the KL off the reward, and algo.advantage={advantage.__name__} needs it to be 0 "
+            "or above; set algo.kl_in=loss."
+        )
     if algorithm.kl_in == "loss" and algorithm.kl_coef > 0 and _inner(algorithm.kl) is k1:
         log.warning("algo/kl=k1 in the loss has an expected gradient of zero: it adds noise, see ngrpo.algo.kl")
 
@@ -152,6 +174,16 @@ def check_shaping(algorithm: Algorithm, terms: Sequence[WeightedTerm]) -> None:
         raise SettingError(
             f"reward_terms={[term.name for term in terms]} changes the reward by whose size "
             f"algo.advantage={advantage.__name__} tells right from wrong; set reward_terms=[]."
+        )
+
+
+def check_rewards(algorithm: Algorithm, bounds: Bounds | None) -> None:
+    """Negative rewards are refused by an advantage that cannot use them; rewards that tell no bounds are trusted."""
+    advantage = _inner(algorithm.advantage)
+    if bounds is not None and bounds[0] < 0 and getattr(advantage, "not_negative", False):
+        raise SettingError(
+            f"reward and reward_terms give as little as {bounds[0]:g}, and algo.advantage={advantage.__name__} needs "
+            "rewards of 0 or above; set reward=math, and reward_terms=[] or terms that take nothing off."
         )
 
 
@@ -306,6 +338,11 @@ def check_clip(algorithm: Algorithm) -> None:
             raise SettingError(f"algo.clip.{name}={value} bounds nothing; choose {least:g} or more.")
     if not advantage.get("eps", 1.0) > 0:
         raise SettingError(f"algo.advantage.eps={advantage['eps']} may divide by zero; choose a small positive number.")
+
+
+def _parameter(function: Any, name: str) -> Any:
+    """Returns the value that a function of an algorithm gets for one of its parameters."""
+    return _keywords(function).get(name, signature(_inner(function)).parameters[name].default)
 
 
 def _keywords(function: Any) -> dict[str, Any]:

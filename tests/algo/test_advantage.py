@@ -12,6 +12,7 @@ from ngrpo.algo.advantage import (
     group_standardised,
     is_dead,
     leave_one_out,
+    maxrl,
     raw,
     virtual_best,
 )
@@ -132,3 +133,34 @@ def test_raw_is_the_reward() -> None:
 def test_a_constant_added_to_a_group_changes_nothing(function) -> None:  # type: ignore[no-untyped-def]
     rewards = torch.randn(4, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
     torch.testing.assert_close(function(rewards + 3.5), function(rewards))
+
+
+MAXRL = json.loads((ROOT / "tests/vectors2.json").read_text())["maxrl_advantage"]
+
+
+@pytest.mark.parametrize("name", MAXRL["inputs"]["groups"])
+def test_golden_maxrl(name: str) -> None:
+    rewards, expected = (
+        torch.tensor([[float(value) for value in values]], dtype=torch.float64)
+        for values in (MAXRL["inputs"]["groups"][name], MAXRL["outputs"][name])
+    )
+    torch.testing.assert_close(maxrl(rewards), expected, rtol=0, atol=1e-9, equal_nan=True)
+
+
+@pytest.mark.parametrize(("n", "p"), [(n, p) for n in (2, 3, 4, 8) for p in (0.05, 0.3, 0.8)])
+def test_maxrl_follows_a_truncated_likelihood(n: int, p: float) -> None:
+    """By enumeration: ``E[(1/n) sum A_i grad lp_i] = (1 - (1 - p)^(n - 1)) / p grad p``."""
+    total = 0.0
+    for right in range(n + 1):
+        outcome = torch.tensor([[1.0] * right + [0.0] * (n - right)], dtype=torch.float64)
+        slope = outcome / p - (1 - outcome) / (1 - p)  # of each log-probability, by p
+        total += math.comb(n, right) * p**right * (1 - p) ** (n - right) * float((maxrl(outcome) * slope).mean())
+    assert total == pytest.approx((1 - (1 - p) ** (n - 1)) / p, abs=1e-9)
+
+
+def test_maxrl_knows_no_scale_and_is_bounded() -> None:
+    rewards = torch.tensor([[0.0, 0.0, 0.0, 1e-3]])
+    torch.testing.assert_close(maxrl(rewards), maxrl(1000 * rewards))
+    assert maxrl(rewards).tolist() == [[-1.0, -1.0, -1.0, 3.0]]
+    for size in range(2, 30):
+        assert not maxrl(torch.full((1, size), 0.9)).any()

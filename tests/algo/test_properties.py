@@ -12,7 +12,7 @@ from hypothesis.strategies import DrawFn
 from over_ranks import alone
 from torch import Tensor
 
-from ngrpo.algo import advantage, aggregate, clip, kl, ratio
+from ngrpo.algo import advantage, aggregate, clip, kl, ratio, subsets
 from ngrpo.algo.aggregate import BatchTotals
 from ngrpo.algo.consistency import ConsistencyBlend
 from ngrpo.algo.correction import Truncate
@@ -42,6 +42,7 @@ RELATIVE: dict[str, Any] = {
     "group_centred": advantage.group_centred,
     "group_standardised": advantage.group_standardised,
     "leave_one_out": advantage.leave_one_out,
+    "maxk": partial(subsets.maxk, k=2),
 }
 number = partial(st.floats, allow_nan=False, width=32)
 

@@ -1,5 +1,6 @@
 """Faults between settings, alone and through `train`, which must refuse them before a model is loaded."""
 
+from contextlib import nullcontext
 from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from places import ROOT
 from transformers import PretrainedConfig, Qwen2Config
 
-from ngrpo.algo import advantage, aggregate, clip, kl, ratio
+from ngrpo.algo import advantage, aggregate, clip, kl, ratio, subsets
 from ngrpo.algo.correction import Truncate
 from ngrpo.algo.credit import DiscountedReturns, GeneralisedAdvantage
 from ngrpo.algo.policy_loss import Algorithm
@@ -27,6 +28,7 @@ from ngrpo.entrypoints.validation import (
     check_engine,
     check_group,
     check_ranks,
+    check_rewards,
     check_shaping,
     check_support,
     warn_of_equal_groups,
@@ -75,6 +77,29 @@ def test_group_of_one_is_refused_where_rewards_are_compared(function: Any) -> No
     assert_refused(caught.value, "rollout.group_size=1 ", f"algo.advantage={name} ", "2 or more")
 
 
+@pytest.mark.parametrize("function", [partial(subsets.passk, k=4), partial(subsets.maxk, k=4)])
+def test_a_group_without_a_rollout_beside_the_subset_is_refused(function: Any) -> None:
+    check_group(algorithm(advantage=function), RolloutSettings(group_size=5))
+    for size in (3, 4):
+        with pytest.raises(SettingError) as caught:
+            check_group(algorithm(advantage=function), RolloutSettings(group_size=size))
+        assert_refused(caught.value, f"rollout.group_size={size} ", "algo.advantage.k=4 ", "5 or more")
+    with pytest.raises(SettingError) as caught:
+        check_group(algorithm(advantage=partial(function, k=0)), RolloutSettings(group_size=4))
+    assert_refused(caught.value, "algo.advantage.k=0 ", "1 or more")
+    with pytest.raises(SettingError, match="algo.advantage.k=2"):  # the function's own default
+        check_group(algorithm(advantage=function.func), RolloutSettings(group_size=2))
+
+
+@pytest.mark.parametrize(("bounds", "refused"), [((0.0, 1.0), False), ((-1.0, 1.0), True), (None, False)])
+def test_negative_rewards_are_refused_where_they_mean_nothing(bounds: Any, refused: bool) -> None:
+    check_rewards(algorithm(), bounds)
+    with pytest.raises(SettingError) if refused else nullcontext() as caught:
+        check_rewards(algorithm(advantage=advantage.maxrl), bounds)
+    if refused:
+        assert_refused(caught.value, "as little as -1,", "algo.advantage=maxrl ", "reward=math")
+
+
 def test_group_of_one_passes_without_a_comparison() -> None:
     check_group(algorithm(advantage=lambda rewards: rewards), RolloutSettings(group_size=1))
 
@@ -91,8 +116,12 @@ def test_group_of_one_passes_without_a_comparison() -> None:
             {"kl_in": "reward", "kl_coef": 0.1, "advantage": partial(advantage.by_correctness, right=1.0)},
             ["algo.kl_in=reward ", "algo.advantage=by_correctness ", "algo.kl_in=loss"],
         ),
+        (
+            {"kl_in": "reward", "kl_coef": 0.1, "advantage": advantage.maxrl},
+            ["algo.kl_in=reward ", "algo.advantage=maxrl ", "algo.kl_in=loss"],
+        ),
     ],
-    ids=["token credit, sequence ratio", "no coefficient", "thresholded reward"],
+    ids=["token credit, sequence ratio", "no coefficient", "thresholded reward", "reward below 0"],
 )
 def test_parts_that_contradict_each_other_are_refused(settings: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(SettingError) as caught:

@@ -82,4 +82,12 @@ class StepContext(RowContext):
 
     def is_end(self, token: Tensor) -> Tensor:
         """Returns where ``token`` (int64 [R]) ends the reasoning; bool [R]."""
-        return torch.isin(token, self.end_ids)
+        return is_one_of(token, self.end_ids)
+
+
+def is_one_of(tokens: Tensor, ids: Tensor) -> Tensor:
+    """Returns where ``tokens`` (int64 [...]) are among ``ids`` (int64 [E]); bool [...].
+
+    `torch.isin` sorts where the ids are many for the rows, and waits for the device to do so.
+    """
+    return (tokens[..., None] == ids).any(-1)

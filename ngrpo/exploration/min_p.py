@@ -40,5 +40,5 @@ def keep_min_p(logits: Tensor, p_min: float) -> Tensor:
     """Sets logits whose probability is below ``p_min`` times the largest to -inf; [R, V] -> [R, V]."""
     if p_min == 0.0:
         return logits
-    threshold = logits.amax(-1, keepdim=True) + torch.tensor(p_min, device=logits.device).log()
+    threshold = logits.amax(-1, keepdim=True) + torch.full((), p_min, device=logits.device).log()
     return logits.masked_fill(logits < threshold, -torch.inf)

@@ -91,7 +91,9 @@ def _hash(keys: Tensor, positions: Tensor, stream: str, index: Tensor | int) -> 
     state = _mix(state ^ high)
     state = _mix(state + _int32(positions * _GOLDEN))
     state = _mix(state ^ low)
-    return _mix(state + _mix(_int32(torch.as_tensor(index, device=keys.device))))
+    # Filled on the device: a number that is copied there would wait for it.
+    counter = index if isinstance(index, Tensor) else torch.full((), index, device=keys.device)
+    return _mix(state + _mix(_int32(counter)))
 
 
 def _mix(state: Tensor) -> Tensor:

@@ -169,3 +169,29 @@ def _kernel(query: Tensor, key: Tensor, value: Tensor, starts: Tensor, longest: 
     bounds = starts, starts, longest, longest
     attended: Tensor = _VARLEN_ATTN(query, key, value, *bounds, scale=scale, window_size=(-1, 0), **_SHARES_HEADS)
     return attended
+
+
+def packed_decode(
+    query: Tensor, key: Tensor, value: Tensor, starts: Tensor, used: Tensor, longest: int, scale: float
+) -> Tensor:
+    """Attends with one query a sequence to the first tokens of its keys; half precision on CUDA.
+
+    PyTorch's own kernel, by its operator: `varlen_attn` has no ``seqused_k`` in all versions.
+
+    Args:
+        query: [R, H, D].
+        key: [N, H_kv, D], of any strides but the last; H a multiple of H_kv.
+        value: like ``key``.
+        starts: the row of each query, and the first key of each sequence; int32 [2, R + 1].
+        used: how many keys a query sees; int32 [R].
+        longest: no less than any of them.
+        scale: factor on the scores.
+
+    Returns:
+        [R, H, D].
+    """
+    made = torch.ops.aten._flash_attention_forward(
+        query, key, value, starts[0], starts[1], 1, longest, 0.0, False, False, scale=scale, seqused_k=used
+    )
+    output: Tensor = made[0]
+    return output

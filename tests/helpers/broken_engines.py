@@ -12,6 +12,7 @@ from ngrpo.exploration.runtime.bound import BoundExploration
 from ngrpo.modeling.attention import AttentionPlan
 from ngrpo.rollout.engine import Report
 from ngrpo.rollout.torch_engine.batch_state import BatchState
+from ngrpo.rollout.torch_engine.burst import StepShape
 from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.rollout.torch_engine.kv_cache import PrefillAttention, SlotCache
 from ngrpo.types.records import Record
@@ -28,20 +29,22 @@ class _FeedsOtherwise(TorchEngine):
         """Returns what is fed in the place of a record."""
         return record
 
-    def _decode(self, batch: BatchState, cache: SlotCache, exploration: BoundExploration) -> None:
-        rows, embed = torch.arange(batch.active), self.lm.get_input_embeddings()
-        newest = batch.emitted[: batch.active] - 1
+    def _decode(
+        self, batch: BatchState, cache: SlotCache, exploration: BoundExploration, shape: StepShape
+    ) -> None:
+        rows, embed = torch.arange(shape.rows), self.lm.get_input_embeddings()
+        newest = batch.emitted[: shape.rows] - 1
         index = (newest - self.back).clamp(min=0)
         mixed = batch.mixed[rows, index] & (newest >= self.back)
         record = self.fed(batch.records.map(lambda channel: channel[rows, index]))
         step = Step(batch.tokens[rows, index], mixed, *record._replace(ids=record.ids.long()))
-        positions = batch.prompt_length[: batch.active] + index
-        context = RowContext(batch.keys[: batch.active], positions, embed.weight)
+        positions = batch.prompt_length[: shape.rows] + index
+        context = RowContext(batch.keys[: shape.rows], positions, embed.weight)
         plain = embed(batch.tokens[rows, newest])
         if exploration.strategy.mixes:
             vectors = exploration.strategy.inputs(embed, step, context, exploration.parameters)
-            batch.inputs[: batch.active] = torch.where(mixed[:, None], vectors, plain)
-        super()._decode(batch, cache, exploration)
+            batch.inputs[: shape.rows] = torch.where(mixed[:, None], vectors, plain)
+        super()._decode(batch, cache, exploration, shape)
 
 
 class ShiftedMixtures(_FeedsOtherwise):

@@ -1,17 +1,37 @@
 """The state and records of the rollouts that the torch engine is running: one row each, without gaps."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ngrpo.exploration.base import Exploration, Step
+from ngrpo.exploration.context import is_one_of
 from ngrpo.exploration.runtime.empty_record import empty_record
 from ngrpo.types.rollouts import Mixture, Prefix, Request, Rollout, Sampling, StopReason
 
 
+class Progress(NamedTuple):
+    """The rows at a look of the host.
+
+    Attributes:
+        finished: rows whose rollout has ended.
+        longest: most tokens of a row that goes on, prompt included; 0 if none does.
+        left: most tokens that such a row may still emit.
+    """
+
+    finished: list[int]
+    longest: int
+    left: int
+
+
 class BatchState:
     """Up to S running rollouts; the first ``active`` rows are in use.
+
+    Steps are recorded without a look of the host: a row notes by itself that its rollout has ended, and what is decided
+    for it from then on goes to a last place, T, that no rollout has. The same happens to rows that are not in use,
+    which stand at position 0.
 
     Args:
         capacity: S.
@@ -38,17 +58,19 @@ class BatchState:
         self.active = 0
         self.request = torch.zeros(capacity, dtype=torch.int64)
         self.keys = torch.zeros(capacity, dtype=torch.int64, device=device)
-        self.prompt_length = torch.zeros(capacity, dtype=torch.int64, device=device)
+        self.prompt_length = torch.ones(capacity, dtype=torch.int64, device=device)
         self.emitted = torch.zeros(capacity, dtype=torch.int64, device=device)
         self.ended = torch.zeros(capacity, dtype=torch.bool, device=device)
+        self.done = torch.ones(capacity, dtype=torch.bool, device=device)
         self.explore = None if all_explore else torch.ones(capacity, dtype=torch.bool, device=device)
         self.state = torch.zeros(capacity if strategy.stateful else 0, dtype=torch.int32, device=device)
         self.inputs = like.new_zeros(capacity, like.shape[-1])
-        self.tokens = torch.zeros(capacity, budget, dtype=torch.int64, device=device)
-        self.log_probs = torch.zeros(capacity, budget, device=device)
-        self.mixed = torch.zeros(capacity, budget, dtype=torch.bool, device=device)
-        vectors = like.new_zeros(capacity, budget, like.shape[-1]) if strategy.dense else None
-        self.records = empty_record(strategy, (capacity, budget), device, vectors)
+        places = (capacity, budget + 1)
+        self.tokens = torch.zeros(places, dtype=torch.int64, device=device)
+        self.log_probs = torch.zeros(places, device=device)
+        self.mixed = torch.zeros(places, dtype=torch.bool, device=device)
+        vectors = like.new_zeros(*places, like.shape[-1]) if strategy.dense else None
+        self.records = empty_record(strategy, places, device, vectors)
 
     def admit(self, numbers: list[int], requests: list[Request]) -> slice:
         """Opens a row for each request (``numbers`` are their indices in the result); returns the rows."""
@@ -61,6 +83,7 @@ class BatchState:
             self.explore[rows] = torch.tensor([r.explore for r in requests], device=device)
         self.emitted[rows] = 0
         self.ended[rows] = False
+        self.done[rows] = False
         self.state[rows] = 0
         self.active = rows.stop
         for row, request in enumerate(requests, start=rows.start):
@@ -85,7 +108,11 @@ class BatchState:
 
     def record(self, rows: slice, step: Step, log_probs: Tensor, inputs: Tensor) -> None:
         """Records a step of ``rows`` at its response index; ``inputs`` [R, d] is what they are fed next."""
-        at = (torch.arange(rows.start, rows.stop, device=self.keys.device), self.emitted[rows])
+        done, emitted, budget = self.done[rows], self.emitted[rows], self.sampling.max_new_tokens
+        at = (
+            torch.arange(rows.start, rows.stop, device=self.keys.device),
+            torch.where(done, budget, emitted),
+        )
         self.tokens[at] = step.token
         self.log_probs[at] = log_probs
         self.mixed[at] = step.mixed
@@ -93,18 +120,22 @@ class BatchState:
         if step.state is not None:
             self.state[rows] = step.state
         self.inputs[rows] = inputs
-        self.ended[rows] |= torch.isin(step.token, self.end_ids)
-        self.emitted[rows] += 1
+        self.ended[rows] |= is_one_of(step.token, self.end_ids)
+        emitted += ~done
+        done |= is_one_of(step.token, self.stop_ids) | (emitted == budget)
 
-    def last_positions(self) -> Tensor:
-        """Returns the absolute slot of each active row's newest token; int64 [R]."""
-        return self.prompt_length[: self.active] + self.emitted[: self.active] - 1
+    def last_positions(self, rows: int) -> Tensor:
+        """Returns the absolute slot of the newest token of each of the first rows; int64 [rows]."""
+        return self.prompt_length[:rows] + self.emitted[:rows] - 1
 
-    def finished(self) -> Tensor:
-        """Returns where the active rows are done; bool [R]."""
-        rows = slice(0, self.active)
-        last = self.tokens[torch.arange(self.active, device=self.keys.device), self.emitted[rows] - 1]
-        return torch.isin(last, self.stop_ids) | (self.emitted[rows] == self.sampling.max_new_tokens)
+    def look(self) -> Progress:
+        """Waits for the device, and says how far the rows are."""
+        rows, budget = slice(0, self.active), self.sampling.max_new_tokens
+        left = torch.where(self.done[rows], 0, budget - self.emitted[rows])
+        lengths, lefts = torch.stack((self.prompt_length[rows] + self.emitted[rows], left)).tolist()
+        running = [length for length, more in zip(lengths, lefts, strict=True) if more]
+        finished = [row for row, more in enumerate(lefts) if not more]
+        return Progress(finished, max(running, default=0), max(lefts, default=0))
 
     def take(self, rows: Sequence[int], requests: Sequence[Request]) -> list[Rollout]:
         """Returns the rollouts of finished rows; one transfer a channel, however many rows there are."""
@@ -136,21 +167,25 @@ class BatchState:
     def _reason(self, last: int) -> StopReason:
         return StopReason.STOP if last in self.sampling.stop_ids else StopReason.LENGTH
 
-    def drop(self, done: Tensor) -> tuple[Tensor, Tensor]:
-        """Closes the rows ``done`` (bool [R]) by moving the last active ones into the gaps.
+    def drop(self, finished: Sequence[int]) -> tuple[Tensor, Tensor]:
+        """Closes rows by moving the last active ones into the gaps.
 
         Returns:
             The moves made, (source, target), int64 each: the cache must follow them.
         """
-        active = int((~done).sum())
-        source = (~done[active:]).nonzero()[:, 0] + active
-        target = done[:active].nonzero()[:, 0]
-        fixed = (self.keys, self.prompt_length, self.emitted, self.ended, self.inputs)
+        active, gone = self.active - len(finished), set(finished)
+        device = self.keys.device
+        source = torch.tensor([row for row in range(active, self.active) if row not in gone], dtype=torch.int64)
+        target = torch.tensor([row for row in sorted(gone) if row < active], dtype=torch.int64)
+        self.request[target] = self.request[source]
+        source, target = source.to(device), target.to(device)
+        fixed = (self.keys, self.prompt_length, self.emitted, self.ended, self.done, self.inputs)
         for channel in (*fixed, self.tokens, self.log_probs, self.mixed, self.explore, *self.records):
             if channel is not None:
                 channel[target] = channel[source]
         if len(self.state):
             self.state[target] = self.state[source]
-        self.request[target.cpu()] = self.request[source.cpu()]
+        closed = slice(active, self.active)
+        self.done[closed], self.prompt_length[closed], self.emitted[closed] = True, 1, 0
         self.active = active
         return source, target

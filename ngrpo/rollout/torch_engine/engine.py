@@ -1,5 +1,6 @@
 """The embedded engine in plain PyTorch: it runs everywhere, and other engines are tested against it."""
 
+import logging
 from collections import deque
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
@@ -25,13 +26,17 @@ from ngrpo.modeling.replay import replay
 from ngrpo.rollout.admission import admission_order
 from ngrpo.rollout.engine import NOT_STARTED, Report
 from ngrpo.rollout.request_limits import check_requests
-from ngrpo.rollout.torch_engine.batch_state import BatchState
+from ngrpo.rollout.torch_engine.batch_state import BatchState, Progress
+from ngrpo.rollout.torch_engine.burst import Steps, StepShape, captures
 from ngrpo.rollout.torch_engine.kv_cache import DecodeAttention, PrefillAttention, SlotCache, number_layers
 from ngrpo.rollout.torch_engine.prefill import distinct_beginnings, known_part
 from ngrpo.types.rollouts import Request, Rollout, Sampling
 
+log = logging.getLogger(__name__)
+
 _ADMIT_SHARE = 4
 """Waiting requests enter when a quarter of the slots is free: prefills stay large and groups stay together."""
+_BURST_ON_GPU = 32
 
 
 class TorchEngine:
@@ -44,6 +49,9 @@ class TorchEngine:
         max_batch_size: most rollouts running at once.
         compile: decode steps through torch.compile, prefills not; a last row alone runs uncompiled, since 1
             is a size that is compiled separately.
+        burst: most decode steps between two looks of the host at which rows have finished; on a GPU they are replayed
+            from CUDA graphs. What a row computes after its end is thrown away. 1 looks after every step and captures
+            nothing; None is 32 on a GPU and 1 elsewhere.
         exact: computes the log-probs of an exact trainer, bit for bit (`ngrpo.modeling.exact`).
 
     Raises:
@@ -56,10 +64,17 @@ class TorchEngine:
     checked_as = ""
 
     def __init__(
-        self, model: ModelSource, max_batch_size: int = 128, compile: bool = False, exact: bool = False
+        self,
+        model: ModelSource,
+        max_batch_size: int = 128,
+        compile: bool = False,
+        burst: int | None = None,
+        exact: bool = False,
     ) -> None:
         if max_batch_size < 1:
             raise SettingError(f"rollout.engine.max_batch_size={max_batch_size} runs nothing; choose 1 or more.")
+        if burst is not None and burst < 1:
+            raise SettingError(f"rollout.engine.burst={burst} makes no step; 1 looks after every step.")
         if exact and compile:
             raise SettingError(
                 "rollout.engine.compile=true rounds otherwise than the trainer, and rollout.exact=true allows no "
@@ -69,6 +84,9 @@ class TorchEngine:
         self.exact = exact
         self.max_batch_size = max_batch_size
         self.compile = compile
+        self.burst = burst
+        self.wasted = 0
+        self._uncaptured: set[str] = set()
         self._layers: CompiledLayers | None = None
         self._cache: SlotCache | None = None
 
@@ -171,15 +189,46 @@ class TorchEngine:
         )
         order = admission_order(requests, sampling.max_new_tokens)
         waiting = deque((number, requests[number]) for number in order)
+        steps = Steps(
+            partial(self._decode, batch, cache, exploration), self._largest_captured(exploration, cache, slots)
+        )
         done: dict[int, Rollout] = {}
+        made, burst = 0, self._burst(table.device)
+        progress = Progress([], 0, 0)
         while waiting or batch.active:
             if batch.active:
-                self._decode(batch, cache, exploration)
-                self._retire(batch, cache, requests, done, report)
+                count = min(burst, progress.left)
+                length = min(progress.longest + count - 1, cache.length)
+                steps.run(StepShape(batch.active, length), count)
+                made += count * batch.active
+                progress = self._retire(batch, cache, requests, done, report)
             if waiting and slots - batch.active >= min(len(waiting), max(1, slots // _ADMIT_SHARE), slots):
                 self._admit(batch, cache, waiting, slots - batch.active, exploration)
-                self._retire(batch, cache, requests, done, report)
+                progress = self._retire(batch, cache, requests, done, report)
+        self._note(steps, exploration.strategy)
+        self.wasted = made - sum(rollout.generated - 1 for rollout in done.values())
         return [done[number] for number in range(len(requests))]
+
+    def _burst(self, device: torch.device) -> int:
+        return self.burst or (_BURST_ON_GPU if device.type == "cuda" else 1)
+
+    def _largest_captured(self, exploration: BoundExploration, cache: SlotCache, slots: int) -> StepShape | None:
+        """Returns the shape of a whole batch if its steps are to be captured."""
+        device = cache.data.device
+        if not captures(device) or self._burst(device) == 1 or repr(exploration.strategy) in self._uncaptured:
+            return None
+        return StepShape(slots, cache.length)
+
+    def _note(self, steps: Steps, strategy: Exploration) -> None:
+        """Says once why the steps of a strategy cannot be captured."""
+        if steps.failure is not None:
+            self._uncaptured.add(repr(strategy))
+            log.warning(
+                "The decode steps of model.path=%s with %s run one by one: they cannot be captured in a CUDA graph (%s).",
+                self.model.path,
+                strategy,
+                steps.failure,
+            )
 
     def _cache_for(self, slots: int, length: int) -> SlotCache:
         if self._cache is None or not self._cache.fits(slots, length):
@@ -188,14 +237,16 @@ class TorchEngine:
             self._cache = SlotCache(self.lm.config, slots + 1, length, like=self.embedding())
         return self._cache
 
-    def _decode(self, batch: BatchState, cache: SlotCache, exploration: BoundExploration) -> None:
-        """Makes a step of all rows."""
-        plan = DecodeAttention(cache, batch.last_positions())
-        inputs, positions = batch.inputs[: batch.active, None].clone(), plan.positions[:, None].clone()
-        layers = self._layers if batch.active > 1 else None
+    def _decode(
+        self, batch: BatchState, cache: SlotCache, exploration: BoundExploration, shape: StepShape
+    ) -> None:
+        """Makes a step of the first rows; nothing is read back to the host."""
+        plan = DecodeAttention(cache, batch.last_positions(shape.rows), shape.length)
+        inputs, positions = batch.inputs[: shape.rows, None].clone(), plan.positions[:, None].clone()
+        layers = self._layers if shape.rows > 1 else None
         with layers.running() if layers is not None else nullcontext():
             hidden = self._forward(inputs, positions, plan)
-        self._step(batch, slice(0, batch.active), hidden[:, 0], exploration)
+        self._step(batch, slice(0, shape.rows), hidden[:, 0], exploration)
 
     def _admit(
         self,
@@ -263,17 +314,18 @@ class TorchEngine:
         requests: Sequence[Request],
         done: dict[int, Rollout],
         report: Report | None,
-    ) -> None:
-        """Removes the finished rollouts."""
-        finished = batch.finished()
-        if not bool(finished.any()):
-            return
-        ended = finished.nonzero()[:, 0].tolist()
-        numbers = batch.request[ended].tolist()
-        done.update(zip(numbers, batch.take(ended, [requests[number] for number in numbers]), strict=True))
-        cache.move(*batch.drop(finished))
+    ) -> Progress:
+        """Looks at the rows and removes the finished rollouts."""
+        progress = batch.look()
+        if not progress.finished:
+            return progress
+        numbers = batch.request[progress.finished].tolist()
+        rollouts = batch.take(progress.finished, [requests[number] for number in numbers])
+        done.update(zip(numbers, rollouts, strict=True))
+        cache.move(*batch.drop(progress.finished))
         if report is not None:
             running = batch.request[: batch.active].tolist()
             given = sum(requests[number].given for number in running)
             generated = int(batch.emitted[: batch.active].sum()) - given
             report(len(done), sum(rollout.generated for rollout in done.values()) + generated)
+        return progress

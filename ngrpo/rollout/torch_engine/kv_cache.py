@@ -10,16 +10,34 @@ from transformers import PretrainedConfig, PreTrainedModel
 from ngrpo.modeling.attention import PackedAttention
 from ngrpo.modeling.exact.causal_attention import exact_decode_attention
 from ngrpo.modeling.exact.model import is_exact
+from ngrpo.modeling.varlen import packed_decode
+
+_HALF = (torch.float16, torch.bfloat16)
+_WIDEST_HEAD = 256
+"""Of the kernel for half precision."""
 
 
 class SlotCache:
-    """Keys and values of S slots of L positions; ``data`` is [layers, 2, S, H_kv, L, D]."""
+    """Keys and values of S slots of L positions; ``data`` is [layers, 2, S, H_kv, L, D].
+
+    Attributes:
+        flash: one kernel reads of each slot what its row has written, and no more. It is there in half precision on
+            CUDA; elsewhere all rows read up to the longest, behind a mask.
+    """
 
     def __init__(self, config: PretrainedConfig, slots: int, length: int, like: Tensor) -> None:
         head_size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         shape = (config.num_hidden_layers, 2, slots, config.num_key_value_heads, length, head_size)
         # Zeros, not empty: a masked position has weight 0, and 0 x NaN would still be NaN.
         self.data = torch.zeros(shape, dtype=like.dtype, device=like.device)
+        self.flash = like.is_cuda and like.dtype in _HALF and head_size % 8 == 0 and head_size <= _WIDEST_HEAD
+        rows = torch.arange(slots + 1, dtype=torch.int32, device=like.device)
+        self.starts = torch.stack((rows, rows * (config.num_key_value_heads * length)))
+
+    @property
+    def length(self) -> int:
+        """L."""
+        return self.data.shape[4]
 
     def fits(self, slots: int, length: int) -> bool:
         """Tells whether the cache has so many slots and positions."""
@@ -62,24 +80,31 @@ class DecodeAttention:
     Args:
         cache: the cache.
         positions: absolute position of each new token; int64 [R].
+        length: more than the largest of them.
     """
 
-    def __init__(self, cache: SlotCache, positions: Tensor) -> None:
+    def __init__(self, cache: SlotCache, positions: Tensor, length: int) -> None:
         self.data = cache.data
         self.positions = positions
-        past = torch.arange(int(positions.max()) + 1, device=positions.device)
-        self.visible = (past <= positions[:, None])[:, None, None, :]
+        self.length = length
+        self.starts = cache.starts[:, : len(positions) + 1].clone() if cache.flash else None
+        past = torch.arange(length, device=positions.device)
+        self.visible = None if cache.flash else (past <= positions[:, None])[:, None, None, :]
 
     def attend(self, module: Any, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         """Attends."""
         if is_exact(module):
             slots = _write(key, value, self.data[module.layer_idx], self.positions)
             return exact_decode_attention(query, *slots, self.positions, scale)
-        if torch.compiler.is_compiling():
-            where = self.data, module.layer_number, self.positions, self.visible
-            output: Tensor = slot_attention(query, key, value, *where, scale)
-            return output
-        return _attend(query, key, value, self.data[module.layer_idx], self.positions, self.visible, scale)
+        new, compiling = (query, key, value), torch.compiler.is_compiling()
+        where = (self.data, module.layer_number) if compiling else (self.data[module.layer_idx],)
+        if self.starts is not None:
+            run = slot_flash_attention if compiling else _attend_flash
+            output: Tensor = run(*new, *where, self.positions, self.starts, self.length, scale)
+        else:
+            run = slot_attention if compiling else _attend
+            output = run(*new, *where, self.positions, self.visible, scale)
+        return output
 
 
 def number_layers(model: PreTrainedModel) -> None:
@@ -114,6 +139,43 @@ def _attend(
     return output.reshape(query.shape)
 
 
+def _attend_flash(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    slots: Tensor,
+    positions: Tensor,
+    starts: Tensor,
+    length: int,
+    scale: float,
+) -> Tensor:
+    """Does what `_attend` does by the kernel for packed sequences, whose keys may have room behind them.
+
+    Args:
+        query: [R, H, 1, D].
+        key: [R, H_kv, 1, D].
+        value: like ``key``.
+        slots: the layer's.
+        positions: int64 [R].
+        starts: of the rows among the queries, and of the slots in `_as_one_row`; int32 [2, R + 1].
+        length: more than the largest position.
+        scale: factor on the scores.
+    """
+    keys, values = (_as_one_row(part) for part in _write(key, value, slots, positions))
+    used = (positions + 1).int()
+    output: Tensor = packed_decode(query[:, :, 0], keys, values, starts, used, length, scale)
+    return output[:, :, None]
+
+
+def _as_one_row(slots: Tensor) -> Tensor:
+    """Views slots [S, H_kv, L, D] as one row of tokens [.., H_kv, D], in which slot i starts at token i H_kv L.
+
+    The heads of a token lie L D numbers apart, so that tokens between two slots are those of other heads.
+    """
+    count, heads, length, size = slots.shape
+    return slots.as_strided((((count - 1) * heads + 1) * length, heads, size), (size, length * size, 1))
+
+
 # One operator to the compiler, which would copy the cache to write into it.
 @torch.library.custom_op("ngrpo::slot_attention", mutates_args={"data"})
 def slot_attention(
@@ -130,6 +192,23 @@ def slot_attention(
     return _attend(query, key, value, data[int(layer)], positions, visible, scale)
 
 
+@torch.library.custom_op("ngrpo::slot_flash_attention", mutates_args={"data"})
+def slot_flash_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    data: Tensor,
+    layer: Tensor,
+    positions: Tensor,
+    starts: Tensor,
+    length: int,
+    scale: float,
+) -> Tensor:
+    """See `DecodeAttention`; ``layer`` is an int64 scalar in host memory."""
+    return _attend_flash(query, key, value, data[int(layer)], positions, starts, length, scale).contiguous()
+
+
 @slot_attention.register_fake
+@slot_flash_attention.register_fake
 def _(query: Tensor, *_: Any) -> Tensor:
     return query.new_empty(query.shape)

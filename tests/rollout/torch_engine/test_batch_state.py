@@ -35,14 +35,14 @@ def test_a_rollout_is_what_was_recorded():
     at = made.admit([0, 1], [FIRST, SECOND])
     assert (at, made.active) == (slice(0, 2), 2)
     record(made, at, [5, 6], [True, False])
-    assert made.last_positions().tolist() == [2, 1]
+    assert made.last_positions(made.active).tolist() == [2, 1]
     assert made.inputs[:, 0].tolist() == [5.0, 6.0]
-    assert made.finished().tolist() == [False, False]
+    assert made.look() == ([], 3, 2)
     record(made, at, [4, STOP], [False, False])
-    assert made.finished().tolist() == [False, True]
+    assert made.look() == ([1], 4, 1)
     record(made, slice(0, 1), [7], [True])
-    assert made.last_positions().tolist() == [4, 2]
-    assert made.finished().tolist() == [True, True]
+    assert made.last_positions(made.active).tolist() == [4, 2]
+    assert made.look() == ([0, 1], 0, 0)
 
     first, second = made.take([0, 1], [FIRST, SECOND])
     assert first.prompt_ids.tolist() == [1, 2]
@@ -64,14 +64,14 @@ def test_a_row_starts_with_its_prefix():
     at = made.admit([0, 1], [SECOND, SECOND])
     for token in (6, 5, 4):
         record(made, at, [token, token], [True, True])
-    made.drop(torch.tensor([True, True]))
+    made.drop([0, 1])
     mixture = Mixture(torch.tensor([3]), Record(torch.tensor([[1, 2]]), torch.tensor([[0.5, 0.5]])))
     given = replace(FIRST, prefix=Prefix((END, 7), mixture))
     at = made.admit([0, 1], [given, SECOND])
     assert (made.emitted[:2].tolist(), made.ended[:2].tolist()) == ([2, 0], [True, False])
-    assert made.last_positions().tolist() == [3, 0]
+    assert made.last_positions(made.active).tolist() == [3, 0]
     record(made, at, [5, 6], [False, False])
-    assert made.finished().tolist() == [True, False]
+    assert made.look() == ([0], 2, 2)
     (rollout,) = made.take([0], [given])
     assert (rollout.response_ids.tolist(), rollout.prefix_length) == ([END, 7, 5], 2)
     assert rollout.log_probs.tolist() == [0.0, 0.0, -5.0]
@@ -95,7 +95,7 @@ def test_an_end_token_is_remembered_until_the_row_is_given_away():
         record(made, at, [token], [False])
         seen.append(bool(made.ended[0]))
     assert seen == [False, True, True]
-    made.drop(torch.tensor([True]))
+    made.drop([0])
     made.admit([1], [SECOND])
     assert (bool(made.ended[0]), int(made.emitted[0]), int(made.keys[0])) == (False, 0, 22)
 
@@ -107,7 +107,7 @@ def test_survivors_keep_their_own_state_and_the_moves_are_told(done: list[int]):
     requests = [Request((1,) * (i + 1), key=100 + i, explore=i % 2 == 0) for i in range(5)]
     record(made, made.admit(list(range(5)), requests), [10, 11, 12, 13, 14], [True, False, True, False, True])
     cache = torch.arange(5)
-    source, target = made.drop(torch.tensor(done, dtype=torch.bool))
+    source, target = made.drop([row for row, gone in enumerate(done) if gone])
     cache[target] = cache[source]
     survivors = [i for i in range(5) if not done[i]]
     held = made.request[: made.active].tolist()
@@ -115,7 +115,7 @@ def test_survivors_keep_their_own_state_and_the_moves_are_told(done: list[int]):
     assert cache[: made.active].tolist() == held
     assert made.keys[: made.active].tolist() == [100 + i for i in held]
     assert made.explore[: made.active].tolist() == [i % 2 == 0 for i in held]
-    assert made.last_positions().tolist() == [i + 1 for i in held]
+    assert made.last_positions(made.active).tolist() == [i + 1 for i in held]
     assert made.inputs[: made.active, 0].tolist() == [10 + i for i in held]
     for row, number in enumerate(held):
         rollout = made.take([row], [requests[number]])[0]
@@ -128,7 +128,7 @@ def test_a_new_rollout_takes_nothing_from_the_row_before():
     at = made.admit([0], [FIRST])
     for token in (5, 6, 7):
         record(made, at, [token], [True])
-    made.drop(torch.tensor([True]))
+    made.drop([0])
     record(made, made.admit([1], [SECOND]), [STOP], [False])
     rollout = made.take([0], [SECOND])[0]
     assert rollout.response_ids.tolist() == [STOP]
@@ -149,7 +149,7 @@ def test_further_channels_and_the_carried_count_follow_their_row():
         token.float() / 100, token.int(),
     )  # fmt: skip
     made.record(at, step, -token.float(), rows_of.expand(3, 4))
-    made.drop(torch.tensor([True, False, False]))
+    made.drop([0])
     assert made.state[:2].tolist() == [12, 11]
     record = made.take([0], [requests[2]])[0].mixture.record
     assert record.scores.tolist() == [[24.0]]

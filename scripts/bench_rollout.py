@@ -55,10 +55,12 @@ SHAPES = {
              "num_attention_heads": 12, "num_key_value_heads": 2},
     "135m": {"vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30,
              "num_attention_heads": 9, "num_key_value_heads": 3},
+    "6m": {"vocab_size": 2048, "hidden_size": 256, "intermediate_size": 768, "num_hidden_layers": 6,
+           "num_attention_heads": 8, "num_key_value_heads": 4},
     "tiny": {"vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
              "num_attention_heads": 2, "num_key_value_heads": 1},
 }  # fmt: skip
-"""Of the random-weight models: Qwen2 1.5B, SmolLM2-135M and a tiny one."""
+"""Of the random-weight models: Qwen2 1.5B, SmolLM2-135M, one that a CPU runs fast, and a tiny one."""
 
 
 def main() -> None:

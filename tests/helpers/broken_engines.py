@@ -29,9 +29,7 @@ class _FeedsOtherwise(TorchEngine):
         """Returns what is fed in the place of a record."""
         return record
 
-    def _decode(
-        self, batch: BatchState, cache: SlotCache, exploration: BoundExploration, shape: StepShape
-    ) -> None:
+    def _decode(self, batch: BatchState, cache: SlotCache, exploration: BoundExploration, shape: StepShape) -> None:
         rows, embed = torch.arange(shape.rows), self.lm.get_input_embeddings()
         newest = batch.emitted[: shape.rows] - 1
         index = (newest - self.back).clamp(min=0)

@@ -121,4 +121,4 @@ def captured(step: Callable[[], None], pool: Any) -> Replay:
 @cache
 def capture_stream(device: int) -> torch.cuda.Stream:
     """Returns the stream on which steps are captured: libraries keep workspaces for each stream that they have seen."""
-    return torch.cuda.Stream(device)
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]

@@ -224,7 +224,7 @@ class TorchEngine:
         if steps.failure is not None:
             self._uncaptured.add(repr(strategy))
             log.warning(
-                "The decode steps of model.path=%s with %s run one by one: they cannot be captured in a CUDA graph (%s).",
+                "the decode steps of model.path=%s with %s run uncaptured: no CUDA graph can be made of them (%s)",
                 self.model.path,
                 strategy,
                 steps.failure,
@@ -237,9 +237,7 @@ class TorchEngine:
             self._cache = SlotCache(self.lm.config, slots + 1, length, like=self.embedding())
         return self._cache
 
-    def _decode(
-        self, batch: BatchState, cache: SlotCache, exploration: BoundExploration, shape: StepShape
-    ) -> None:
+    def _decode(self, batch: BatchState, cache: SlotCache, exploration: BoundExploration, shape: StepShape) -> None:
         """Makes a step of the first rows; nothing is read back to the host."""
         plan = DecodeAttention(cache, batch.last_positions(shape.rows), shape.length)
         inputs, positions = batch.inputs[: shape.rows, None].clone(), plan.positions[:, None].clone()

@@ -1,5 +1,6 @@
 """The torch engine's key/value cache: preallocated, one slot a rollout, with attention for prefill and decode."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -86,25 +87,26 @@ class DecodeAttention:
     def __init__(self, cache: SlotCache, positions: Tensor, length: int) -> None:
         self.data = cache.data
         self.positions = positions
-        self.length = length
-        self.starts = cache.starts[:, : len(positions) + 1].clone() if cache.flash else None
-        past = torch.arange(length, device=positions.device)
-        self.visible = None if cache.flash else (past <= positions[:, None])[:, None, None, :]
+        self.flash = cache.flash
+        self.reach: tuple[Any, ...]
+        if cache.flash:
+            self.reach = cache.starts[:, : len(positions) + 1].clone(), length
+        else:
+            past = torch.arange(length, device=positions.device)
+            self.reach = ((past <= positions[:, None])[:, None, None, :],)
 
     def attend(self, module: Any, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         """Attends."""
         if is_exact(module):
             slots = _write(key, value, self.data[module.layer_idx], self.positions)
             return exact_decode_attention(query, *slots, self.positions, scale)
-        new, compiling = (query, key, value), torch.compiler.is_compiling()
-        where = (self.data, module.layer_number) if compiling else (self.data[module.layer_idx],)
-        if self.starts is not None:
-            run = slot_flash_attention if compiling else _attend_flash
-            output: Tensor = run(*new, *where, self.positions, self.starts, self.length, scale)
-        else:
-            run = slot_attention if compiling else _attend
-            output = run(*new, *where, self.positions, self.visible, scale)
-        return output
+        new, where = (query, key, value), (self.positions, *self.reach, scale)
+        if torch.compiler.is_compiling():
+            operator: Any = slot_flash_attention if self.flash else slot_attention
+            output: Tensor = operator(*new, self.data, module.layer_number, *where)
+            return output
+        run: Callable[..., Tensor] = _attend_flash if self.flash else _attend
+        return run(*new, self.data[module.layer_idx], *where)
 
 
 def number_layers(model: PreTrainedModel) -> None:

@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 import torch
+from test_slot_attention import by_hand
 from test_torch_engine import MIXING, same
 from torch._dynamo.utils import counters
 
@@ -15,8 +16,9 @@ from ngrpo.exploration.gumbel import GumbelSoftThinking
 from ngrpo.exploration.neighbor_annealed import AnnealedNeighborMixing
 from ngrpo.exploration.runtime import compiled as compiled_strategies
 from ngrpo.exploration.token import TokenSampling
+from ngrpo.rollout.torch_engine import kv_cache
 from ngrpo.rollout.torch_engine.engine import TorchEngine
-from ngrpo.rollout.torch_engine.kv_cache import slot_attention
+from ngrpo.rollout.torch_engine.kv_cache import SlotCache, slot_attention
 
 STRATEGIES = [TokenSampling(), MIXING, GaussianSoftTokens(), GumbelSoftThinking()]
 
@@ -55,6 +57,29 @@ def test_few_graphs_serve_all_sizes(without_code, make_engine, bound, requests, 
         engine.generate(requests[:count], sampling, bound(engine, MIXING))
         engine.sleep()
     assert counters["stats"]["unique_graphs"] == 2
+
+
+def test_few_graphs_serve_all_lengths_of_the_kernel_for_half_precision(
+    without_code, monkeypatch, make_engine, bound, requests, sampling
+):
+    """The compiler takes the first length for a constant, and the second for any."""
+    plain = make_engine(6)
+    expected = plain.generate(requests, sampling, bound(plain, MIXING))
+    monkeypatch.setattr(kv_cache, "packed_decode", by_hand)
+    engine = make_engine(6, compile=True)
+    make = engine._cache_for
+
+    def with_kernel(slots: int, length: int) -> SlotCache:
+        cache = make(slots, length)
+        cache.flash = True
+        return cache
+
+    monkeypatch.setattr(engine, "_cache_for", with_kernel)
+    for count in (24, 9, 4):
+        made = engine.generate(requests[:count], sampling, bound(engine, MIXING))
+        assert all(same(a, b) for a, b in zip(made, expected, strict=False))
+        engine.sleep()
+    assert counters["stats"]["unique_graphs"] <= 3
 
 
 def test_no_strategy_is_one_too_many(without_code, make_engine, bound, requests, sampling):

@@ -9,6 +9,8 @@ from ngrpo.config.instantiate import parameters_of, target_of
 _AUTO = "ngrpo.rollout.auto.auto_engine"
 _OF_AUTO = {"max_prompt_tokens", "max_new_tokens", "max_batch_size", "compile", "dense_record_gib"}
 _OF_TORCH = {"max_batch_size": 128, "compile": False}
+_LATER = ("burst",)
+"""Settings of conf/rollout/*.yaml that engines were written without; null is the engine's own value."""
 
 
 def settle_own_engine(config: DictConfig) -> None:
@@ -22,12 +24,17 @@ def settle_own_engine(config: DictConfig) -> None:
     node = config.rollout.engine
     if not isinstance(node, DictConfig) or "_target_" not in node:
         return
-    if node["_target_"] == _AUTO or not node.keys() >= _OF_AUTO:
+    if node["_target_"] == _AUTO:
+        return
+    of_auto = node.keys() >= _OF_AUTO
+    optional = {name for name in _LATER if name in node and node[name] is None}
+    optional |= _OF_AUTO - _OF_TORCH.keys() if of_auto else set()
+    if not optional:
         return
     named = parameters_of(node, target_of(node))
-    for name in _OF_AUTO - _OF_TORCH.keys():
+    for name in optional:
         if name not in named or named[name].kind is inspect.Parameter.VAR_KEYWORD:
             del node[name]
-    for name, value in _OF_TORCH.items():
+    for name, value in _OF_TORCH.items() if of_auto else ():
         if node[name] is None:
             node[name] = value

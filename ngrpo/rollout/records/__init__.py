@@ -6,7 +6,7 @@ one more slot is scratch. A slot's *address* says which session it is of, too: i
 row. Around each forward the *stepper* does two things: it fills the *buffers* that the forward reads (mixtures instead
 of embeddings) from the records of the scheduled tokens, and it chooses and records the next tokens. *Split* cuts the
 records of finished requests into rollouts. `ngrpo.rollout.vllm` uses all of it; `ngrpo.rollout.torch_engine`, which
-runs in the trainer's process and makes one step at a time, keeps its records in its own `batch_state`.
+runs in the trainer's process, keeps its records in its own `batch_state`.
 
 - ``buffers.py``: The buffers of what the next forward feeds, at addresses that CUDA graphs keep
 - ``host_memory.py``: Pinned host memory that kernels of the device read and write

@@ -1,10 +1,11 @@
 """The rollout engine in plain PyTorch: continuous batching over a preallocated key/value cache.
 
-`engine` has the loop (admit, prefill, decode, remove what is finished); one row of `batch_state` and one slot of
-`kv_cache` belong to each running rollout.
+`engine` has the loop (admit, prefill, a burst of decode steps, remove what is finished); one row of `batch_state` and one
+slot of `kv_cache` belong to each running rollout.
 
 - ``batch_state.py``: The state and records of the rollouts that the torch engine is running: one row each, without
   gaps
+- ``burst.py``: Bursts: decode steps without a look of the host, on a GPU replayed from CUDA graphs
 - ``engine.py``: The embedded engine in plain PyTorch: it runs everywhere, and other engines are tested against it
 - ``kv_cache.py``: The torch engine's key/value cache: preallocated, one slot a rollout, with attention for prefill
   and decode

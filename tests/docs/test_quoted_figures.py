@@ -103,6 +103,15 @@ def test_the_iterations_quoted_were_measured() -> None:
     assert f"it took {whole['step_s']:.1f} s" in text
 
 
+def test_the_decode_steps_quoted_were_measured() -> None:
+    plain, compiled = benchmark("decode_torch_h200"), benchmark("decode_torch_compiled_h200")
+    made = {(one["mode"], one["burst"], one["rows"]): one for one in plain["steps"] + compiled["steps"]}
+    for rows in (32, 128, 256):
+        steps = [made[mode, burst, rows] for mode, burst in (("eager", 1), ("eager", 32), ("compiled", 32))]
+        assert quoted(f"{rows} rows") == [f"{one[name]:.1f} ms" for one in steps for name in ("wall_ms", "kernel_ms")]
+    assert f"about {plain['capture_ms']:.0f} ms for each" in " ".join(PAGES["docs/benchmarks.md"].split())
+
+
 def test_the_transfer_of_weights_quoted_was_measured() -> None:
     made = benchmark("transfer_h200")
     runs = {(one["interface"], one["own_process"]): one for one in made["runs"]}

@@ -1,7 +1,7 @@
 """The rollout engine in plain PyTorch: continuous batching over a preallocated key/value cache.
 
-`engine` has the loop (admit, prefill, a burst of decode steps, remove what is finished); one row of `batch_state` and one
-slot of `kv_cache` belong to each running rollout.
+`engine` has the loop (admit, prefill, a burst of decode steps, remove what is finished); one row of `batch_state` and
+one slot of `kv_cache` belong to each running rollout.
 
 - ``batch_state.py``: The state and records of the rollouts that the torch engine is running: one row each, without
   gaps

@@ -35,9 +35,14 @@ KINDS = ["llama", "mistral", "qwen2", "qwen3"]
 
 
 def rollouts_of(
-    source: ModelSource, strategy: Exploration, requests: Sequence[Request], at_once: int, exact: bool = True
+    source: ModelSource,
+    strategy: Exploration,
+    requests: Sequence[Request],
+    at_once: int,
+    exact: bool = True,
+    burst: int = 1,
 ) -> list[Rollout]:
-    engine = TorchEngine(source, at_once, exact=exact)
+    engine = TorchEngine(source, at_once, exact=exact, burst=burst)
     engine.start(torch.device("cpu"))
     table = engine.embedding()
     vocabulary = Vocabulary(len(table), frozenset({0, 1, 2, 3}), {})
@@ -114,10 +119,12 @@ def test_its_gradient_is_that_of_the_ordinary_trainer(
 
 def test_rollouts_do_not_depend_on_the_batch(source: ModelSource, requests: list[Request]) -> None:
     strategy = NeighborMixing(rate=0.4, end_token=None)
-    alone, together = (rollouts_of(source, strategy, requests[:6], at_once) for at_once in (1, 6))
-    for one, other in zip(alone, together, strict=True):
-        assert torch.equal(one.log_probs, other.log_probs)
-        assert torch.equal(one.response_ids, other.response_ids)
+    alone = rollouts_of(source, strategy, requests[:6], at_once=1)
+    for burst in (1, 5):
+        together = rollouts_of(source, strategy, requests[:6], at_once=6, burst=burst)
+        for one, other in zip(alone, together, strict=True):
+            assert torch.equal(one.log_probs, other.log_probs)
+            assert torch.equal(one.response_ids, other.response_ids)
 
 
 def test_a_compiled_exact_engine_is_refused(source: ModelSource) -> None:

@@ -12,6 +12,8 @@
   the batch
 - ``kl.py``: Per-token estimators of the KL divergence to the reference, from log-probs of the sampled tokens
 - ``loss_terms.py``: Inputs and outputs of the loss of a microbatch
+- ``marks.py``: Marks on the functions of an algorithm: what one of them needs beside its usual arguments, and what it
+  excludes
 - ``moments.py``: Mean and variance over the whole rollout batch, on all ranks
 - ``policy_loss.py``: An algorithm as a composition of functions, and the loss that they make together
 - ``ratio.py``: Importance ratio of the current policy to the one before this rollout batch, by token or by sequence

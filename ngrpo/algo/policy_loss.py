@@ -14,6 +14,7 @@ from ngrpo.algo.credit import Broadcast, Credit, Credited, ScoredBatch
 from ngrpo.algo.groups import Groups
 from ngrpo.algo.kl import k1, k3
 from ngrpo.algo.loss_terms import LossInputs, LossOutput, LossSums
+from ngrpo.algo.marks import is_marked, reads_log_prob, signed
 from ngrpo.algo.segments import per_sequence_sum, sequence_index
 from ngrpo.algo.truncation import without_truncated
 from ngrpo.errors import SettingError
@@ -27,8 +28,9 @@ class Algorithm:
 
     Attributes:
         advantage: rewards [P, G] -> advantages [P, G]; see `ngrpo.algo.advantage`.
-        ratio: (log_prob, old_log_prob, lengths) -> log ratios [N]; see `ngrpo.algo.ratio`.
-        clip: (log_ratio [N], advantage [A, N]) -> Surrogate [A, N]; see `ngrpo.algo.clip`.
+        ratio: (log_prob, old_log_prob, lengths) -> log ratios [N]; see `ngrpo.algo.ratio`, and `ngrpo.algo.marks` for
+            those that are given more.
+        clip: (log_ratio [N], advantage [A, N]) -> Surrogate [A, N]; see `ngrpo.algo.clip` and likewise.
         aggregate: (lengths, totals) -> token weights [S]; see `ngrpo.algo.aggregate`.
         kl: (log_prob, ref_log_prob, old_log_prob) -> [N]; see `ngrpo.algo.kl`.
         credit: from the responses' advantages to those of their tokens; see `ngrpo.algo.credit`.
@@ -50,8 +52,8 @@ class Algorithm:
     """
 
     advantage: Callable[[Tensor], Tensor]
-    ratio: Callable[[Tensor, Tensor, Tensor], Tensor]
-    clip: Callable[[Tensor, Tensor], Surrogate]
+    ratio: Callable[..., Tensor]
+    clip: Callable[..., Surrogate]
     aggregate: Callable[[Tensor, BatchTotals], Tensor]
     kl: Callable[[Tensor, Tensor, Tensor], Tensor]
     credit: Credit = field(default_factory=Broadcast)
@@ -126,8 +128,9 @@ class Algorithm:
             ValueError: ``kl_coef`` is positive and ``batch.ref_log_prob`` is None.
         """
         log_prob, lengths = batch.log_prob, batch.lengths
-        log_ratio = self.ratio(log_prob, batch.old_log_prob, lengths)
-        surrogate = self.clip(log_ratio, batch.advantages.nan_to_num(0.0))
+        advantages = batch.advantages.nan_to_num(0.0)
+        log_ratio = self.log_ratio(log_prob, batch.old_log_prob, lengths, advantages)
+        surrogate = self.surrogate(log_ratio, advantages, log_prob)
         correction = self.correction(batch.log_mismatch, lengths)
         kl = self._kl(batch)
         by_token = correction.weight * surrogate.loss.sum(0) - self.entropy_coef * batch.entropy
@@ -135,8 +138,19 @@ class Algorithm:
             by_token = by_token + self.kl_coef * kl
         weight = self.aggregate(lengths.to(log_prob.dtype), totals)[sequence_index(lengths, log_prob.shape[0])]
         loss = (batch.kept * weight * by_token).sum()
+        log_ratio = log_ratio if log_ratio.dim() == 1 else log_ratio[0]  # of the first channel, where they differ
         sums = _sums(batch, log_ratio, surrogate.clipped.any(0), kl, correction)
         return LossOutput(loss, sums, _mismatch_max(batch), _ratios(batch, log_ratio))
+
+    def log_ratio(self, log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor, advantages: Tensor) -> Tensor:
+        """Calls `ratio` with what it takes; advantages [A, N] -> [N], or [A, N] of one that is `signed`."""
+        further = (advantages,) if is_marked(self.ratio, signed) else ()
+        return self.ratio(log_prob, old_log_prob, lengths, *further)
+
+    def surrogate(self, log_ratio: Tensor, advantages: Tensor, log_prob: Tensor) -> Surrogate:
+        """Calls `clip` with what it takes; [N] or [A, N], [A, N], [N] -> [A, N]."""
+        further = (log_prob.detach(),) if is_marked(self.clip, reads_log_prob) else ()
+        return self.clip(log_ratio, advantages, *further)
 
     def _kl(self, batch: LossInputs) -> Tensor:
         if batch.ref_log_prob is not None:

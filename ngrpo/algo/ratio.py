@@ -1,23 +1,15 @@
 """Importance ratio of the current policy to the one before this rollout batch, by token or by sequence.
 
-Both levels return the LOG ratio of every token, [N], clamped to +-20 so that its exponential stays finite in
-float32.
+All return the LOG ratio of every token, [N], clamped to +-20 so that its exponential stays finite in float32.
 """
 
-from collections.abc import Callable
-from typing import Any
-
+import torch
 from torch import Tensor
 
+from ngrpo.algo.marks import of_sequence, one_advantage, signed
 from ngrpo.algo.segments import per_sequence_mean, sequence_index
 
 LOG_RATIO_LIMIT = 20.0
-
-
-def one_advantage(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Marks a ratio of whole sequences: a credit by token is refused at start-up."""
-    function.one_advantage = True  # type: ignore[attr-defined]
-    return function
 
 
 def token(log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor) -> Tensor:
@@ -35,6 +27,7 @@ def token(log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor) -> Tensor:
 
 
 @one_advantage
+@of_sequence
 def sequence(log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor) -> Tensor:
     """``log s = mean_t (lp_t - lp_old_t)``, the same for all tokens of a sequence (GSPO, arXiv 2507.18071).
 
@@ -53,6 +46,7 @@ def sequence(log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor) -> Tensor:
     return mean.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)[sequence_index(lengths, log_prob.shape[0])]
 
 
+@of_sequence
 def sequence_token(log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor) -> Tensor:
     """``log s_t = sg(log s) + lp_t - sg(lp_t)``: the value of `sequence`, gradient token by token (GSPO-token).
 
@@ -66,3 +60,34 @@ def sequence_token(log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor) -> T
     """
     # In these brackets, whose value is exactly 0: a sum from the left would round log s to the digits of the log-prob.
     return sequence(log_prob, old_log_prob, lengths).detach() + (log_prob - log_prob.detach())
+
+
+@one_advantage
+@of_sequence
+@signed
+def sequence_clipped(
+    log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor, advantages: Tensor, low: float = 0.4, high: float = 0.4
+) -> Tensor:
+    """``log s = mean_t d'_t``, with ``d = lp - lp_old`` bounded above where A > 0 and below where A < 0, by token.
+
+    (GMPO, arXiv 2507.20673, eq. 4.) The ratio of `sequence`, clipped before the mean instead of after it: a token
+    beyond its bound has no gradient and still a value. Bounds are in LOG space, ``d' <= high`` and ``d' >= -low``;
+    without any it is the ratio of GSPO. Goes with ``clip=unclipped`` and `seq_mean_token_mean`. verl's code adds 1e-8
+    to the length.
+
+    Args:
+        log_prob: float [N], under the current policy.
+        old_log_prob: float [N], a constant.
+        lengths: int64 [S].
+        advantages: float [A, N], constants, the same for all tokens of a sequence.
+        low: largest decrease of a log-prob where A < 0.
+        high: largest increase where A > 0.
+
+    Returns:
+        Log ratios [A, N].
+    """
+    change = (log_prob - old_log_prob).expand_as(advantages)
+    bounded = torch.where(advantages > 0, change.clamp(max=high), change)
+    bounded = torch.where(advantages < 0, bounded.clamp(min=-low), bounded)
+    means = torch.stack([per_sequence_mean(channel, lengths) for channel in bounded])
+    return means.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)[:, sequence_index(lengths, log_prob.shape[0])]

@@ -13,6 +13,7 @@ from ngrpo.algo.clip import Surrogate
 from ngrpo.algo.correction import Correction
 from ngrpo.algo.credit import Credited, ScoredBatch
 from ngrpo.algo.groups import Groups
+from ngrpo.algo.marks import is_marked, signed
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.errors import SettingError
 from ngrpo.utils.remote_error import log_traceback, origin
@@ -37,9 +38,12 @@ def try_algorithm(algorithm: Algorithm, group_size: int) -> None:
     _try_credit(algorithm)
     new = torch.linspace(-1.0, -0.8, _TOKENS).requires_grad_()
     old = torch.full((_TOKENS,), -0.9)
-    ratio = _called("ratio", lambda: algorithm.ratio(new, old, _LENGTHS))
-    _check("ratio", "log ratios", ratio, (_TOKENS,), gradient=True)
-    _try_clip(algorithm, ratio)
+    advantages = torch.linspace(-1.0, 1.0, 2 * _TOKENS).reshape(2, _TOKENS)
+    ratio = _called("ratio", lambda: algorithm.log_ratio(new, old, _LENGTHS, advantages))
+    _check(
+        "ratio", "log ratios", ratio, (2, _TOKENS) if is_marked(algorithm.ratio, signed) else (_TOKENS,), gradient=True
+    )
+    _try_clip(algorithm, ratio, advantages, new)
     totals = BatchTotals(len(_LENGTHS), _TOKENS)
     weights = _called("aggregate", lambda: algorithm.aggregate(_LENGTHS.float(), totals))
     _check("aggregate", "weights", weights, (len(_LENGTHS),))
@@ -106,9 +110,8 @@ def _try_correction(algorithm: Algorithm) -> None:
         raise _refused("correction", "bounded that is no mask of the tokens; return a tensor of bool")
 
 
-def _try_clip(algorithm: Algorithm, log_ratio: Tensor) -> None:
-    advantage = torch.linspace(-1.0, 1.0, 2 * _TOKENS).reshape(2, _TOKENS)
-    surrogate = _called("clip", lambda: algorithm.clip(log_ratio, advantage))
+def _try_clip(algorithm: Algorithm, log_ratio: Tensor, advantages: Tensor, log_prob: Tensor) -> None:
+    surrogate = _called("clip", lambda: algorithm.surrogate(log_ratio, advantages, log_prob))
     if not isinstance(surrogate, Surrogate):
         raise _refused("clip", f"a {type(surrogate).__name__}; return a ngrpo.algo.clip.Surrogate(loss, clipped)")
     _check("clip", "a loss", surrogate.loss, (2, _TOKENS), gradient=True)

@@ -25,6 +25,7 @@ from torch.optim import Optimizer
 from ngrpo.algo.best import Bounds
 from ngrpo.algo.correction import NoCorrection
 from ngrpo.algo.kl import k1
+from ngrpo.algo.marks import inner, is_marked, of_sequence, one_advantage, reads_log_prob
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.config.schema import TrainerConfig
 from ngrpo.data.curriculum import Curriculum, SampledByPassRate
@@ -44,6 +45,8 @@ from ngrpo.rollout.worker import RolloutSettings
 from ngrpo.training.critic_update import CriticSettings
 
 log = logging.getLogger(__name__)
+
+_STEEPNESS = ("tau_pos", "tau_neg")
 
 
 def check_run(config: DictConfig) -> None:
@@ -117,7 +120,7 @@ def check_evaluation(config: DictConfig, evaluator: Evaluator) -> None:
 
 def check_group(algorithm: Algorithm, rollout: RolloutSettings) -> None:
     """A group-relative advantage needs a group."""
-    advantage = _inner(algorithm.advantage)
+    advantage = inner(algorithm.advantage)
     if rollout.group_size == 1 and getattr(advantage, "group_relative", False):
         raise SettingError(
             f"rollout.group_size=1 leaves nothing to compare with, and algo.advantage={advantage.__name__} compares "
@@ -141,12 +144,17 @@ def check_subsets(advantage: str, k: int, group_size: int) -> None:
 
 def check_algorithm(algorithm: Algorithm) -> None:
     """Parts of an algorithm that contradict each other."""
-    advantage, ratio = _inner(algorithm.advantage), _inner(algorithm.ratio)
+    advantage, ratio = inner(algorithm.advantage), inner(algorithm.ratio)
     credit = type(algorithm.credit).__name__
-    if algorithm.credit.token_level and getattr(ratio, "one_advantage", False):
+    if algorithm.credit.token_level and is_marked(ratio, one_advantage):
         raise SettingError(
             f"algo.credit={credit} tells the tokens of a response apart, and algo.ratio={ratio.__name__} "
             "makes one clip decision a response; set algo/ratio=token or algo/ratio=sequence_token."
+        )
+    if is_marked(ratio, of_sequence) and is_marked(algorithm.clip, reads_log_prob):
+        raise SettingError(
+            f"algo.clip={inner(algorithm.clip).__name__} bounds the probabilities of tokens, and algo.ratio="
+            f"{ratio.__name__} is that of whole sequences; set algo/ratio=token."
         )
     if algorithm.kl_in == "reward" and algorithm.kl_coef == 0:
         raise SettingError(
@@ -163,13 +171,13 @@ def check_algorithm(algorithm: Algorithm) -> None:
             f"algo.kl_in=reward takes the KL off the reward, and algo.advantage={advantage.__name__} needs it to be 0 "
             "or above; set algo.kl_in=loss."
         )
-    if algorithm.kl_in == "loss" and algorithm.kl_coef > 0 and _inner(algorithm.kl) is k1:
+    if algorithm.kl_in == "loss" and algorithm.kl_coef > 0 and inner(algorithm.kl) is k1:
         log.warning("algo/kl=k1 in the loss has an expected gradient of zero: it adds noise, see ngrpo.algo.kl")
 
 
 def check_shaping(algorithm: Algorithm, terms: Sequence[WeightedTerm]) -> None:
     """Nothing may be added to a reward whose size says whether the answer is right."""
-    advantage = _inner(algorithm.advantage)
+    advantage = inner(algorithm.advantage)
     if terms and getattr(advantage, "thresholded", False):
         raise SettingError(
             f"reward_terms={[term.name for term in terms]} changes the reward by whose size "
@@ -179,7 +187,7 @@ def check_shaping(algorithm: Algorithm, terms: Sequence[WeightedTerm]) -> None:
 
 def check_rewards(algorithm: Algorithm, bounds: Bounds | None) -> None:
     """Negative rewards are refused by an advantage that cannot use them; rewards that tell no bounds are trusted."""
-    advantage = _inner(algorithm.advantage)
+    advantage = inner(algorithm.advantage)
     if bounds is not None and bounds[0] < 0 and getattr(advantage, "not_negative", False):
         raise SettingError(
             f"reward and reward_terms give as little as {bounds[0]:g}, and algo.advantage={advantage.__name__} needs "
@@ -308,10 +316,6 @@ def warn_of_equal_groups(exploration: Exploration) -> None:
         )
 
 
-def _inner(function: Any) -> Any:
-    return function.func if isinstance(function, partial) else function
-
-
 def check_optimizer(make: Callable[[Iterable[Any]], Optimizer], setting: str, node: DictConfig) -> None:
     """Optimisers check their settings when they get parameters; here they get one that is thrown away."""
     try:
@@ -331,18 +335,22 @@ def check_schedule(factor: float) -> None:
 
 def check_clip(algorithm: Algorithm) -> None:
     """The numbers of the functions that an algorithm is made of."""
-    clip, advantage = _keywords(algorithm.clip), _keywords(algorithm.advantage)
-    for name, value in clip.items():
-        least = 1.0 if name == "dual" else 0.0
-        if isinstance(value, int | float) and not value >= least:
-            raise SettingError(f"algo.clip.{name}={value} bounds nothing; choose {least:g} or more.")
+    advantage = _keywords(algorithm.advantage)
+    bounds = {"clip": _keywords(algorithm.clip), "ratio": _keywords(algorithm.ratio)}
+    for part, keywords in bounds.items():
+        for name, value in keywords.items():
+            least = 1.0 if name == "dual" else 0.0
+            if isinstance(value, int | float) and not value >= least:
+                raise SettingError(f"algo.{part}.{name}={value} bounds nothing; choose {least:g} or more.")
+            if name in _STEEPNESS and value == 0:
+                raise SettingError(f"algo.{part}.{name}=0 divides by zero; choose a positive number.")
     if not advantage.get("eps", 1.0) > 0:
         raise SettingError(f"algo.advantage.eps={advantage['eps']} may divide by zero; choose a small positive number.")
 
 
 def _parameter(function: Any, name: str) -> Any:
     """Returns the value that a function of an algorithm gets for one of its parameters."""
-    return _keywords(function).get(name, signature(_inner(function)).parameters[name].default)
+    return _keywords(function).get(name, signature(inner(function)).parameters[name].default)
 
 
 def _keywords(function: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from places import ROOT
 
 from ngrpo.algo import advantage, kl, ratio
 from ngrpo.algo.aggregate import BatchTotals, const_norm, seq_mean_token_mean, seq_mean_token_sum, token_mean
-from ngrpo.algo.clip import clipped_surrogate
+from ngrpo.algo.clip import clipped_surrogate, unclipped
 from ngrpo.algo.correction import Truncate
 from ngrpo.algo.loss_terms import LossInputs, LossOutput, LossSums
 from ngrpo.algo.policy_loss import Algorithm
@@ -347,3 +347,38 @@ def test_kl_in_the_reward_is_not_in_the_loss_too() -> None:
     found = replace(GRPO, kl_coef=KL, kl_in="reward").loss(batch, totals)
     assert found.loss.item() == GRPO.loss(batch, totals).loss.item()
     assert found.sums.kl > 0
+
+
+GMPO = json.loads((ROOT / "tests/vectors2.json").read_text())["gmpo"]
+
+
+@pytest.mark.parametrize("bound", [0.45, 0.2])
+def test_golden_gmpo(bound: float) -> None:
+    expected = GMPO["outputs"][f"eps={bound}"]
+    batch, totals = golden("losses_two_sequences", GMPO["inputs"]["A"])
+    level = partial(ratio.sequence_clipped, low=bound, high=bound)
+    found = replace(GRPO, ratio=level, clip=unclipped).loss(batch, totals)
+    assert found.loss.item() == pytest.approx(expected["loss"], abs=1e-9)
+    assert gradient(found, batch).tolist() == pytest.approx(packed(expected["grad"]).tolist(), abs=1e-9)
+    log_ratio = level(batch.log_prob, batch.old_log_prob, batch.lengths, batch.advantages)
+    by_response = -(batch.advantages * log_ratio.exp())[0, [0, 3]]
+    assert by_response.tolist() == pytest.approx(expected["seq_loss"], abs=1e-9)
+
+
+def test_gmpo_without_bounds_is_gspo_without_a_clip() -> None:
+    batch, totals = random_batch([2, 8, 1])
+    free = replace(GRPO, ratio=partial(ratio.sequence_clipped, low=1e9, high=1e9), clip=unclipped)
+    found, expected = free.loss(batch, totals), replace(GSPO, clip=unclipped).loss(batch, totals)
+    torch.testing.assert_close(found.loss, expected.loss)
+    torch.testing.assert_close(gradient(found, batch), gradient(expected, batch))
+    torch.testing.assert_close(found.ratios, expected.ratios)
+
+
+def test_gmpo_clips_each_channel_by_its_own_sign() -> None:
+    batch, totals = random_batch([4, 3])
+    level = partial(ratio.sequence_clipped, low=0.1, high=0.1)
+    algorithm = replace(GRPO, ratio=level, clip=unclipped)
+    channels = torch.cat((batch.advantages, -2 * batch.advantages))
+    found = algorithm.loss(replace(batch, advantages=channels), totals).loss
+    alone = [algorithm.loss(replace(batch, advantages=row[None]), totals).loss for row in channels]
+    torch.testing.assert_close(found, alone[0] + alone[1])

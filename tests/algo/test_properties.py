@@ -30,7 +30,14 @@ CLIPS: dict[str, Any] = {
     "gspo": partial(clip.clipped_surrogate, low=3e-4, high=4e-4),
     "dual": partial(clip.clipped_surrogate, low=0.2, high=0.2, dual=3.0),
 }
+WITHOUT_VALUE: dict[str, Any] = {
+    "cispo": partial(clip.clipped_weight, high=0.3),
+    "dppo_tv": clip.dppo_tv,
+    "dppo_kl": partial(clip.dppo_kl, low=0.01, high=0.01),
+}
+"""Of which only the gradient has a meaning."""
 RATIOS = {"token": ratio.token, "sequence": ratio.sequence, "sequence_token": ratio.sequence_token}
+LEVELS = [*RATIOS.values(), ratio.sequence_clipped]
 AGGREGATES: dict[str, Any] = {
     "token_mean": aggregate.token_mean,
     "seq_mean_token_mean": aggregate.seq_mean_token_mean,
@@ -51,8 +58,8 @@ number = partial(st.floats, allow_nan=False, width=32)
 def algorithms(draw: DrawFn) -> Algorithm:
     return Algorithm(
         advantage=advantage.group_standardised,
-        ratio=draw(st.sampled_from(list(RATIOS.values()))),
-        clip=draw(st.sampled_from([*CLIPS.values(), partial(clip.clipped_weight, high=0.3)])),
+        ratio=draw(st.sampled_from(LEVELS)),
+        clip=draw(st.sampled_from([*CLIPS.values(), *WITHOUT_VALUE.values(), clip.sapo])),
         aggregate=draw(st.sampled_from(list(AGGREGATES.values()))),
         kl=draw(st.sampled_from(list(KLS.values()))),
         correction=Truncate(draw(st.sampled_from(["token", "sequence", "geometric"]))),
@@ -125,7 +132,7 @@ def test_permuting_a_batch_permutes_the_gradient(algorithm: Algorithm, batch: Lo
 
 
 @pytest.mark.parametrize("name", CLIPS)
-@given(batch=batches(), level=st.sampled_from(list(RATIOS.values())))
+@given(batch=batches(), level=st.sampled_from(LEVELS))
 def test_at_ratio_one_every_clip_is_the_unclipped_surrogate(name: str, batch: LossInputs, level: Any):
     batch = replace(batch, old_log_prob=batch.log_prob.detach())
     parts = {"aggregate": aggregate.token_mean, "kl": kl.k3, "ratio": level}
@@ -134,14 +141,13 @@ def test_at_ratio_one_every_clip_is_the_unclipped_surrogate(name: str, batch: Lo
         torch.testing.assert_close(a, b)
 
 
-@given(batch=batches(), high=number(0.0625, 2))
-def test_at_ratio_one_the_clipped_weight_has_the_gradient_of_the_unclipped_surrogate(batch: LossInputs, high: float):
+@pytest.mark.parametrize("made", [*WITHOUT_VALUE.values(), clip.sapo])
+@given(batch=batches())
+def test_at_ratio_one_others_have_the_gradient_of_the_unclipped_surrogate(made: Any, batch: LossInputs):
     batch = replace(batch, old_log_prob=batch.log_prob.detach())
     parts = {"aggregate": aggregate.token_mean, "kl": kl.k3, "ratio": ratio.token}
-    cispo, free = (
-        Algorithm(advantage.raw, clip=c, **parts) for c in (partial(clip.clipped_weight, high=high), clip.unclipped)
-    )
-    torch.testing.assert_close(gradients(cispo, batch)[1], gradients(free, batch)[1])
+    found, free = (Algorithm(advantage.raw, clip=c, **parts) for c in (made, clip.unclipped))
+    torch.testing.assert_close(gradients(found, batch)[1], gradients(free, batch)[1])
 
 
 @given(algorithms(), batches(), number(0, 4))

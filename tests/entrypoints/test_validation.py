@@ -111,6 +111,10 @@ def test_group_of_one_passes_without_a_comparison() -> None:
             {"credit": DiscountedReturns(), "ratio": ratio.sequence},
             ["algo.credit=DiscountedReturns ", "algo.ratio=sequence ", "algo/ratio=token"],
         ),
+        (
+            {"clip": clip.dppo_tv, "ratio": ratio.sequence_token},
+            ["algo.clip=dppo_tv ", "algo.ratio=sequence_token ", "algo/ratio=token"],
+        ),
         ({"kl_in": "reward"}, ["algo.kl_in=reward ", "algo.kl_coef=0 ", "algo.kl_in=loss"]),
         (
             {"kl_in": "reward", "kl_coef": 0.1, "advantage": partial(advantage.by_correctness, right=1.0)},
@@ -121,7 +125,13 @@ def test_group_of_one_passes_without_a_comparison() -> None:
             ["algo.kl_in=reward ", "algo.advantage=maxrl ", "algo.kl_in=loss"],
         ),
     ],
-    ids=["token credit, sequence ratio", "no coefficient", "thresholded reward", "reward below 0"],
+    ids=[
+        "token credit, sequence ratio",
+        "token clip, sequence ratio",
+        "no coefficient",
+        "thresholded reward",
+        "reward below 0",
+    ],
 )
 def test_parts_that_contradict_each_other_are_refused(settings: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(SettingError) as caught:

@@ -30,6 +30,8 @@ Packing and attention:
 - ``attention.py``: One attention function for all passes, registered with transformers as ``ngrpo``
 - ``varlen.py``: Causal attention inside each of several packed sequences: one kernel on a GPU, one call a sequence
   elsewhere
+- ``cudnn_attention.py``: Causal attention inside packed sequences by cuDNN: on Hopper GPUs, where its Python frontend
+  is installed
 - ``cost.py``: The cost of a sequence in one forward pass
 - ``transfer.py``: The copy of tensors to the device, without waiting for it
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, PretrainedConfig
 
 from ngrpo.errors import SettingError
+from ngrpo.modeling.cudnn_attention import attention_on
 from ngrpo.modeling.exact.causal_attention import exact_packed_attention
 from ngrpo.modeling.exact.model import is_exact
 from ngrpo.modeling.transfer import onto
@@ -55,12 +56,13 @@ class PackedAttention:
         starts = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32)
         self.starts = onto(starts, device)
         self.longest = max(lengths)
+        self.kernel = attention_on(device)
 
     def attend(self, module: Any, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         """Attends; no token sees another sequence."""
         if is_exact(module):
             return exact_packed_attention(query, key, value, self.starts, self.longest, scale, packed_attention)
-        return packed_attention(query, key, value, self.starts, self.longest, scale)
+        return self.kernel(query, key, value, self.starts, self.longest, scale)
 
 
 _CHANGES = ("softcap", "s_aux", "position_bias")

@@ -14,8 +14,7 @@ from ngrpo.engine_check.own_decisions import OwnModel
 from ngrpo.engine_check.trial import EngineTrial, WeightTransfer
 from ngrpo.engine_check.verdict import Verdict
 from ngrpo.model_check.comparison import Numbers
-from ngrpo.modeling.loading import DTYPES, ModelSource
-from ngrpo.modeling.precision import COMPUTED_IN
+from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.training.module import PolicyOptimization
 
@@ -61,7 +60,7 @@ class EngineCheck(Callback):
         bound = from_first(lambda: probe.mixing_often(self.worker.bound))
         numbers = from_first(lambda: Numbers.of(engine))
         if isinstance(module.policy, FSDPModule):  # it computes in no other dtype than the trainer's
-            own = Numbers(COMPUTED_IN if module.settings.mixed else DTYPES[module.source.dtype])
+            own = Numbers(module.computed_in)
             numbers = max(numbers, own, key=lambda one: torch.finfo(one.dtype).eps)
         return OwnModel(module.policy, bound, probe.TEMPERATURE, numbers)
 

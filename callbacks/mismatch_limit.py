@@ -11,7 +11,6 @@ from lightning import Callback, Trainer
 from ngrpo.checkpoint.folders import how_to_resume
 from ngrpo.distributed.collectives import from_first
 from ngrpo.errors import RunError, SettingError
-from ngrpo.modeling.loading import DTYPES
 from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.training.module import PolicyOptimization
 from ngrpo.types.problems import PromptBatch
@@ -23,8 +22,10 @@ _AGE = "rollout/age"
 
 FLOAT32 = (1e-3, 0.1)
 """Nats above which is warned, and stopped, where trainer and engine compute in float32: 1e-5 is normal."""
-HALF = (0.1, 1.0)
-"""The same where one of them rounds more (bfloat16, float16, TF32): 0.02 is normal."""
+FLOAT16 = (0.02, 0.5)
+"""The same where both compute in float16, or one in float32: 0.003 is normal."""
+COARSE = (0.1, 1.0)
+"""The same where one of them rounds more (bfloat16, TF32): 0.02 is normal."""
 _LARGE = 10.0
 """Scores beyond it (densities are about -d/2) are compared relative to their size."""
 
@@ -116,8 +117,9 @@ class MismatchLimit(Callback):
         """Returns the nats above which is warned, and stopped."""
         engine = self.worker.engine
         tf32 = torch.cuda.is_available() and torch.get_float32_matmul_precision() != "highest"
-        single = not (module.settings.mixed or tf32 or engine.tf32)
-        single = single and engine.dtype == DTYPES[module.source.dtype] == torch.float32
+        dtypes = {module.computed_in, engine.dtype}
+        in_tf32 = torch.float32 in dtypes and (tf32 or engine.tf32)  # TF32 concerns float32 alone
+        fine = FLOAT32 if dtypes == {torch.float32} else FLOAT16
         scale = 1.0 if module.exploration.scores_tokens else max(1.0, module.policy.lm.config.hidden_size / 2 / _LARGE)
-        warn, stop = (limit * scale for limit in (FLOAT32 if single else HALF))
+        warn, stop = (limit * scale for limit in (COARSE if in_tf32 or torch.bfloat16 in dtypes else fine))
         return self.warn or warn, self.stop or stop

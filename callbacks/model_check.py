@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from lightning import Callback, Trainer
 
 from ngrpo.distributed.collectives import from_first, gathered_everywhere
@@ -13,8 +14,9 @@ from ngrpo.engine_check.engine_rollouts import engine_rollouts
 from ngrpo.errors import RunError
 from ngrpo.model_check.comparison import Finding, Numbers, OwnModel, compare, requests, sampling
 from ngrpo.model_check.known import has_passed, key, remember
-from ngrpo.modeling.loading import DTYPES, ModelSource
-from ngrpo.modeling.precision import COMPUTED_IN
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.modeling.overflow import beyond_range
+from ngrpo.modeling.precision import computing_in
 from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.training.module import PolicyOptimization
 from ngrpo.types.rollouts import Request, Rollout
@@ -52,10 +54,13 @@ class ModelCheck(Callback):
             return
         start = time.perf_counter()
         asked = self._requests()
-        findings = compared(pl_module, self.worker, asked, self._rollouts(asked))
+        rollouts = self._rollouts(asked)
+        findings = compared(pl_module, self.worker, asked, rollouts)
         refused = [one for rank in gathered_everywhere(findings) for one in rank if one.deviation.excessive]
         if refused:
-            raise RunError(_refusal(self.source.path, max(refused, key=_excess)), everywhere=True)
+            worst = max(refused, key=_excess)
+            overflow = _overflow(pl_module, refused, rollouts)
+            raise RunError(_refusal(self.source.path, worst, overflow), everywhere=True)
         self.worker.transfer(refresh=False)
         if trainer.is_global_zero:
             remember(name)
@@ -83,14 +88,12 @@ def compared(
 ) -> list[Finding]:
     """Compares rollouts of the engine with the model's own logits (a collective when sharded)."""
     policy = module.policy
-    # Not the model's own: adapters are float32 in every model.
-    dtype = COMPUTED_IN if module.settings.mixed else DTYPES[module.source.dtype]
     own = OwnModel(
         policy,
         module.exploration,
         worker.settings.temperature,
         lambda: module.forward_passes.precision(policy),
-        Numbers(dtype),
+        Numbers(module.computed_in),  # not the model's own: adapters are float32 in every model
     )
     engine = worker.engine
     numbers = from_first(lambda: Numbers.of(engine))
@@ -104,7 +107,20 @@ def _excess(finding: Finding) -> float:
     return max(deviation.mean / deviation.mean_limit, deviation.max / deviation.max_limit)
 
 
-def _refusal(path: str, worst: Finding) -> str:
+def _overflow(module: PolicyOptimization, refused: Sequence[Finding], rollouts: Sequence[Rollout]) -> str | None:
+    """Returns the module whose output is beyond the range of float16, where that explains findings (a collective).
+
+    Mixtures are left out: an engine that overflows records weights that are not finite.
+    """
+    if not any(one.numbers.dtype == torch.float16 and not math.isfinite(one.deviation.max) for one in refused):
+        return None
+    with computing_in(module.policy, torch.float16):
+        return module.scorer.overflow(module.policy, [one.without_mixtures() for one in rollouts])
+
+
+def _refusal(path: str, worst: Finding, overflow: str | None) -> str:
+    if overflow is not None:
+        return f"model.path={path} cannot be computed in float16: {beyond_range(overflow)}."
     return (
         f"model.path={path} would be trained wrongly: the {worst.path} differs from the model's own logits by {worst}; "
         f"choose another model{', or another engine' * (worst.path == 'engine')}, or set {_OFF} to continue anyway."

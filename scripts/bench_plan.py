@@ -28,6 +28,7 @@ from ngrpo.entrypoints.error_handling import run_main
 from ngrpo.errors import SettingError
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.loading import DTYPES
+from ngrpo.modeling.precision import PRECISIONS
 from ngrpo.planning.engine_memory import EngineMemory
 from ngrpo.planning.memory_plan import Phase, plan_memory
 from ngrpo.planning.planned_engines import PlannedVllm
@@ -82,7 +83,7 @@ def run_settings(run: Run) -> RunSettings:
         checkpointing=run.checkpointing,
         compile=run.compile,
         lora=run.source.lora,
-        mixed=run.precision == "bf16-mixed",
+        mixed_in=PRECISIONS[run.precision],
         microbatch_tokens=run.microbatch_tokens,
         head_rows=run.head_rows,
         offload_reference=False,

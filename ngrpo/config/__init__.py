@@ -7,6 +7,8 @@
 - ``config_dir.py``: The folder of ``--config-dir`` as ``${config_dir:}``: how a yaml names the files that lie beside it
 - ``demo_default.py``: The resolver ``${for_demo:${model.path},A,B}``: A for the demo model and those trained from it, B
   for others
+- ``engine_dtype.py``: The resolver ``${engine_dtype:PRECISION}``: float16 for the engine of a trainer that computes in
+  it, else auto
 - ``environment.py``: Values from the environment, such as keys: used, and never stored or shown
 - ``hydra_errors.py``: The one sentence for a mistake on the command line that Hydra or OmegaConf complains of
 - ``instantiate.py``: Objects built from `_target_` nodes

@@ -16,7 +16,6 @@ _UNKNOWN_FILE = re.compile(r"Could not (?:load|find) '([^']+)/([^'/]+)'")
 _WRONG_TYPE = re.compile(r"Error merging override (\S+=.*)")
 _SYNTAX = re.compile(r"Error parsing override '(.*?)'", re.S)
 ONLY_VLLM = (
-    "dtype",
     "gpu_memory_utilization",
     "tensor_parallel_size",
     "enforce_eager",

@@ -2,8 +2,9 @@
 
 import inspect
 
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
+from ngrpo.config.engine_dtype import engine_dtype
 from ngrpo.config.instantiate import parameters_of, target_of
 
 _AUTO = "ngrpo.rollout.auto.auto_engine"
@@ -22,19 +23,21 @@ def settle_own_engine(config: DictConfig) -> None:
         config: of a script with engines; its targets are allowed.
     """
     node = config.rollout.engine
-    if not isinstance(node, DictConfig) or "_target_" not in node:
+    if not isinstance(node, DictConfig) or "_target_" not in node or node["_target_"] == _AUTO:
         return
-    if node["_target_"] == _AUTO:
+    if node.get("dtype") == engine_dtype(OmegaConf.select(config, "trainer.precision")):
+        _drop_unnamed(node, {"dtype"})  # the default's, of rollout=torch too: nobody has asked for it
+    _drop_unnamed(node, {name for name in _LATER if name in node and node[name] is None})
+    if not node.keys() >= _OF_AUTO:
         return
-    of_auto = node.keys() >= _OF_AUTO
-    optional = {name for name in _LATER if name in node and node[name] is None}
-    optional |= _OF_AUTO - _OF_TORCH.keys() if of_auto else set()
-    if not optional:
-        return
-    named = parameters_of(node, target_of(node))
-    for name in optional:
-        if name not in named or named[name].kind is inspect.Parameter.VAR_KEYWORD:
-            del node[name]
-    for name, value in _OF_TORCH.items() if of_auto else ():
+    _drop_unnamed(node, _OF_AUTO - _OF_TORCH.keys())
+    for name, value in _OF_TORCH.items():
         if node[name] is None:
             node[name] = value
+
+
+def _drop_unnamed(node: DictConfig, settings: set[str]) -> None:
+    named = parameters_of(node, target_of(node))
+    for name in settings:
+        if name not in named or named[name].kind is inspect.Parameter.VAR_KEYWORD:
+            del node[name]

@@ -6,7 +6,7 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING
 
-from ngrpo.config import config_dir, demo_default, environment, run_name
+from ngrpo.config import config_dir, demo_default, engine_dtype, environment, run_name
 
 
 @dataclass
@@ -44,7 +44,7 @@ class TrainerConfig:
         devices: processes on this machine, or "auto".
         num_nodes: machines.
         tensor_parallel_size: processes that hold one model between them; see `ngrpo.distributed.collectives.Ranks`.
-        precision: 32-true | bf16-mixed.
+        precision: 32-true | bf16-mixed | 16-mixed.
         threads: CPU threads of PyTorch in each process; null leaves it to PyTorch.
         matmul_precision: highest | high | medium, of float32 matrix products; see `ngrpo.utils.torch_settings`.
         microbatch_tokens: most tokens (prompts included) in one forward pass.
@@ -225,10 +225,11 @@ class SampleConfig:
 
 
 def register() -> None:
-    """Makes the schemas known to Hydra, and the resolvers: a default by the model, environment, --config-dir."""
+    """Makes the schemas known to Hydra, and the resolvers: defaults by model and trainer, environment, --config-dir."""
     environment.register()
     config_dir.register()
     demo_default.register()
+    engine_dtype.register()
     run_name.register()
     store = ConfigStore.instance()
     store.store(group="schema", name="train", node=Config, package="_global_")

@@ -86,7 +86,9 @@ def make_engine(arguments: argparse.Namespace, source: ModelSource, strategy: Ex
         return TorchEngine(source)
     from ngrpo.rollout.vllm.engine import VllmEngine
 
-    return VllmEngine(source, strategy, arguments.prompt, arguments.tokens, gpu_memory_utilization=0.4)
+    return VllmEngine(
+        source, strategy, arguments.prompt, arguments.tokens, dtype=arguments.dtype, gpu_memory_utilization=0.4
+    )
 
 
 @torch.no_grad()

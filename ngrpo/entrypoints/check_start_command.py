@@ -15,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -22,6 +23,7 @@ from rich import get_console
 from torch import Tensor
 from transformers import AutoModelForCausalLM, Qwen2Config
 
+from ngrpo.config.engine_dtype import engine_dtype
 from ngrpo.entrypoints.arguments import real
 from ngrpo.entrypoints.check_replay_command import make_strategy
 from ngrpo.entrypoints.error_handling import run_main
@@ -32,7 +34,7 @@ from ngrpo.model_check.comparison import Finding, Numbers, OwnModel, compare, re
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.packing import PackedBatch, pack
 from ngrpo.modeling.policy import ScoringModel
-from ngrpo.modeling.precision import COMPUTED_IN, computing_in
+from ngrpo.modeling.precision import PRECISIONS, computing_in
 from ngrpo.rollout.engine import RolloutEngine
 from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.types.rollouts import Rollout
@@ -74,7 +76,7 @@ def main() -> None:
     parser.add_argument("--exploration", nargs="+", default=["neighbor"], help="a preset, and changes to it")
     parser.add_argument("--temperature", type=real(0), default=1.0)
     parser.add_argument("--dtype", default="float32", help="of the policy's parameters")
-    parser.add_argument("--mixed", action="store_true", help="trainer.precision=bf16-mixed")
+    parser.add_argument("--precision", choices=list(PRECISIONS), default="32-true", help="of the trainer")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -114,16 +116,16 @@ def checked(arguments: argparse.Namespace, source: ModelSource) -> StartReport:
     engine.sync_loaded(policy.lm.named_parameters())
     vocabulary = source.config().vocab_size
     bound = bind(strategy, engine.embedding().to(device), Vocabulary(vocabulary, frozenset(), {}))
+    mixed_in = PRECISIONS[arguments.precision]
     precision: Callable[[], AbstractContextManager[None]] = (
-        (lambda: computing_in(policy, COMPUTED_IN)) if arguments.mixed else nullcontext
+        nullcontext if mixed_in is None else partial(computing_in, policy, mixed_in)
     )
     asked = requests(vocabulary, _PROMPT, strategy.mixes)
     start = time.perf_counter()
     rollouts = engine.generate(asked, sampling(arguments.temperature, _RESPONSE), bound)
     generated = time.perf_counter()
     engine.sleep()
-    dtype = COMPUTED_IN if arguments.mixed else policy.lm.dtype
-    own = OwnModel(policy, strategy, arguments.temperature, precision, Numbers(dtype))
+    own = OwnModel(policy, strategy, arguments.temperature, precision, Numbers(mixed_in or policy.lm.dtype))
     numbers = Numbers.of(engine)
 
     def findings(trainer: Sequence[Tensor]) -> list[Finding]:
@@ -170,12 +172,13 @@ def figures(findings: Sequence[Finding]) -> list[dict[str, object]]:
 
 def made_engine(arguments: argparse.Namespace, source: ModelSource, strategy: Exploration) -> RolloutEngine:
     """Returns the engine asked for, not started."""
+    dtype = engine_dtype(arguments.precision)
     if arguments.engine == "torch":
-        return TorchEngine(source)
+        return TorchEngine(source, dtype=dtype)
     from ngrpo.rollout.vllm.engine import VllmEngine
 
     return VllmEngine(
-        source, strategy, _PROMPT, _RESPONSE, gpu_memory_utilization=0.4, own_process=arguments.own_process
+        source, strategy, _PROMPT, _RESPONSE, dtype=dtype, gpu_memory_utilization=0.4, own_process=arguments.own_process
     )
 
 

@@ -9,8 +9,10 @@ from ngrpo.config.instantiate import build
 from ngrpo.entrypoints.trainer import process_count
 from ngrpo.errors import SettingError
 from ngrpo.modeling.loading import DTYPES, ModelSource
+from ngrpo.modeling.precision import PRECISIONS
 from ngrpo.planning.planned_engines import PlannedTorchEngine, PlannedVllm
 from ngrpo.planning.run_settings import PlannedEngine, RunSettings
+from ngrpo.rollout.served_dtype import AUTO, served_dtype
 from ngrpo.utils.torch_settings import accelerator_of
 
 _TORCH_SLOTS, _VLLM_SLOTS, _FRACTION = 128, 256, 0.5
@@ -38,7 +40,7 @@ def read_run(config: DictConfig, device_bytes: int) -> RunSettings:
         checkpointing=source.checkpointing,
         compile=source.compile,
         lora=source.lora,
-        mixed=trainer.precision == "bf16-mixed",
+        mixed_in=PRECISIONS[trainer.precision],
         microbatch_tokens=trainer.microbatch_tokens,
         head_rows=trainer.head_rows,
         offload_reference=trainer.offload_reference,
@@ -73,7 +75,7 @@ def _torch(config: DictConfig, source: ModelSource) -> PlannedEngine:
     slots = config.rollout.engine.get("max_batch_size") or _TORCH_SLOTS
     rollouts = config.algo.prompts_per_batch * config.rollout.group_size
     return PlannedTorchEngine(
-        itemsize=DTYPES[source.dtype].itemsize,
+        itemsize=DTYPES[served_dtype(config.rollout.engine.get("dtype", AUTO), source.dtype)].itemsize,
         slots=min(slots, rollouts),
         tokens=config.data.max_prompt_tokens + config.rollout.max_new_tokens,
         concurrent=config.rollout.ahead > 0,
@@ -82,8 +84,7 @@ def _torch(config: DictConfig, source: ModelSource) -> PlannedEngine:
 
 def _vllm(config: DictConfig, source: ModelSource) -> PlannedEngine:
     engine = config.rollout.engine
-    dtype = engine.get("dtype", "auto")
-    served = torch.bfloat16 if dtype == "auto" else getattr(torch, dtype)
+    served = DTYPES[served_dtype(engine.get("dtype", AUTO), "bfloat16")]
     return PlannedVllm(
         itemsize=served.itemsize,
         fraction=engine.get("gpu_memory_utilization", _FRACTION),

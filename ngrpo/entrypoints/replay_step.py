@@ -19,6 +19,7 @@ from ngrpo.modeling.cost import PassCost
 from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.policy import ScoringModel
+from ngrpo.modeling.precision import PRECISIONS
 from ngrpo.training.forward import ForwardPasses
 from ngrpo.training.memory_budget import MemoryBudget
 from ngrpo.training.samples import Sample, loss_inputs
@@ -77,7 +78,7 @@ def replay(bad: BadStep, checkpoint: Path | None, permissions: StoredPermissions
     passes = ForwardPasses(
         device=torch.device("cpu"),
         budget=MemoryBudget(config.trainer.microbatch_tokens),
-        mixed=config.trainer.precision == "bf16-mixed",
+        mixed_in=PRECISIONS[config.trainer.precision],
         cost=PassCost.of(model.lm.config),
         reduce=lambda value, op: value,
     )

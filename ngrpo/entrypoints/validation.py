@@ -43,6 +43,7 @@ from ngrpo.rollout.dynamic_sampling import DynamicSampling
 from ngrpo.rollout.engine import RolloutEngine
 from ngrpo.rollout.worker import RolloutSettings
 from ngrpo.training.critic_update import CriticSettings
+from ngrpo.training.update_settings import UpdateSettings
 
 log = logging.getLogger(__name__)
 
@@ -82,6 +83,7 @@ def check_settings(parts: Components, config: DictConfig) -> None:
     check_group(algorithm, parts.rollout)
     try_algorithm(algorithm, parts.rollout.group_size)
     check_ranks(algorithm, parts.ranks)
+    check_precision(parts.source, parts.update)
     check_lora(parts.source, parts.processes)
     check_support(exploration)
     warn_of_equal_groups(exploration)
@@ -283,6 +285,20 @@ def check_tensor_parallel(source: ModelSource, trainer: TrainerConfig, processes
         raise SettingError(
             f"{setting} splits layers into what model.compile=true cannot compile; set model.compile=false, or "
             f"{SETTING}=1."
+        )
+
+
+def check_precision(source: ModelSource, update: UpdateSettings) -> None:
+    """float16 is for computing: what is trained is kept in float32 beside it."""
+    if source.dtype == "float16":
+        raise SettingError(
+            "model.dtype=float16 would keep what is trained in float16, which rounds most steps away and holds no "
+            "moments of Adam; set model.dtype=float32 and trainer.precision=16-mixed, which computes in float16."
+        )
+    if update.mixed_in == torch.float16 and source.dtype != "float32":
+        raise SettingError(
+            f"trainer.precision={update.precision} computes in float16 beside float32 parameters, and model.dtype="
+            f"{source.dtype} has already rounded them more; set model.dtype=float32."
         )
 
 

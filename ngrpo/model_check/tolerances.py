@@ -57,8 +57,9 @@ class Deviation:
 
     @property
     def excessive(self) -> bool:
-        """Whether it is more than rounding; NaN is."""
-        return self.without_mixtures or not (self.mean <= self.mean_limit and self.max <= self.max_limit)
+        """Whether it is more than rounding; NaN and infinity are, also where the model's own scores are not finite."""
+        within = self.mean <= self.mean_limit and self.max <= self.max_limit
+        return self.without_mixtures or not (within and math.isfinite(self.max))
 
 
 def rounding(own: Tensor, again: Tensor) -> Rounding:

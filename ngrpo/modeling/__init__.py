@@ -45,6 +45,8 @@ Sharding, precision and memory:
 - ``precision.py``: Computation in another dtype over parameters that stay in their own
 - ``gradients.py``: Sums of gradients over microbatches and chunks: float32 totals of what is computed in bfloat16
 - ``compiled.py``: Functions that run compiled on a GPU: what they read and write there goes through memory once
+- ``overflow.py``: Numbers beyond the range of float16: weights that it cannot hold, and the module whose output
+  overflows
 
 Adapters:
 

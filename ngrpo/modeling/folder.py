@@ -124,8 +124,10 @@ def check_loaded(path: str, model: PreTrainedModel, found: dict[str, Any]) -> No
         )
     broken = [name for name, tensor in model.named_parameters() if not _finite(tensor)]
     if broken:
+        too_small = ", or set model.dtype=bfloat16 if they are beyond float16's range" * (model.dtype == torch.float16)
         raise SettingError(
-            f"model.path={path} holds NaN or infinite numbers in {_some(broken)}; give weights of a healthy model."
+            f"model.path={path} holds NaN or infinite numbers in {_some(broken)}; give weights of a healthy model"
+            f"{too_small}."
         )
 
 

@@ -26,7 +26,7 @@ from ngrpo.utils.hub_access import check_place_or_name, may_be_repository, offli
 MODEL_PATH = Path(__file__).parent / "demo"
 """The shipped demo model, an ordinary Hugging Face folder; `ngrpo.demo_model` is how it was made."""
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class ModelSource:
 
     Attributes:
         path: folder or hub name; "demo" is the embedded model.
-        dtype: dtype of the parameters, float32 | bfloat16.
+        dtype: dtype of the parameters, float32 | bfloat16, or float16 where nothing is trained.
         checkpointing: which activations of a layer are made again in the backward pass, off | selective | full; see
             `ngrpo.modeling.layers`.
         compile: run the decoder layers through torch.compile.

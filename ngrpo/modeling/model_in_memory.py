@@ -41,6 +41,9 @@ class ModelInMemory(ModelSource):
         """Copies the model, in eval mode."""
         self.config()
         lm = copy.deepcopy(self.lm)
+        if lm.dtype != DTYPES[self.dtype]:  # an engine may serve another than the model's
+            for parameter in lm.parameters():
+                parameter.data = parameter.data.to(DTYPES[self.dtype])
         lm.set_attn_implementation(IMPLEMENTATION)
         copied: PreTrainedModel = lm.eval()
         return copied

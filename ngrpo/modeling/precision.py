@@ -1,6 +1,6 @@
 """Computation in another dtype over parameters that stay in their own."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -10,16 +10,20 @@ from torch.distributed.fsdp import FSDPModule
 from ngrpo.modeling.gradients import accumulate
 from ngrpo.modeling.policy import ScoringModel
 
-COMPUTED_IN = torch.bfloat16
-"""The dtype of forward and backward passes in mixed precision."""
+PRECISIONS: Mapping[str, torch.dtype | None] = {
+    "32-true": None,
+    "bf16-mixed": torch.bfloat16,
+    "16-mixed": torch.float16,
+}
+"""Values of ``trainer.precision``, and the dtype of forward and backward passes; None is that of the parameters."""
 
 
 @contextmanager
 def computing_in(model: ScoringModel, dtype: torch.dtype) -> Iterator[None]:
     """Puts copies in another dtype in the place of the language model's parameters, which get the gradients.
 
-    Forward and backward belong inside, since a recomputed layer reads its weights again. What is computed in bfloat16
-    is what FSDP2's mixed precision computes, weights rounded once and bfloat16 from the embedding to the head; autocast
+    Forward and backward belong inside, since a recomputed layer reads its weights again. What is computed is what
+    FSDP2's mixed precision computes, weights rounded once and one dtype from the embedding to the head; autocast
     would keep the residual stream in float32, and gather float32 parameters under sharding. A sharded model, whose
     dtypes FSDP2 decides, and one that is in the dtype, is not changed. Learned exploration stays in float32.
 
@@ -67,10 +71,10 @@ def _copy(parameter: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 @torch.no_grad()
-def round_parameters(model: ScoringModel) -> None:
-    """Rounds the language model's parameters, not its buffers, to bfloat16 for good: for a model that is not trained.
+def round_parameters(model: ScoringModel, dtype: torch.dtype) -> None:
+    """Rounds the language model's parameters, not its buffers, to a dtype for good: for a model that is not trained.
 
     Rotary frequencies are such a buffer; rounded, they would turn late positions by whole radians.
     """
     for parameter in model.lm.parameters():
-        parameter.data = parameter.data.to(COMPUTED_IN)
+        parameter.data = parameter.data.to(dtype)

@@ -17,26 +17,25 @@ from torch.distributed.tensor import DTensor
 
 from ngrpo.modeling.lora import LoraSettings, merged
 from ngrpo.modeling.policy import ScoringModel
-from ngrpo.modeling.precision import COMPUTED_IN
 from ngrpo.modeling.tensor_parallel import split_layer
 
 Model = TypeVar("Model", bound=ScoringModel)
 
 
-def shard(model: Model, mesh: DeviceMesh, mixed: bool, offload: bool = False) -> Model:
+def shard(model: Model, mesh: DeviceMesh, mixed_in: torch.dtype | None, offload: bool = False) -> Model:
     """Shards each decoder layer, and the rest (embedding, final norm, head) with the root.
 
     Args:
         model: on every rank the same weights.
         mesh: with the dimensions ``data_parallel``, over which everything is sharded, and ``tensor_parallel``, over
             which the products of the decoder layers are split; see `ngrpo.modeling.tensor_parallel`.
-        mixed: gather and compute in bfloat16; shards, gradients and their sum over the ranks keep the parameters'
-            dtype, float32 as a rule.
+        mixed_in: gather and compute in this dtype; shards, gradients and their sum over the ranks keep the
+            parameters', float32 as a rule. None computes in the parameters' too.
         offload: keep the shards in host memory; FSDP2 fetches a layer's when it is due. Of no use on a CPU.
     """
     policy = MixedPrecisionPolicy()
-    if mixed:
-        policy = MixedPrecisionPolicy(COMPUTED_IN, torch.float32, cast_forward_inputs=False)
+    if mixed_in is not None:
+        policy = MixedPrecisionPolicy(mixed_in, torch.float32, cast_forward_inputs=False)
     home = CPUOffloadPolicy() if offload and mesh.device_type != "cpu" else OffloadPolicy()
     data, tensor = mesh["data_parallel"], mesh["tensor_parallel"]
     for layer in model.lm.base_model.layers:

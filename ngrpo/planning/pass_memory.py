@@ -12,7 +12,7 @@ from transformers import PretrainedConfig
 from ngrpo.modeling.layers import prepare_layers
 from ngrpo.modeling.lora import LoraSettings
 from ngrpo.modeling.policy import ScoringModel
-from ngrpo.modeling.precision import COMPUTED_IN, computing_in
+from ngrpo.modeling.precision import computing_in
 from ngrpo.planning.allocation_tracker import AllocationTracker
 from ngrpo.planning.compiled_layer import kept_by_compiled_layer
 from ngrpo.planning.meta_model import meta_model
@@ -27,7 +27,7 @@ class PassSettings:
     Attributes:
         config: the architecture of what one rank holds (`ngrpo.planning.meta_model.rank_config`).
         dtype: of the parameters.
-        mixed: compute in bfloat16 on copies of the parameters.
+        mixed_in: dtype to compute in, on copies of the parameters; None computes in theirs.
         checkpointing: a key of `ngrpo.modeling.layers.CHECKPOINTING`.
         compile: the layers are compiled.
         lora: None trains every parameter.
@@ -40,7 +40,7 @@ class PassSettings:
 
     config: PretrainedConfig
     dtype: torch.dtype
-    mixed: bool
+    mixed_in: torch.dtype | None
     checkpointing: str
     compile: bool
     lora: LoraSettings | None
@@ -126,11 +126,11 @@ def _model(settings: PassSettings) -> ScoringModel:
 
 
 def _dtype(settings: PassSettings) -> torch.dtype:
-    return COMPUTED_IN if settings.mixed else settings.dtype
+    return settings.mixed_in or settings.dtype
 
 
 def _precision(model: ScoringModel, settings: PassSettings) -> Any:
-    return computing_in(model, COMPUTED_IN) if settings.mixed else nullcontext()
+    return nullcontext() if settings.mixed_in is None else computing_in(model, settings.mixed_in)
 
 
 def _there(model: nn.Module) -> list[Tensor]:

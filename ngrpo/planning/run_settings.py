@@ -7,7 +7,6 @@ import torch
 from transformers import PretrainedConfig
 
 from ngrpo.modeling.lora import LoraSettings
-from ngrpo.modeling.precision import COMPUTED_IN
 from ngrpo.planning.engine_memory import EngineMemory
 from ngrpo.planning.optimizer_memory import MakeOptimizer
 
@@ -44,7 +43,7 @@ class RunSettings:
         checkpointing: ``model``.
         compile: ``model``.
         lora: ``model``.
-        mixed: ``trainer.precision=bf16-mixed``.
+        mixed_in: dtype of ``trainer.precision``; None computes in that of the parameters.
         microbatch_tokens: ``trainer``.
         head_rows: ``trainer``.
         offload_reference: ``trainer``.
@@ -70,7 +69,7 @@ class RunSettings:
     checkpointing: str
     compile: bool
     lora: LoraSettings | None
-    mixed: bool
+    mixed_in: torch.dtype | None
     microbatch_tokens: int
     head_rows: int
     offload_reference: bool
@@ -97,7 +96,7 @@ class RunSettings:
     @property
     def computed_in(self) -> torch.dtype:
         """The dtype of forward and backward passes."""
-        return COMPUTED_IN if self.mixed else self.dtype
+        return self.mixed_in or self.dtype
 
     @property
     def longest(self) -> int:

@@ -72,7 +72,7 @@ def _pass_settings(run: RunSettings) -> PassSettings:
     return PassSettings(
         config=rank_config(run.config, run.tensor_parallel_size),
         dtype=run.computed_in if sharded else run.dtype,
-        mixed=run.mixed and not sharded,
+        mixed_in=None if sharded else run.mixed_in,
         checkpointing=run.checkpointing,
         compile=run.compile,
         lora=run.lora,

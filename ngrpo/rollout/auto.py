@@ -10,6 +10,7 @@ from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.model_in_memory import ModelInMemory
 from ngrpo.rollout.engine import RolloutEngine
+from ngrpo.rollout.served_dtype import AUTO
 from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.utils.torch_settings import accelerator_of
 
@@ -106,6 +107,7 @@ def auto_engine(
     exact: bool = False,
     dense_record_gib: float = 16.0,
     accelerator: str = "auto",
+    dtype: str = AUTO,
 ) -> RolloutEngine:
     """Returns vLLM's engine on a GPU where it can serve the model, else the torch engine, and logs which and why.
 
@@ -121,6 +123,7 @@ def auto_engine(
         exact: of the torch engine; True takes that one.
         dense_record_gib: see `ngrpo.rollout.vllm.engine.VllmEngine`.
         accelerator: of the program: auto, cpu or gpu.
+        dtype: of the served weights; "auto" is the engine's own default.
     """
     from ngrpo.rollout.vllm.engine import VllmEngine
 
@@ -134,6 +137,7 @@ def auto_engine(
     slots: dict[str, Any] = {} if max_batch_size is None else {"max_batch_size": max_batch_size}
     if reason is not None:
         log.info("%s", torch_taken(reason))
-        return TorchEngine(model, compile=bool(compile), exact=exact, **slots)
+        return TorchEngine(model, compile=bool(compile), exact=exact, dtype=dtype, **slots)
     log.info("rollout=auto takes vLLM: there are a GPU and a tested version")
-    return VllmEngine(model, exploration, max_prompt_tokens, max_new_tokens, dense_record_gib=dense_record_gib, **slots)
+    slots |= {"dtype": dtype, "dense_record_gib": dense_record_gib}
+    return VllmEngine(model, exploration, max_prompt_tokens, max_new_tokens, **slots)

@@ -17,6 +17,7 @@ from ngrpo.modeling.packing import PackedBatch
 from ngrpo.training.forward import ForwardPasses
 from ngrpo.training.nonfinite_guard import Admits, always
 from ngrpo.training.optim.grad_norm import clip
+from ngrpo.training.optim.loss_scale import LossScale
 from ngrpo.training.samples import Sample
 
 _MUST_BE_FINITE = ("critic/loss", "critic/grad_norm")
@@ -51,6 +52,7 @@ class CriticUpdate:
         settings: clipping.
         exploration: the strategy of the rollouts; rebuilds their inputs.
         forward_passes: on this rank.
+        loss_scale: of this update.
         data_ranks: number of data ranks.
     """
 
@@ -61,12 +63,14 @@ class CriticUpdate:
         settings: CriticSettings,
         exploration: Exploration,
         forward_passes: ForwardPasses,
+        loss_scale: LossScale,
         data_ranks: int,
     ) -> None:
         self.model = model
         self.settings = settings
         self.exploration = exploration
         self.forward_passes = forward_passes
+        self.loss_scale = loss_scale
         self.data_ranks = data_ranks
 
     def begin(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
@@ -75,6 +79,7 @@ class CriticUpdate:
         ``critic/explained_variance`` is ``1 - Var(return - V) / Var(return)`` over tokens, not logged where all returns
         are equal.
         """
+        self.loss_scale.begin()
         returns = _packed_returns(samples)
         values = _packed_old_values(samples).to(returns)
         reduce = self.forward_passes.reduce
@@ -105,10 +110,13 @@ class CriticUpdate:
         """
         rollouts = [sample.rollout for sample in samples]
         metrics = self.forward_passes.within_memory(
-            lambda: self.accumulate(samples, backward), rollouts, optimizer.zero_grad
+            lambda: self.accumulate(samples, self.loss_scale.scaled(backward)), rollouts, optimizer.zero_grad
         )
+        self.loss_scale.unscale(self.model.parameters())
         metrics["critic/grad_norm"] = clip(self.model.parameters(), self.settings.max_grad_norm)
-        finite = admits({name: metrics[name] for name in _MUST_BE_FINITE})
+        overflowed = self.loss_scale.overflowed(metrics["critic/loss"], metrics["critic/grad_norm"])
+        judged = _MUST_BE_FINITE[:1] if overflowed else _MUST_BE_FINITE
+        finite = admits({name: metrics[name] for name in judged}) and not overflowed
         if finite and metrics["critic/tokens"] > 0:  # else momentum and weight decay alone would move the critic
             optimizer.step()
         optimizer.zero_grad()

@@ -14,7 +14,7 @@ from ngrpo.modeling.cost import PassCost
 from ngrpo.modeling.gathering import gathered_once, reshard
 from ngrpo.modeling.packing import PackedBatch, pack
 from ngrpo.modeling.policy import ScoringModel
-from ngrpo.modeling.precision import COMPUTED_IN, computing_in
+from ngrpo.modeling.precision import computing_in
 from ngrpo.training.batching import microbatches
 from ngrpo.training.memory_budget import MemoryBudget
 from ngrpo.types.rollouts import Rollout
@@ -29,7 +29,7 @@ class ForwardPasses:
     Attributes:
         device: where the models are.
         budget: most tokens (prompts included) in one forward pass; lowered when memory runs out.
-        mixed: compute in bfloat16, whatever the dtype of the parameters.
+        mixed_in: dtype to compute in, whatever that of the parameters; None computes in theirs.
         cost: tokens of a sequence -> what a forward pass over it costs.
         reduce: over the data ranks.
         gather_once: let sharded models keep gathered weights, and gradients, over the microbatches that belong
@@ -38,14 +38,14 @@ class ForwardPasses:
 
     device: torch.device
     budget: MemoryBudget
-    mixed: bool
+    mixed_in: torch.dtype | None
     cost: PassCost
     reduce: Reduce
     gather_once: bool = False
 
     def precision(self, model: ScoringModel) -> AbstractContextManager[None]:
         """Returns the context that forward and backward of a model belong into."""
-        return computing_in(model, COMPUTED_IN) if self.mixed else nullcontext()
+        return nullcontext() if self.mixed_in is None else computing_in(model, self.mixed_in)
 
     @contextmanager
     def microbatches(self, model: ScoringModel, rollouts: Sequence[Rollout]) -> Iterator[Iterator[list[int]]]:

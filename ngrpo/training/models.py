@@ -14,6 +14,7 @@ from ngrpo.modeling.layers import prepare_layers
 from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.lora import add_adapter
+from ngrpo.modeling.overflow import check_range
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.modeling.precision import round_parameters
 from ngrpo.modeling.sharding import shard
@@ -75,14 +76,16 @@ class ModelLoader:
         model = kind(self.source.load(), learned).requires_grad_(not frozen)
         if self.settings.exact and kind is ScoringModel:
             make_exact(model.lm)
+        if self.settings.mixed_in is not None:
+            check_range(model.lm.named_parameters(), self.settings.mixed_in, self.source.path)
         check_embedding_scale(model.lm, self.exploration, self.source.path)
         if self.source.lora is not None and kind is ScoringModel and not frozen:
             add_adapter(model.lm, self.source.lora)
         model = model.to(self.device)
         model.head_rows = self.settings.head_rows
-        if frozen and self.settings.mixed:
-            round_parameters(model)
+        if frozen and self.settings.mixed_in is not None:
+            round_parameters(model, self.settings.mixed_in)
         prepare_layers(model.lm.base_model.layers, checkpointing, self.source.compile)
         if self.mesh is None:
             return model
-        return shard(model, self.mesh, self.settings.mixed, frozen and self.settings.offload_reference)
+        return shard(model, self.mesh, self.settings.mixed_in, frozen and self.settings.offload_reference)

@@ -1,9 +1,9 @@
 """The LightningModule of a run: Lightning's hooks."""
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from lightning import LightningModule
@@ -20,8 +20,8 @@ from ngrpo.modeling.cost import PassCost
 from ngrpo.modeling.critic import ValueModel
 from ngrpo.modeling.gathering import gathers_once
 from ngrpo.modeling.loading import DTYPES, ModelSource
+from ngrpo.modeling.overflow import beyond_range
 from ngrpo.modeling.policy import ScoringModel
-from ngrpo.modeling.precision import COMPUTED_IN
 from ngrpo.training.batching import contiguous
 from ngrpo.training.critic_update import CriticSettings, CriticUpdate
 from ngrpo.training.forward import ForwardPasses
@@ -29,6 +29,7 @@ from ngrpo.training.memory_budget import MemoryBudget
 from ngrpo.training.metric_logging import over_processes, over_ranks
 from ngrpo.training.models import ModelLoader, Models
 from ngrpo.training.nonfinite_guard import StepGuard
+from ngrpo.training.optim.loss_scale import LossScale, loss_scale
 from ngrpo.training.optim.lr_schedule import ConfiguredRates, set_rates
 from ngrpo.training.optim.offload import HOST, move_state
 from ngrpo.training.optim.parameter_groups import critic_groups, policy_groups
@@ -41,6 +42,12 @@ from ngrpo.training.step_metrics import average
 from ngrpo.training.update_settings import UpdateSettings
 from ngrpo.training.weight_export import WeightExport
 from ngrpo.types.problems import PromptBatch
+from ngrpo.types.rollouts import Rollout
+
+T = TypeVar("T")
+
+_SCALES = "loss_scales"
+"""Of a checkpoint."""
 
 
 class PolicyOptimization(LightningModule):
@@ -65,6 +72,7 @@ class PolicyOptimization(LightningModule):
         models: both, and the frozen reference, which is no submodule: it stays out of checkpoints.
         weights: takes whole tensors out of the policy.
         budget: most tokens in a forward pass.
+        loss_scales: of the policy's update and the critic's.
         forward_passes: on this rank; from the start of the fit on, like the following.
         scorer: scores rollouts.
         policy_update: makes the policy's steps.
@@ -100,6 +108,8 @@ class PolicyOptimization(LightningModule):
         self.critic_settings = critic
         self.guard = guard or StepGuard()
         self.budget = MemoryBudget(settings.microbatch_tokens)
+        trained = ["policy"] + ["critic"] * (critic is not None)
+        self.loss_scales: dict[str, LossScale] = {name: loss_scale(name, self.computed_in) for name in trained}
         self._configured = False
         self._token_share = 0.0
 
@@ -134,10 +144,10 @@ class PolicyOptimization(LightningModule):
         self.forward_passes = ForwardPasses(
             device=self.device,
             budget=self.budget,
-            mixed=self.settings.mixed,
+            mixed_in=self.settings.mixed_in,
             cost=PassCost.of(self.policy.lm.config),
             reduce=partial(over_ranks, self.trainer),
-            gather_once=gathers_once(self.settings.gather_once, self.policy, self._computed_in.itemsize, self.device),
+            gather_once=gathers_once(self.settings.gather_once, self.policy, self.computed_in.itemsize, self.device),
         )
         self.scorer = Scorer(
             models=self.models,
@@ -150,8 +160,9 @@ class PolicyOptimization(LightningModule):
         self.critic_update = self._critic_update()
 
     @property
-    def _computed_in(self) -> torch.dtype:
-        return COMPUTED_IN if self.settings.mixed else DTYPES[self.source.dtype]
+    def computed_in(self) -> torch.dtype:
+        """The dtype of forward and backward passes."""
+        return self.settings.mixed_in or DTYPES[self.source.dtype]
 
     def _policy_update(self) -> PolicyUpdate:
         return PolicyUpdate(
@@ -160,6 +171,7 @@ class PolicyOptimization(LightningModule):
             algorithm=self.algorithm,
             exploration=self.exploration,
             forward_passes=self.forward_passes,
+            loss_scale=self.loss_scales["policy"],
             data_ranks=ranks().data_size,
             schedule=self.lr_schedulers(),
             reduce_everywhere=partial(over_processes, self.trainer),
@@ -173,6 +185,7 @@ class PolicyOptimization(LightningModule):
             settings=self.critic_settings,
             exploration=self.exploration,
             forward_passes=self.forward_passes,
+            loss_scale=self.loss_scales["critic"],
             data_ranks=ranks().data_size,
         )
 
@@ -201,8 +214,20 @@ class PolicyOptimization(LightningModule):
         steps = [self._optimizer_step([samples[i] for i in minibatch]) for minibatch in minibatches]
         seconds = {"time/score_s": scored - start, "time/update_s": time.perf_counter() - scored}
         skipped = {"policy/skipped_steps": float(self.guard.skipped)}
-        self.log_dict(_merged(before) | average(steps) | seconds | skipped, batch_size=1)
+        scales = _merged(scale.metrics() for scale in self.loss_scales.values())
+        self.log_dict(_merged(before) | average(steps) | seconds | skipped | scales, batch_size=1)
         batch.update = Update(advantages, self.policy_update.ratios, self.policy_update.entropies)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Adds the loss scales, where there are any."""
+        states = {name: scale.state_dict() for name, scale in self.loss_scales.items()}
+        if any(states.values()):
+            checkpoint[_SCALES] = states
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Takes them back."""
+        for name, state in checkpoint.get(_SCALES, {}).items():
+            self.loss_scales[name].load_state_dict(state)
 
     def follow_tokens(self, share: float) -> None:
         """Sets the policy's learning rate by the share of the token limit that is used up.
@@ -222,9 +247,18 @@ class PolicyOptimization(LightningModule):
 
     def _optimizer_step(self, minibatch: list[Sample]) -> dict[str, Tensor]:
         """Makes one step of policy and critic on this rank's part of a minibatch; returns their metrics."""
-        admits = self.guard.for_minibatch(minibatch, self.forward_passes.reduce)
+        explain = partial(self._overflow, [sample.rollout for sample in minibatch])
+        admits = self.guard.for_minibatch(minibatch, self.forward_passes.reduce, explain)
         pairs = zip(self._updates, self._optimizers(), strict=True)
         return _merged([update.step(minibatch, one, self.manual_backward, admits) for update, one in pairs])
+
+    def _overflow(self, rollouts: Sequence[Rollout], name: str) -> str:
+        """Says which module makes a loss infinite, where it is computed in float16 (a collective)."""
+        model = {"policy/loss": self.policy, "critic/loss": self.critic}.get(name)
+        if model is None or self.computed_in != torch.float16:
+            return ""
+        named = self.scorer.overflow(model, rollouts)
+        return "" if named is None else beyond_range(named)
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
         """Brings an optimiser's moments back to the device."""
@@ -245,5 +279,5 @@ class PolicyOptimization(LightningModule):
         self.trainer.strategy.optimizers = []
 
 
-def _merged(metrics: Iterable[dict[str, Tensor]]) -> dict[str, Tensor]:
+def _merged(metrics: Iterable[dict[str, T]]) -> dict[str, T]:
     return {tag: value for part in metrics for tag, value in part.items()}

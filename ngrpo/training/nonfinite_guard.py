@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 Admits = Callable[[Mapping[str, Tensor]], bool]
 """Says whether to make an optimiser step, from numbers that must be finite; the same on all ranks."""
 
+Explain = Callable[[str], str]
+"""Says why a number, by its name, is not finite (a collective); "" where that is not known."""
+
 _MOST_FILES = 20
 """A run that skips a step now and then must not fill the disk."""
 
@@ -29,6 +32,11 @@ _MOST_FILES = 20
 def always(numbers: Mapping[str, Tensor]) -> bool:
     """Admits every step."""
     return True
+
+
+def unexplained(name: str) -> str:
+    """Knows nothing."""
+    return ""
 
 
 class StepGuard:
@@ -68,34 +76,43 @@ class StepGuard:
         self._nonfinite_rewards = frozenset(key for key, _, bad in everyone if bad)
         self._step = self._skipped = 0
 
-    def for_minibatch(self, samples: Sequence[Sample], reduce: Reduce) -> Admits:
+    def for_minibatch(self, samples: Sequence[Sample], reduce: Reduce, explain: Explain = unexplained) -> Admits:
         """Returns what decides on the steps of one minibatch (a collective).
 
         Args:
             samples: this rank's part of the minibatch.
             reduce: over the data ranks.
+            explain: asked of a loss that is not finite.
         """
         here = any(sample.rollout.key in self._nonfinite_rewards for sample in samples)
         anywhere = bool(reduce(torch.tensor(float(here)), "max"))
-        return partial(self.admits, samples, nonfinite_reward=anywhere)
+        return partial(self.admits, samples, nonfinite_reward=anywhere, explain=explain)
 
     @property
     def skipped(self) -> int:
         """Steps skipped in this iteration."""
         return self._skipped
 
-    def admits(self, samples: Sequence[Sample], numbers: Mapping[str, Tensor], nonfinite_reward: bool = False) -> bool:
+    def admits(
+        self,
+        samples: Sequence[Sample],
+        numbers: Mapping[str, Tensor],
+        nonfinite_reward: bool = False,
+        explain: Explain = unexplained,
+    ) -> bool:
         """Says whether to make a step.
 
         Args:
             samples: this rank's part of the minibatch.
             numbers: what must be finite, by name; the same on all ranks.
             nonfinite_reward: whether a reward of the minibatch is infinite; the same on all ranks.
+            explain: asked, on all ranks, of each of them that is not.
 
         Raises:
             RunError: it is the ``limit``-th in a row that is not.
         """
         bad = [f"{name} {float(value):g}" for name, value in numbers.items() if not bool(value.isfinite())]
+        bad += [] if nonfinite_reward else [explain(name) for name in numbers if not bool(numbers[name].isfinite())]
         bad += ["a reward is infinite"] if nonfinite_reward else []
         self._step += 1
         if not bad:
@@ -103,7 +120,7 @@ class StepGuard:
             return True
         self._in_a_row += 1
         self._skipped += 1
-        self._keep(samples, ", ".join(bad))
+        self._keep(samples, ", ".join(filter(None, bad)))
         return False
 
     def _keep(self, samples: Sequence[Sample], reason: str) -> None:

@@ -17,6 +17,7 @@ from ngrpo.training.forward import ForwardPasses
 from ngrpo.training.learned_gradients import LearnedGradients
 from ngrpo.training.nonfinite_guard import Admits, always
 from ngrpo.training.optim.grad_norm import clip
+from ngrpo.training.optim.loss_scale import LossScale
 from ngrpo.training.rounding import ChangedShare
 from ngrpo.training.samples import Sample, by_key, loss_inputs
 from ngrpo.training.step_metrics import StepMetrics
@@ -34,6 +35,7 @@ class PolicyUpdate:
         algorithm: makes the loss.
         exploration: the strategy of the rollouts; scores them.
         forward_passes: on this rank.
+        loss_scale: of this update.
         data_ranks: number of data ranks.
         schedule: of the learning rate; follows the steps that are made.
         reduce_everywhere: over all processes, those of a tensor group too.
@@ -51,6 +53,7 @@ class PolicyUpdate:
         algorithm: Algorithm,
         exploration: Exploration,
         forward_passes: ForwardPasses,
+        loss_scale: LossScale,
         data_ranks: int,
         schedule: LRScheduler,
         reduce_everywhere: Reduce,
@@ -60,6 +63,7 @@ class PolicyUpdate:
         self.algorithm = algorithm
         self.exploration = exploration
         self.forward_passes = forward_passes
+        self.loss_scale = loss_scale
         self.data_ranks = data_ranks
         self.schedule = schedule
         self.reduce_everywhere = reduce_everywhere
@@ -70,6 +74,7 @@ class PolicyUpdate:
     def begin(self, samples: Sequence[Sample]) -> dict[str, Tensor]:
         """Starts a rollout batch; there is nothing to log of the policy before its steps."""
         self.ratios, self.entropies = [], {}
+        self.loss_scale.begin()
         return {}
 
     def step(
@@ -89,11 +94,14 @@ class PolicyUpdate:
         """
         rollouts = [sample.rollout for sample in samples]
         metrics = self.forward_passes.within_memory(
-            lambda: self.accumulate(samples, backward), rollouts, optimizer.zero_grad
+            lambda: self.accumulate(samples, self.loss_scale.scaled(backward)), rollouts, optimizer.zero_grad
         )
+        self.loss_scale.unscale(self.model.parameters())
         metrics["policy/grad_norm"] = clip(self.model.parameters(), self.settings.max_grad_norm)
         metrics["policy/learning_rate"] = torch.as_tensor(optimizer.param_groups[0]["lr"]).cpu()
-        finite = admits({name: metrics[name] for name in _MUST_BE_FINITE})
+        overflowed = self.loss_scale.overflowed(metrics["policy/loss"], metrics["policy/grad_norm"])
+        judged = _MUST_BE_FINITE[:1] if overflowed else _MUST_BE_FINITE
+        finite = admits({name: metrics[name] for name in judged}) and not overflowed
         watch = ChangedShare(p for p in self.model.parameters() if p.requires_grad)
         if finite and metrics["policy/sequences"] > 0:  # else momentum alone would move the policy
             self._learned_gradients.look(rollouts, metrics["policy/grad_norm"], self.reduce_everywhere)

@@ -7,8 +7,10 @@ import torch
 from torch import Tensor
 
 from ngrpo.algo.policy_loss import Algorithm
+from ngrpo.distributed.collectives import gathered_everywhere
 from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.lora import adapter_off
+from ngrpo.modeling.overflow import HEAD, first_overflow
 from ngrpo.modeling.packing import PackedBatch
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.training.batching import contiguous
@@ -104,6 +106,13 @@ class Scorer:
             return values
 
         return self.forward_passes.by_rollout(critic, forward, rollouts, further=1)
+
+    def overflow(self, model: ScoringModel, rollouts: Sequence[Rollout]) -> str | None:
+        """Returns the name of the module of policy or critic that is the first to overflow; None if nothing does."""
+        with first_overflow(model) as found:
+            scores = self.values(rollouts) if model is self.models.critic else self.log_probs(model, rollouts)
+        named = found() or (None if all(bool(one.isfinite().all()) for one in scores) else HEAD)
+        return next(filter(None, gathered_everywhere(named)), None)
 
     def training_log_probs(self, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Returns the policy's log-probs as an optimiser step computes them; [N] each."""

@@ -3,11 +3,12 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
+
 from ngrpo.errors import SettingError
 from ngrpo.modeling.policy import HEAD_ROWS
+from ngrpo.modeling.precision import PRECISIONS
 from ngrpo.training.optim.lr_schedule import unchanged
-
-_PRECISIONS = ("32-true", "bf16-mixed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,9 +19,9 @@ class UpdateSettings:
         temperature: tau of the rollouts; the log-probs are those at tau.
         microbatch_tokens: most tokens (prompts included) in one forward pass.
         max_grad_norm: gradient norms above are scaled down to it.
-        precision: "32-true" computes in the dtype of the parameters; "bf16-mixed" computes in bfloat16 and keeps
-            parameters, gradients and optimiser in theirs (`ngrpo.modeling.precision`). At a learning rate of 1e-6
-            parameters must be float32: bfloat16 ones round most updates away.
+        precision: "32-true" computes in the dtype of the parameters; "bf16-mixed" and "16-mixed" compute in bfloat16
+            and float16, and keep parameters, gradients and optimiser in theirs (`ngrpo.modeling.precision`). At a
+            learning rate of 1e-6 parameters must be float32: bfloat16 ones round most updates away.
         learning_rate: optimiser steps made so far, and used share of the token limit -> factor on the policy's learning
             rate; see `ngrpo.training.optim.lr_schedule.RunSchedule`.
         head_rows: most tokens whose logits over the vocabulary are held at a time.
@@ -50,13 +51,13 @@ class UpdateSettings:
         for name in ("microbatch_tokens", "max_grad_norm", "head_rows"):
             if not getattr(self, name) > 0:
                 raise SettingError(f"trainer.{name}={getattr(self, name)} must be positive; raise it.")
-        if self.precision not in _PRECISIONS:
+        if self.precision not in PRECISIONS:
             raise SettingError(
-                f"trainer.precision={self.precision} is not known; choose {' or '.join(_PRECISIONS)} (model.dtype "
+                f"trainer.precision={self.precision} is not known; choose one of {', '.join(PRECISIONS)} (model.dtype "
                 "sets the dtype of the parameters)."
             )
 
     @property
-    def mixed(self) -> bool:
-        """Whether computation is in another dtype than parameters."""
-        return self.precision == "bf16-mixed"
+    def mixed_in(self) -> torch.dtype | None:
+        """The dtype to compute in, whatever that of the parameters; None computes in theirs."""
+        return PRECISIONS[self.precision]

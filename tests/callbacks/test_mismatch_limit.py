@@ -14,11 +14,10 @@ from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.token import TokenSampling
 
 
-def module(dtype: str = "float32", mixed: bool = False, exploration: Exploration | None = None) -> Any:
+def module(computed_in: torch.dtype = torch.float32, exploration: Exploration | None = None) -> Any:
     lm = SimpleNamespace(config=SimpleNamespace(hidden_size=1000))
     return SimpleNamespace(
-        settings=SimpleNamespace(mixed=mixed),
-        source=SimpleNamespace(dtype=dtype),
+        computed_in=computed_in,
         policy=SimpleNamespace(lm=lm),
         exploration=exploration or TokenSampling(),
     )
@@ -40,9 +39,12 @@ NUMBERS = [
     (limit(), module(), 1e-4, 0.01, 0.2),
     (limit(torch.bfloat16), module(), 0.03, 0.3, 2.3),
     (limit(tf32=True), module(), 0.03, 0.3, 2.3),
-    (limit(), module(mixed=True), 0.03, 0.3, 2.3),
-    (limit(torch.bfloat16), module("bfloat16"), 0.03, 0.3, 2.3),
-    (limit(torch.float16), module("bfloat16"), 0.03, 0.3, 2.3),
+    (limit(), module(torch.bfloat16), 0.03, 0.3, 2.3),
+    (limit(torch.bfloat16), module(torch.bfloat16), 0.03, 0.3, 2.3),
+    (limit(torch.float16), module(torch.bfloat16), 0.03, 0.3, 2.3),
+    (limit(torch.float16), module(torch.float16), 0.01, 0.05, 0.6),
+    (limit(torch.float16), module(), 0.01, 0.05, 0.6),
+    (limit(torch.float16, tf32=True), module(torch.float16), 0.01, 0.05, 0.6),
     (limit(), module(exploration=GaussianSoftTokens()), 0.04, 0.5, 6.0),
 ]
 

@@ -16,6 +16,7 @@ from ngrpo.entrypoints.train import train
 from ngrpo.errors import RunError
 from ngrpo.model_check import known
 from ngrpo.modeling import policy
+from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.packing import PackedBatch
 from ngrpo.report.run_store import RunStore
 from ngrpo.rollout.torch_engine.engine import TorchEngine
@@ -158,3 +159,28 @@ def test_a_cache_that_cannot_be_written_is_none(tmp_path: Path, monkeypatch: pyt
     assert known.has_passed("name")
     assert not known.has_passed("other")
     assert (tmp_path / "xdg" / "ngrpo" / "model_check" / "name.json").exists()
+
+
+@pytest.mark.parametrize(
+    "words", [("trainer.precision=16-mixed",), ("rollout.engine.dtype=float16",)], ids=["both", "engine"]
+)
+def test_a_model_that_overflows_float16_is_told_by_its_module(words: tuple[str, ...], tmp_path: Path):
+    source = ModelSource()
+    model = source.load()
+    large = model.get_parameter("model.layers.1.mlp.up_proj.weight")
+    with torch.no_grad():
+        large.mul_(6e4 / large.abs().max())
+    model.save_pretrained(tmp_path / "large")
+    source.tokenizer().save_pretrained(tmp_path / "large")
+    with pytest.raises(RunError) as caught:
+        run(tmp_path / "run", ON, f"model.path={tmp_path / 'large'}", *words)
+    assert str(caught.value) == (
+        f"model.path={tmp_path / 'large'} cannot be computed in float16: the output of lm.model.layers.1.mlp.up_proj "
+        "is beyond the range of float16, so set trainer.precision=bf16-mixed and rollout.engine.dtype=bfloat16."
+    )
+
+
+@pytest.mark.parametrize("exploration", ["neighbor", "gumbel", "hrpo", "gaussian"])
+def test_every_kind_of_strategy_passes_in_float16(exploration: str, tmp_path: Path):
+    mismatch = run(tmp_path / "run", ON, "trainer.precision=16-mixed", f"exploration={exploration}")
+    assert mismatch < 0.003

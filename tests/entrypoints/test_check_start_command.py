@@ -10,7 +10,7 @@ from places import ROOT
 
 def test_a_right_model_passes_and_faults_show(tmp_path: Path):
     file = tmp_path / "start.json"
-    succeed("check_start.py", "--random", "tiny", "--json", str(file), "--mixed")
+    succeed("check_start.py", "--random", "tiny", "--json", str(file), "--precision", "bf16-mixed")
     report = json.loads(file.read_text())
     assert not report["refused"]
     assert [(f["path"], f["rollouts"]) for f in report["figures"]] == [

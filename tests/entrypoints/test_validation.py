@@ -263,7 +263,21 @@ def defaults() -> DictConfig:
         ({"data.max_prompt_tokens": 0}, ["data.max_prompt_tokens=0 "]),
         ({"data.path": "/nowhere.jsonl", "data.max_prompt_tokens": 128}, ["data.path='/nowhere.jsonl' "]),
         ({"model.path": "/nowhere"}, ["model.path=/nowhere "]),
-        ({"model.dtype": "float16"}, ["model.dtype=float16 "]),
+        ({"model.dtype": "float8"}, ["model.dtype=float8 "]),
+        (
+            {"model.dtype": "float16"},
+            ["model.dtype=float16 ", "set model.dtype=float32 and trainer.precision=16-mixed"],
+        ),
+        (
+            {"model.dtype": "float16", "trainer.precision": "16-mixed"},
+            ["model.dtype=float16 ", "set model.dtype=float32 and trainer.precision=16-mixed"],
+        ),
+        (
+            {"model.dtype": "bfloat16", "trainer.precision": "16-mixed"},
+            ["trainer.precision=16-mixed ", "model.dtype=bfloat16 ", "set model.dtype=float32"],
+        ),
+        ({"trainer.precision": "16-true"}, ["trainer.precision=16-true ", "16-mixed"]),
+        ({"rollout.engine.dtype": "half"}, ["rollout.engine.dtype=half ", "float16"]),
         ({"reward.workers": 0}, ["reward.workers"]),
         ({"callbacks.checkpoint.keep": 0}, ["keep=0 "]),
         ({"callbacks.evaluation.evaluator.samples": 0}, ["evaluator.samples=0 "]),

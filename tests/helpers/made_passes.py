@@ -14,7 +14,7 @@ def made_passes(model: ScoringModel, reduce: Reduce = alone, tokens: int = 80) -
     return ForwardPasses(
         device=torch.device("cpu"),
         budget=MemoryBudget(tokens),
-        mixed=False,
+        mixed_in=None,
         cost=PassCost.of(model.lm.config),
         reduce=reduce,
     )

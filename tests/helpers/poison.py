@@ -22,10 +22,23 @@ class PoisonGradient(Callback):
 
     def on_train_batch_start(self, trainer, pl_module, batch, batch_idx) -> None:
         self.now = batch.iteration in self.iterations
+        self.parameter = next(pl_module.policy.parameters())  # not its copy, which mixed precision computes with
 
     def on_after_backward(self, trainer, pl_module) -> None:
         if self.now:
-            next(pl_module.policy.parameters()).grad.view(-1)[0] = math.nan
+            self.parameter.grad.view(-1)[0] = math.nan
+
+
+class LargeScale(Callback):
+    """Begins a new run with loss scales so large that the first gradients overflow."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def on_fit_start(self, trainer, pl_module) -> None:
+        if trainer.ckpt_path is None:
+            for scale in pl_module.loss_scales.values():
+                scale.value = self.value
 
 
 class SpoiledReward:

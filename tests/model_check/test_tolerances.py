@@ -38,3 +38,5 @@ def test_what_is_no_number_is_excessive() -> None:
     own = torch.tensor([-1.0, -2.0])
     assert deviation(own, torch.tensor([-1.0, math.nan]), rounding(own, own)).excessive
     assert not deviation(own, own, rounding(own, own)).excessive
+    nothing = torch.full_like(own, math.nan)
+    assert deviation(nothing, nothing, rounding(nothing, nothing)).excessive

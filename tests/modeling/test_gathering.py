@@ -32,7 +32,7 @@ def sharded() -> ScoringModel:
     torch.manual_seed(0)
     lm = Qwen2ForCausalLM._from_config(config, attn_implementation=IMPLEMENTATION)
     mesh = init_device_mesh("cpu", (2, 1), mesh_dim_names=("data_parallel", "tensor_parallel"))
-    return shard(ScoringModel(lm), mesh, mixed=True)
+    return shard(ScoringModel(lm), mesh, mixed_in=torch.bfloat16)
 
 
 class Heard(TorchDispatchMode):

@@ -22,11 +22,11 @@ def assert_one_sentence(error: SettingError, setting: str) -> None:
     assert "\n" not in message
 
 
-def test_dtype_is_one_of_two():
+def test_dtype_is_one_of_three():
     with pytest.raises(SettingError) as caught:
-        ModelSource(dtype="float16")
-    assert_one_sentence(caught.value, "model.dtype=float16 ")
-    assert "float32, bfloat16" in str(caught.value)
+        ModelSource(dtype="float8")
+    assert_one_sentence(caught.value, "model.dtype=float8 ")
+    assert "float32, bfloat16, float16" in str(caught.value)
 
 
 @pytest.mark.parametrize(

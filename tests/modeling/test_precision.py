@@ -1,4 +1,4 @@
-"""bfloat16 computation over float32 parameters."""
+"""Computation in 16 bits over float32 parameters."""
 
 from contextlib import nullcontext
 
@@ -21,8 +21,8 @@ BATCHES = [
 ]
 
 
-def gradients(model: ScoringModel, batches: list, half: bool) -> dict[str, Tensor]:
-    with computing_in(model, torch.bfloat16) if half else nullcontext():
+def gradients(model: ScoringModel, batches: list, half: torch.dtype | None) -> dict[str, Tensor]:
+    with nullcontext() if half is None else computing_in(model, half):
         for batch in batches:
             model(batch, 1.0, NeighborMixing()).log_prob.sum().backward()
     return {name: p.grad.clone() for name, p in model.named_parameters()}
@@ -33,29 +33,30 @@ def test_parameters_are_back_afterwards_with_their_own_gradients(tiny_source: Mo
     before = dict(model.named_parameters())
     with computing_in(model, torch.bfloat16):
         assert {p.dtype for p in model.lm.state_dict().values()} == {torch.bfloat16}
-    made = gradients(model, BATCHES[:1], half=True)
+    made = gradients(model, BATCHES[:1], half=torch.bfloat16)
     assert dict(model.named_parameters()) == before
     assert {g.dtype for g in made.values()} == {torch.float32}
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("checkpointing", ["off", "selective", "full"])
-def test_it_computes_what_a_bfloat16_model_computes(tiny_source: ModelSource, checkpointing: str):
+def test_it_computes_what_a_rounded_model_computes(tiny_source: ModelSource, checkpointing: str, dtype: torch.dtype):
     """Per microbatch: the sum over microbatches is in float32, as the sum of the rounded gradients is not."""
     model, rounded = ScoringModel(tiny_source.load()).train(), ScoringModel(tiny_source.load())
     prepare_layers(model.lm.base_model.layers, checkpointing, compiled=False)
-    round_parameters(rounded)
+    round_parameters(rounded, dtype)
     expected = []
     for batch in BATCHES:
         rounded.zero_grad()
-        expected.append({name: g.float() for name, g in gradients(rounded, [batch], half=False).items()})
-    made = gradients(model, BATCHES, half=True)
+        expected.append({name: g.float() for name, g in gradients(rounded, [batch], half=None).items()})
+    made = gradients(model, BATCHES, half=dtype)
     for name, gradient in made.items():
         assert torch.equal(gradient, expected[0][name] + expected[1][name]), name
 
 
 def test_a_bfloat16_model_is_not_copied(tiny_source: ModelSource):
     model = ScoringModel(tiny_source.load())
-    round_parameters(model)
+    round_parameters(model, torch.bfloat16)
     before = [parameter.data_ptr() for parameter in model.lm.parameters()]
     with computing_in(model, torch.bfloat16):
         assert [weight.data_ptr() for weight in model.lm.state_dict(keep_vars=True).values()] == before
@@ -69,12 +70,12 @@ def test_tied_weights_stay_tied():
     model = ScoringModel(Qwen2ForCausalLM(config))
     with computing_in(model, torch.bfloat16):
         assert model.lm.lm_head.weight is model.lm.get_input_embeddings().weight
-    gradients(model, BATCHES, half=True)
+    gradients(model, BATCHES, half=torch.bfloat16)
     assert model.lm.lm_head.weight is model.lm.get_input_embeddings().weight
 
 
 def test_rotary_frequencies_are_not_rounded(tiny_source: ModelSource):
     model = ScoringModel(tiny_source.load())
-    round_parameters(model)
+    round_parameters(model, torch.bfloat16)
     assert {p.dtype for p in model.lm.parameters()} == {torch.bfloat16}
     assert {b.dtype for b in model.lm.buffers() if b.is_floating_point()} == {torch.float32}

@@ -21,8 +21,9 @@ BENCHMARKS = ROOT / "docs" / "benchmarks"
 FUSED = partial(torch.optim.AdamW, lr=1e-6, fused=True)
 TINY = RunSettings(
     config=CONFIGS["qwen2"], trust_remote_code=False, dtype=torch.float32, checkpointing="off", compile=False,
-    lora=None, mixed=True, microbatch_tokens=1024, head_rows=256, offload_reference=False, offload_optimizer=False,
-    gather_once=False, optimizer=FUSED, critic_optimizer=None, reference=True, data_ranks=1, tensor_parallel_size=1,
+    lora=None, mixed_in=torch.bfloat16, microbatch_tokens=1024, head_rows=256, offload_reference=False,
+    offload_optimizer=False, gather_once=False,
+    optimizer=FUSED, critic_optimizer=None, reference=True, data_ranks=1, tensor_parallel_size=1,
     prompts_per_batch=16, optimizer_steps=2, group_size=8, max_prompt_tokens=64, max_new_tokens=192,
     engine=PlannedTorchEngine(itemsize=4, slots=16, tokens=256), device_bytes=0,
 )  # fmt: skip
@@ -66,7 +67,7 @@ def test_every_phase_is_the_sum_of_its_parts():
     ("changes", "part"),
     [
         ({"reference": False}, "reference"),
-        ({"mixed": False}, "weights to compute with"),
+        ({"mixed_in": None}, "weights to compute with"),
         ({"lora": LoraSettings(rank=2), "reference": False}, "moments"),
         ({"data_ranks": 2}, "weights"),
         ({"tensor_parallel_size": 2}, "gradients"),

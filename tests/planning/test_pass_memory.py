@@ -24,7 +24,7 @@ MEASURED_SHAPE = Qwen2Config(
     intermediate_size=8960, num_hidden_layers=28, num_attention_heads=12, num_key_value_heads=2,
 )  # fmt: skip
 plain = partial(
-    PassSettings, dtype=torch.float32, mixed=False, checkpointing="off", compile=False, lora=None, tokens=TOKENS,
+    PassSettings, dtype=torch.float32, mixed_in=None, checkpointing="off", compile=False, lora=None, tokens=TOKENS,
     scored=TOKENS, head_rows=128, accumulating=True,
 )  # fmt: skip
 
@@ -91,7 +91,7 @@ def measured(name):
 def test_one_microbatch_takes_what_was_measured_on_a_gpu(run, result):
     memory = training_pass(
         PassSettings(
-            config=MEASURED_SHAPE, dtype=torch.float32, mixed=True, checkpointing=run["checkpointing"],
+            config=MEASURED_SHAPE, dtype=torch.float32, mixed_in=torch.bfloat16, checkpointing=run["checkpointing"],
             compile=run["compile"], lora=None, tokens=run["microbatch_tokens"], scored=run["microbatch_tokens"],
             head_rows=run["head_rows"], accumulating=False,
         )

@@ -157,7 +157,7 @@ def test_two_sharded_processes_make_the_gradient_of_one(
         assert name.startswith("learned.") <= (distance({name: one[name]}, two) < TOLERANCE)
 
 
-@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed", "16-mixed"])
 @pytest.mark.parametrize("kind", ["ppo", "learned"])
 def test_when_weights_are_gathered_does_not_matter(
     case: Case, learned_case: Case, kind: str, precision: str, tmp_path: Path
@@ -180,12 +180,16 @@ def norm(gradient: dict[str, torch.Tensor]) -> float:
     return sum(float(part.double().square().sum()) for part in gradient.values()) ** 0.5
 
 
-def test_mixed_precision_is_the_same_rounding_sharded_or_not(learned_case: Case, tmp_path: Path):
-    """A bfloat16 gradient is off by some per cent of itself; sharded it is off in the same way."""
-    case = replace(learned_case, precision="bf16-mixed", source={"checkpointing": "selective"})
+@pytest.mark.parametrize(("precision", "most"), [("bf16-mixed", 0.1), ("16-mixed", 0.0125)])
+def test_mixed_precision_is_the_same_rounding_sharded_or_not(
+    learned_case: Case, precision: str, most: float, tmp_path: Path
+):
+    """A bfloat16 gradient is off by some per cent of itself, a float16 one by an eighth of it; sharded as much."""
+    case = replace(learned_case, precision=precision, source={"checkpointing": "selective"})
     exact, one = gradient(replace(case, precision="32-true")), gradient(case)
     two = in_two_processes(case, tmp_path)
     assert {part.dtype for part in two.values()} == {torch.float32}
+    assert distance(exact, one) < most
     assert distance(one, two) < 0.2 * distance(exact, one)
     assert norm(two) == pytest.approx(norm(one), rel=1e-3)
 
@@ -197,7 +201,7 @@ def test_a_bfloat16_model_is_sharded_beside_float32_learned_exploration(learned_
     assert distance(gradient(case), two) < 0.02
 
 
-@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed", "16-mixed"])
 def test_adapters_are_sharded(case: Case, tmp_path: Path, precision: str):
     """The first step of B alone, whose A it goes through."""
     pytest.importorskip("peft")

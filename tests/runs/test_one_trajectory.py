@@ -83,3 +83,10 @@ def test_two_processes(base: Callable[[], Weights], tmp_path: Path) -> None:
 def test_a_setting_that_matters_is_seen(base: Callable[[], Weights], tmp_path: Path) -> None:
     for overrides in (("seed=1",), ("algo.optimizer_steps=4",)):
         assert apart(base(), run(tmp_path / overrides[0], *overrides)) > 10 * TOLERANCE
+
+
+def test_two_processes_in_float16(tmp_path: Path) -> None:
+    one = run(tmp_path / "one", "trainer.precision=16-mixed")
+    words = ("algo=gspo", "trainer.iterations=3", "callbacks.evaluation=null", "trainer.precision=16-mixed")
+    train_in_processes(tmp_path / "two", 2, *words)
+    assert apart(one, load_file(tmp_path / "two" / "model" / "model.safetensors")) < TOLERANCE

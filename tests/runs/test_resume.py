@@ -70,6 +70,14 @@ CASES = {
         "trainer.schedule._target_=ngrpo.training.optim.lr_schedule.cosine",
         "trainer.schedule.warmup=3",
     ],
+    # Loss scales that gradients overflow at in the first steps, so that they change on both sides of the kill.
+    "float16": [
+        "algo=ppo",
+        "trainer.precision=16-mixed",
+        "trainer.schedule._target_=ngrpo.training.optim.lr_schedule.cosine",
+        "+callbacks.scale._target_=poison.LargeScale",
+        "+callbacks.scale.value=68719476736.0",
+    ],
     # A learning rate that goes by the generated tokens, whose limit is nearer than that of iterations.
     "tokens": [
         "algo=grpo",
@@ -123,11 +131,13 @@ def test_resume_after_kill_is_exact(tmp_path: Path, cache: dict[str, str], case:
     assert one["state_dict"].keys() == two["state_dict"].keys()
     for name, tensor in one["state_dict"].items():
         assert torch.equal(tensor, two["state_dict"][name]), name
-    assert len(one["optimizer_states"]) == (2 if case == "ppo" else 1)
+    assert len(one["optimizer_states"]) == (2 if case in ("ppo", "float16") else 1)
     for first, second in zip(one["optimizer_states"], two["optimizer_states"], strict=True):
         assert all(torch.equal(m["exp_avg"], second["state"][i]["exp_avg"]) for i, m in first["state"].items())
         assert first["param_groups"] == second["param_groups"]
-    assert any(name.startswith("critic.") for name in one["state_dict"]) == (case == "ppo")
+    assert any(name.startswith("critic.") for name in one["state_dict"]) == (case in ("ppo", "float16"))
+    assert one.get("loss_scales") == two.get("loss_scales")
+    assert ("loss_scales" in one) == (case == "float16")
     tables = [state["callbacks"]["RolloutCallback"]["tables"]["neighbors"] for state in (one, two)]
     assert torch.equal(*tables)
     terms = [state["callbacks"]["RolloutCallback"]["reward_terms"] for state in (one, two)]

@@ -16,6 +16,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 from ngrpo.checkpoint.folders import STATE
+from ngrpo.modeling.loading import ModelSource
 from ngrpo.report.run_store import RunStore
 
 
@@ -148,3 +149,17 @@ def test_the_critic_is_sharded_and_resumes(tmp_path: Path):
     assert float(weights["critic.head.weight"].abs().max()) > 0
     assert all(torch.equal(tensor, resumed[name]) for name, tensor in weights.items())
     assert {"optimizer_0", "optimizer_1"} <= states[0].keys()
+
+
+def test_processes_leave_out_the_same_steps_for_the_loss_scale(tmp_path: Path) -> None:
+    """Gradients overflow in the first steps; then training goes on as in one process, but for rounding."""
+    words = ["trainer.precision=16-mixed", "trainer.iterations=4", "+callbacks.scale._target_=poison.LargeScale"]
+    run = train(tmp_path, 2, *words, f"+callbacks.scale.value={2.0**32}", "callbacks.evaluation=null")
+    logged = [one.metrics for one in RunStore(run).iterations()]
+    overflowed = [one["policy/overflowed_steps"] for one in logged]
+    assert 1 < sum(overflowed) < 8
+    assert logged[-1]["policy/loss_scale"] == 2.0 ** (32 - sum(overflowed))
+    assert [one["policy/skipped_steps"] for one in logged] == [0] * 4
+    changed = load_file(run / "model" / "model.safetensors")
+    start = ModelSource().load().state_dict()
+    assert any(not torch.equal(weight, start[name]) for name, weight in changed.items())

@@ -18,6 +18,7 @@ from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.critic import ValueModel
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.training.critic_update import CriticSettings, CriticUpdate
+from ngrpo.training.optim.loss_scale import LossScale
 from ngrpo.training.samples import Sample
 from ngrpo.types.rollouts import Rollout, StopReason
 
@@ -116,6 +117,7 @@ def update(case: Case, reduce=alone, ranks: int = 1, model: ValueModel | None = 
         settings=replace(CRITIC, **settings),
         exploration=NeighborMixing(),
         forward_passes=made_passes(model, reduce),
+        loss_scale=LossScale(),
         data_ranks=ranks,
     )
 

@@ -52,7 +52,7 @@ def test_numbers_are_returned_by_rollout(model: ScoringModel):
     assert [tokens[1:].tolist() for tokens in more] == [r.response_ids.tolist() for r in rollouts]
 
 
-def test_mixed_precision_computes_in_bfloat16(model: ScoringModel):
-    for mixed, dtype in ((False, torch.float32), (True, torch.bfloat16)):
-        with replace(made_passes(model), mixed=mixed).precision(model):
+def test_mixed_precision_computes_in_its_dtype(model: ScoringModel):
+    for mixed_in, dtype in ((None, torch.float32), (torch.bfloat16,) * 2, (torch.float16,) * 2):
+        with replace(made_passes(model), mixed_in=mixed_in).precision(model):
             assert model.lm.lm_head.weight.dtype == dtype

@@ -39,10 +39,13 @@ def test_reference_and_critic_start_from_the_policys_weights(tiny_source: ModelS
     assert all(p.requires_grad for p in models.critic.parameters())
 
 
-def test_only_the_reference_is_rounded_for_mixed_precision(tiny_source: ModelSource):
-    models = loader(tiny_source, precision="bf16-mixed").load(reference=True, critic=False)
+@pytest.mark.parametrize(("precision", "dtype"), [("bf16-mixed", torch.bfloat16), ("16-mixed", torch.float16)])
+def test_only_the_reference_is_rounded_for_mixed_precision(
+    tiny_source: ModelSource, precision: str, dtype: torch.dtype
+):
+    models = loader(tiny_source, precision=precision).load(reference=True, critic=False)
     assert models.reference is not None
-    assert {p.dtype for p in models.reference.lm.parameters()} == {torch.bfloat16}
+    assert {p.dtype for p in models.reference.lm.parameters()} == {dtype}
     assert {p.dtype for p in models.policy.lm.parameters()} == {torch.float32}
 
 

@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 from places import ROOT
 from poison import PoisonGradient
 from torch.utils.data import DataLoader
+from transformers import AutoModelForCausalLM
 from update_probe import ALGORITHMS, Case, GivenExperience
 
 from ngrpo.config.check import checked
@@ -48,6 +49,7 @@ class Weights(Callback):
         self.skipped: list[float] = []
         self.losses: list[float] = []
         self.gradients: list[torch.Tensor] = []
+        self.scales: list[float] = []
 
     def on_before_optimizer_step(self, trainer, pl_module, optimizer) -> None:
         self.gradients.append(pl_module.policy.lm.lm_head.weight.grad.clone())
@@ -56,10 +58,16 @@ class Weights(Callback):
         self.after.append(pl_module.policy.lm.lm_head.weight.detach().clone())
         self.skipped.append(float(trainer.callback_metrics["policy/skipped_steps"]))
         self.losses.append(float(trainer.callback_metrics["policy/loss"]))
+        self.scales.append(float(trainer.callback_metrics.get("policy/loss_scale", 1.0)))
 
 
 def fit(
-    case: Case, guard: StepGuard, rewards: dict[int, torch.Tensor], poisoned: list[int], iterations: int
+    case: Case,
+    guard: StepGuard,
+    rewards: dict[int, torch.Tensor],
+    poisoned: list[int],
+    iterations: int,
+    precision: str = "32-true",
 ) -> Weights:
     """Two optimiser steps an iteration, on other rewards in some iterations, with NaN gradients in others."""
     kept = Weights()
@@ -68,9 +76,11 @@ def fit(
         enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
     )  # fmt: skip
     module = PolicyOptimization(
-        ModelSource(case.model_path), replace(ALGORITHMS["grpo"], optimizer_steps=2), NeighborMixing(),
+        ModelSource(case.model_path, **case.source), replace(ALGORITHMS["grpo"], optimizer_steps=2), NeighborMixing(),
         partial(torch.optim.AdamW, lr=0.01),
-        UpdateSettings(temperature=case.temperature, microbatch_tokens=case.microbatch_tokens), guard=guard,
+        UpdateSettings(
+            temperature=case.temperature, microbatch_tokens=case.microbatch_tokens, precision=precision
+        ), guard=guard,
     )  # fmt: skip
     batches = [PromptBatch([], 0, iteration) for iteration in range(iterations)]
     for batch in batches:
@@ -125,6 +135,37 @@ def test_too_many_in_a_row_end_the_run_and_a_good_one_between_does_not(case: Cas
         " (iteration 3, optimiser step 1); lower trainer.optimizer.lr, or look at them with ngrpo replay-step "
         f"{tmp_path}/bad_steps; there is no checkpoint to resume from."
     )
+
+
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_model_that_overflows_float16_is_told_by_its_module(case: Case, compiled: bool, tmp_path: Path) -> None:
+    """A loss that no scale can help; in bfloat16 the same weights train."""
+    model = AutoModelForCausalLM.from_pretrained(case.model_path)
+    with torch.no_grad():
+        large = model.model.layers[1].mlp.up_proj.weight
+        large.mul_(6e4 / large.abs().max())
+    model.save_pretrained(tmp_path / "large")
+    case = replace(case, model_path=str(tmp_path / "large"), source={"compile": compiled})
+    with pytest.raises(RunError) as caught:
+        fit(case, StepGuard(1, tmp_path), {}, poisoned=[], iterations=1, precision="16-mixed")
+    assert str(caught.value).startswith(
+        "trainer.max_bad_steps=1 optimiser steps in a row were skipped, the last for its policy/loss nan, policy/"
+        "grad_norm nan, the output of lm.model.layers.1.mlp.up_proj is beyond the range of float16, so set trainer."
+        "precision=bf16-mixed and rollout.engine.dtype=bfloat16 (iteration 1, optimiser step 1); "
+    )
+    fit(case, StepGuard(1, tmp_path), {}, poisoned=[], iterations=1, precision="bf16-mixed")
+
+
+def test_the_scale_takes_overflows_and_the_guard_what_no_scale_helps(case: Case, tmp_path: Path) -> None:
+    """A gradient of NaN halves the scale down to 1, from where on it is bad."""
+    guard = StepGuard(1, tmp_path)
+    kept = fit(case, guard, {}, poisoned=[*range(8)], iterations=8, precision="16-mixed")
+    assert kept.skipped == [0] * 8
+    assert not list(tmp_path.iterdir())
+    assert all(torch.equal(one, kept.after[0]) for one in kept.after)
+    assert kept.scales == [2.0 ** (14 - 2 * number) for number in range(8)]
+    with pytest.raises(RunError, match="the last for its policy/grad_norm nan"):
+        fit(case, guard, {}, poisoned=[*range(9)], iterations=9, precision="16-mixed")
 
 
 def test_limit_is_checked() -> None:

@@ -17,6 +17,7 @@ from update_probe import ALGORITHMS
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.policy import ScoringModel
+from ngrpo.training.optim.loss_scale import DynamicScale, LossScale
 from ngrpo.training.policy_update import PolicyUpdate
 from ngrpo.training.samples import Sample
 from ngrpo.training.update_settings import UpdateSettings
@@ -44,14 +45,17 @@ def samples(rollouts: list[Rollout]) -> list[Sample]:
 
 @pytest.fixture
 def update(tiny_model_path: Path, sampling) -> Callable[..., PolicyUpdate]:
-    def made(reduce: Any = alone, data_ranks: int = 1, model: ScoringModel | None = None) -> PolicyUpdate:
+    def made(
+        reduce: Any = alone, data_ranks: int = 1, model: ScoringModel | None = None, scale: float | None = None
+    ) -> PolicyUpdate:
         model = model or ScoringModel(ModelSource(str(tiny_model_path)).load())
         return PolicyUpdate(
             model=model,
             settings=UpdateSettings(temperature=sampling.temperature, max_grad_norm=1e9),
             algorithm=ALGORITHM,
             exploration=NeighborMixing(),
-            forward_passes=made_passes(model, reduce),
+            forward_passes=replace(made_passes(model, reduce), mixed_in=None if scale is None else torch.float16),
+            loss_scale=LossScale() if scale is None else DynamicScale("policy", scale),
             data_ranks=data_ranks,
             schedule=LambdaLR(torch.optim.SGD(model.parameters(), lr=1.0), lambda step: 1 / (1 + step)),
             reduce_everywhere=reduce,
@@ -109,6 +113,48 @@ def test_a_step_that_is_not_admitted_moves_nothing(update, samples: list[Sample]
     assert all(p.grad is None for p in found.model.parameters())
     found.step(samples, optimizer, Tensor.backward)
     assert not torch.equal(weights(found), before)
+
+
+def test_a_step_that_overflows_for_its_scale_moves_nothing_and_is_made_at_a_smaller_one(update, samples: list[Sample]):
+    """It is asked of the loss alone whether the step is bad; the learning rate's schedule does not see it."""
+    found, asked = update(scale=2.0**40), []
+    optimizer = torch.optim.SGD(found.model.parameters(), lr=0.1)
+    before = weights(found)
+
+    def admit(numbers: dict[str, Tensor]) -> bool:
+        asked.append(sorted(numbers))
+        return all(bool(number.isfinite()) for number in numbers.values())
+
+    steps = 0
+    while torch.equal(weights(found), before):
+        steps += 1
+        metrics = found.step(samples, optimizer, Tensor.backward, admit)
+        assert found.schedule.last_epoch == (metrics["policy/sequences"] > 0)
+        assert all(p.grad is None for p in found.model.parameters())
+        assert steps < 40
+    assert steps > 5
+    assert found.loss_scale.metrics() == {
+        "policy/loss_scale": 2.0 ** (41 - steps), "policy/overflowed_steps": float(steps - 1)
+    }  # fmt: skip
+    assert asked == [["policy/loss"]] * (steps - 1) + [["policy/grad_norm", "policy/loss"]]
+    found.begin(samples)
+    assert found.loss_scale.metrics()["policy/overflowed_steps"] == 0
+
+
+def test_the_scale_keeps_gradients_that_float16_would_lose(update, samples: list[Sample]):
+    """The gradient that the optimiser gets is the loss's own, whatever the scale, and clipped as it is."""
+    samples = [replace(sample, advantage=sample.advantage * 1e-7) for sample in samples]
+    exact, kept = update(), {}
+    exact.accumulate(samples, Tensor.backward)
+    for scale in (1.0, 2.0**16):
+        found = update(scale=scale)
+        seen = torch.optim.SGD(found.model.parameters(), lr=0.0)
+        seen.register_step_pre_hook(lambda *_, of=found, at=scale: kept.__setitem__(at, gradient(of)))
+        norm = found.step(samples, seen, Tensor.backward)["policy/grad_norm"]
+        torch.testing.assert_close(norm, kept[scale].norm(), rtol=1e-4, atol=0)
+    whole = gradient(exact)
+    assert (kept[2.0**16] - whole).norm() < 0.05 * whole.norm()
+    assert (kept[1.0] - whole).norm() > 0.2 * whole.norm()
 
 
 def test_ranks_normalise_by_the_tokens_of_all(update, samples: list[Sample]):

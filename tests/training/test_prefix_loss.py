@@ -22,6 +22,7 @@ from ngrpo.modeling.critic import ValueModel
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.training.critic_update import CriticSettings, CriticUpdate
+from ngrpo.training.optim.loss_scale import LossScale
 from ngrpo.training.policy_update import PolicyUpdate
 from ngrpo.training.samples import (
     PrecomputedLogProbs,
@@ -74,6 +75,7 @@ def updater(path: Path, algorithm: Algorithm, temperature: float) -> PolicyUpdat
         algorithm=algorithm,
         exploration=STRATEGY,
         forward_passes=made_passes(model, alone),
+        loss_scale=LossScale(),
         data_ranks=1,
         schedule=LambdaLR(torch.optim.SGD(model.parameters(), lr=1.0), lambda step: 1.0),
         reduce_everywhere=alone,
@@ -163,6 +165,7 @@ def test_the_critic_learns_the_states_of_generated_tokens(tiny_source, rollouts:
         settings=CriticSettings(optimizer, clip=None),
         exploration=STRATEGY,
         forward_passes=made_passes(model, alone),
+        loss_scale=LossScale(),
         data_ranks=1,
     )
     samples = [

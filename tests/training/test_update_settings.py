@@ -1,6 +1,7 @@
 """Settings of the optimiser steps."""
 
 import pytest
+import torch
 
 from ngrpo.errors import SettingError
 from ngrpo.training.update_settings import UpdateSettings
@@ -14,9 +15,12 @@ def test_what_must_be_positive_is(settings: dict[str, float]):
 
 
 def test_an_unknown_precision_is_refused():
-    with pytest.raises(SettingError, match=r"^trainer\.precision=16-mixed is not known; choose 32-true or bf16-mixed"):
-        UpdateSettings(precision="16-mixed")
-    assert [UpdateSettings(precision=p).mixed for p in ("32-true", "bf16-mixed")] == [False, True]
+    for precision in ("16", "fp16", "16-true"):
+        said = rf"^trainer\.precision={precision} is not known; choose one of 32-true, bf16-mixed, 16-mixed \("
+        with pytest.raises(SettingError, match=said):
+            UpdateSettings(precision=precision)
+    made = [UpdateSettings(precision=p).mixed_in for p in ("32-true", "bf16-mixed", "16-mixed")]
+    assert made == [None, torch.bfloat16, torch.float16]
 
 
 def test_settings_are_given_by_name():

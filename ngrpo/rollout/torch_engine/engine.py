@@ -21,11 +21,13 @@ from ngrpo.modeling.exact.token_scores import exact_token_scores
 from ngrpo.modeling.head import output_logits
 from ngrpo.modeling.layers import CompiledLayers
 from ngrpo.modeling.loading import DTYPES, ModelSource
+from ngrpo.modeling.overflow import cast_weights
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.replay import replay
 from ngrpo.rollout.admission import admission_order
 from ngrpo.rollout.engine import NOT_STARTED, Report
 from ngrpo.rollout.request_limits import check_requests
+from ngrpo.rollout.served_dtype import AUTO, served_dtype
 from ngrpo.rollout.torch_engine.batch_state import BatchState, Progress
 from ngrpo.rollout.torch_engine.burst import Steps, StepShape, captures
 from ngrpo.rollout.torch_engine.kv_cache import DecodeAttention, PrefillAttention, SlotCache, number_layers
@@ -53,6 +55,7 @@ class TorchEngine:
             from CUDA graphs. What a row computes after its end is thrown away. 1 looks after every step and captures
             nothing; None is 32 on a GPU and 1 elsewhere.
         exact: computes the log-probs of an exact trainer, bit for bit (`ngrpo.modeling.exact`).
+        dtype: of the served weights; "auto" is the model's own.
 
     Raises:
         SettingError: a setting is out of range, or the engine cannot be exact with it.
@@ -70,6 +73,7 @@ class TorchEngine:
         compile: bool = False,
         burst: int | None = None,
         exact: bool = False,
+        dtype: str = AUTO,
     ) -> None:
         if max_batch_size < 1:
             raise SettingError(f"rollout.engine.max_batch_size={max_batch_size} runs nothing; choose 1 or more.")
@@ -80,7 +84,7 @@ class TorchEngine:
                 "rollout.engine.compile=true rounds otherwise than the trainer, and rollout.exact=true allows no "
                 "difference; set rollout.engine.compile=false."
             )
-        self.model = model
+        self.model = replace(model, dtype=served_dtype(dtype, model.dtype))
         self.exact = exact
         self.max_batch_size = max_batch_size
         self.compile = compile
@@ -92,7 +96,7 @@ class TorchEngine:
 
     @property
     def dtype(self) -> torch.dtype:
-        """That of the model."""
+        """That of the served weights."""
         return DTYPES[self.model.dtype]
 
     def start(self, device: torch.device) -> None:
@@ -132,11 +136,11 @@ class TorchEngine:
         """Returns the names of the parameters that changed."""
         self._require_started()
         parameters, changed = dict(self.lm.named_parameters()), []
-        for name, tensor in tensors:
+        for name, tensor in cast_weights(tensors, self.dtype):
             if name not in parameters:
                 raise ValueError(f"weights for an unknown or repeated parameter: {name}")
             served = parameters.pop(name)
-            if not torch.equal(served, tensor.to(served)):
+            if not torch.equal(served, tensor.to(served.device)):
                 changed.append(name)
             served.copy_(tensor)
         if parameters:

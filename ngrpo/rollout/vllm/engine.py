@@ -22,6 +22,7 @@ from ngrpo.modeling.loading import DTYPES, ModelSource
 from ngrpo.rollout.engine import NOT_STARTED, Report, RolloutStream
 from ngrpo.rollout.records.session import CollectedRecords, SessionSpec
 from ngrpo.rollout.request_limits import check_requests
+from ngrpo.rollout.served_dtype import AUTO, served_dtype
 from ngrpo.rollout.vllm.device import visible_to_children
 from ngrpo.rollout.vllm.left_memory import EngineMemory
 from ngrpo.rollout.vllm.private import end_engine, silence_missing_tokenizer
@@ -78,7 +79,7 @@ class VllmEngine:
         max_prompt_tokens: int,
         max_new_tokens: int,
         max_batch_size: int = 256,
-        dtype: str = "auto",
+        dtype: str = AUTO,
         gpu_memory_utilization: float = 0.5,
         tensor_parallel_size: int = 1,
         enforce_eager: bool = False,
@@ -133,8 +134,7 @@ class VllmEngine:
     @property
     def dtype(self) -> torch.dtype:
         """Of the served weights."""
-        made: torch.dtype = getattr(torch, self._arguments["dtype"])
-        return made
+        return DTYPES[self._arguments["dtype"]]
 
     def check_installed(self) -> None:
         """Refuses a vLLM that is missing, too old, or newer and unchecked (see `InstalledEngine`)."""
@@ -418,6 +418,4 @@ def _free_cached_memory() -> None:
 
 
 def _served_dtype(dtype: str, model: ModelSource) -> str:
-    if dtype != "auto":
-        return dtype
-    return "bfloat16" if torch.cuda.is_available() else model.dtype
+    return served_dtype(dtype, "bfloat16" if torch.cuda.is_available() else model.dtype)

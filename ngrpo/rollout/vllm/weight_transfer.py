@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ngrpo.errors import RunError
+from ngrpo.modeling.overflow import cast_weights
 from ngrpo.rollout.vllm.checked_loading import listed
 from ngrpo.rollout.vllm.checksum import checksum
 from ngrpo.rollout.vllm.weight_senders import WeightSender, split_by_size
@@ -77,6 +78,7 @@ class WeightTransfer:
         """Transfers weights by their transformers names, in buckets and in the served dtype.
 
         Raises:
+            RunError: a number is too large for the dtype.
             RuntimeError: a worker received something else, or serves a parameter that nothing came for.
         """
         self._whole = False
@@ -106,6 +108,8 @@ class WeightTransfer:
         before = self._call("ngrpo_served_weights")
         try:
             self.send(tensors, dtype)
+        except RunError:
+            raise
         except RuntimeError as error:
             raise RunError(_refusal(path, str(error)), everywhere=True) from error
         after = self._call("ngrpo_served_weights")
@@ -118,8 +122,7 @@ class WeightTransfer:
     def _send(self, tensors: Iterable[tuple[str, Tensor]], dtype: torch.dtype) -> dict[str, int]:
         """Returns the checksums of what was sent."""
         sent: dict[str, int] = {}
-        served = ((name, tensor.detach().to(dtype)) for name, tensor in tensors)
-        for bucket in split_by_size(served, _BUCKET_BYTES, lambda tensor: tensor.nbytes):
+        for bucket in split_by_size(cast_weights(tensors, dtype), _BUCKET_BYTES, lambda tensor: tensor.nbytes):
             sent |= {name: checksum(tensor) for name, tensor in bucket}
             self._sender.send(bucket, self._update)
         return sent

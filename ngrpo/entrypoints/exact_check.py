@@ -10,7 +10,6 @@ from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.exact.model import check_exact_model
 from ngrpo.modeling.loading import DTYPES, ModelSource
-from ngrpo.modeling.precision import COMPUTED_IN
 from ngrpo.modeling.tensor_parallel import SETTING
 from ngrpo.rollout.engine import RolloutEngine
 
@@ -57,7 +56,7 @@ def check_exact_training(parts: Components, config: DictConfig) -> None:
 def _obstacles(parts: Components, config: DictConfig) -> Iterator[tuple[str, str, str]]:
     """Yields settings with which log-probs would differ: each with its value, the reason and the remedy."""
     source, trainer = parts.source, config.trainer
-    computed, served = COMPUTED_IN if parts.update.mixed else DTYPES[source.dtype], parts.engine.dtype
+    computed, served = parts.update.mixed_in or DTYPES[source.dtype], parts.engine.dtype
     if computed != served:
         yield (
             f"trainer.precision={trainer.precision}",

@@ -4,18 +4,20 @@
 
 For each 16-bit format a process of its own makes rollouts with exploration, scores them again as the trainer does,
 over float32 parameters, and takes the difference of the log-probs at mixed and at plain positions; then it times
-rollouts and updates. The demo is trained in each format, with the same format in trainer and engine, over several
-seeds; the runs share the device. What is timed waits for them, and is timed one format after the other.
+rollouts and updates. The demo is trained in each format meanwhile, with the same format in trainer and engine, one seed
+after the other. Those runs are halted while something is timed.
 """
 
 import argparse
-import fcntl
 import json
+import os
+import signal
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -55,14 +57,15 @@ def main() -> None:
     arguments.work.mkdir(parents=True, exist_ok=True)
     if arguments.random:
         make_random_model(Path(arguments.model), arguments.random)
-    with alone(arguments.work):
-        started = [(dtype, again(arguments, "--measure", dtype)) for dtype in HALF]
-        learn(arguments)
-        write(arguments)
-    for dtype, process in started:
-        if status := process.wait():
-            get_console().print(f"{dtype}: ended with {status}")
-        write(arguments)
+    until = time.monotonic() + arguments.limit
+    with ThreadPoolExecutor() as pool:
+        for dtype in PRECISION:
+            pool.submit(learn, arguments, dtype, until)
+        for dtype in HALF:
+            if status := subprocess.run([sys.executable, __file__, *sys.argv[1:], "--measure", dtype]).returncode:
+                get_console().print(f"{dtype}: ended with {status}")
+            write(arguments)
+    write(arguments)
 
 
 def parse() -> argparse.Namespace:
@@ -78,7 +81,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--shape", default="1.5b", help="of the update's model")
     parser.add_argument("--seeds", type=whole(0), default=3)
     parser.add_argument("--iterations", type=whole(1), default=40, help="of the demo")
-    parser.add_argument("--learning-limit", type=whole(1), default=600, help="seconds, after which the runs are ended")
+    parser.add_argument("--limit", type=whole(1), default=3600, help="seconds, after which the demo's runs are ended")
     parser.add_argument("--measure", choices=HALF, help=argparse.SUPPRESS)
     parser.add_argument("--json", type=Path, required=True)
     arguments = parser.parse_args()
@@ -86,26 +89,30 @@ def parse() -> argparse.Namespace:
     return arguments
 
 
-def again(arguments: argparse.Namespace, *more: str) -> subprocess.Popen[bytes]:
-    """Starts this script once more with the same arguments and further ones."""
-    return subprocess.Popen([sys.executable, __file__, *sys.argv[1:], *more])
-
-
 @contextmanager
 def alone(work: Path) -> Iterator[None]:
-    """Has the device to itself, among the processes of this script."""
-    with (work / "lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    """Halts the demo's runs meanwhile."""
+    running = [int(file.read_text()) for file in work.glob("demo-*.pid")]
+    for number in running:
+        os.kill(number, signal.SIGSTOP)
+    try:
         yield
+    finally:
+        for number in running:
+            os.kill(number, signal.SIGCONT)
 
 
-def learn(arguments: argparse.Namespace) -> None:
-    """Trains the demo in each format with each seed, all at once, and ends what takes too long."""
-    runs = [demo_run(arguments, dtype, seed) for seed in range(arguments.seeds) for dtype in PRECISION]
-    until = time.monotonic() + arguments.learning_limit
-    for run in runs:
+def learn(arguments: argparse.Namespace, dtype: str, until: float) -> None:
+    """Trains the demo in one format with one seed after the other, and ends what takes too long."""
+    for seed in range(arguments.seeds):
+        if time.monotonic() > until:
+            return
+        run = demo_run(arguments, dtype, seed)
+        file = arguments.work / f"demo-{dtype}.pid"
+        file.write_text(str(run.pid))
         with suppress(subprocess.TimeoutExpired):
             run.wait(max(0.1, until - time.monotonic()))
+        file.unlink()
         run.kill()
 
 
@@ -115,7 +122,7 @@ def demo_run(arguments: argparse.Namespace, dtype: str, seed: int) -> subprocess
     settings = [
         "exploration=neighbor", "algo=gspo", f"seed={seed}", f"trainer.precision={PRECISION[dtype]}", "rollout=torch",
         f"rollout.engine.dtype={dtype}", f"trainer.iterations={arguments.iterations}", "callbacks.checkpoint.every=0",
-        f"callbacks.evaluation.every={arguments.iterations}", "callbacks.export=null", "reward.workers=1",
+        "callbacks.evaluation=null", "callbacks.export=null", "reward.workers=1",
     ]  # fmt: skip
     script = Path(__file__).with_name("train.py")
     with Path(f"{folder}.log").open("w") as log:
@@ -130,18 +137,7 @@ def curve(folder: Path) -> dict[str, Any]:
         "reward": [one.metrics["train/reward"] for one in stored],
         "mismatch_mean": [one.metrics["rollout/mismatch_mean"] for one in stored],
         "overflowed_steps": sum(one.metrics.get("policy/overflowed_steps", 0.0) for one in stored),
-        "evaluations": {str(at): value for at, value in evaluations(folder).items()},
     }
-
-
-def evaluations(folder: Path) -> dict[int, float]:
-    """Returns Mean@1 of the held-out problems by the number of iterations before."""
-    found = {}
-    for line in (folder / "train.log").read_text().splitlines():
-        words = line.split()
-        if "evaluation" in words and "mean@1" in words:
-            found[int(words[words.index("evaluation") + 1].rstrip(":"))] = float(words[words.index("mean@1") + 1])
-    return found
 
 
 def measure(arguments: argparse.Namespace, dtype: str) -> None:

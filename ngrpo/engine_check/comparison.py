@@ -25,6 +25,10 @@ from ngrpo.types.rollouts import Rollout
 COARSE = 0.01
 """Mean distance of decisions that is always allowed in numbers coarser than float32."""
 
+FEW = 3
+"""Positions, in such numbers, whose decisions may be others however seldom rounding turns one: near ties are rare in
+float16, so that a variation of the logits may meet none where the engine meets two."""
+
 RATIO = 2.0
 """Most of the difference at explored positions over that at plain ones, both relative to rounding, in such numbers."""
 
@@ -96,14 +100,14 @@ def compare(
 
 def decisions(recorded: Step, expected: Expected, numbers: Numbers) -> list[tuple[str, Deviation]]:
     """Compares what was decided at N positions, by what was compared."""
-    least = COARSE if _coarse(numbers) else LEAST
-    compared: list[tuple[str, Callable[[Step, Step], Tensor]]] = [
-        ("tokens", distances.tokens), ("mixed flags", distances.flags), ("mixtures", distances.mixtures)
+    compared: list[tuple[str, float, Callable[[Step, Step], Tensor]]] = [
+        ("tokens", 1.0, distances.tokens), ("mixed flags", 1.0, distances.flags), ("mixtures", 2.0, distances.mixtures)
     ]  # fmt: skip
     found = []
-    for what, distance in compared:
+    for what, whole, distance in compared:
         here = distance(recorded, expected.steps)
         if len(here):
+            least = max(COARSE, (FEW + 0.5) * whole / len(here)) if _coarse(numbers) else LEAST
             varied = torch.cat([distance(one, expected.steps) for one in expected.varied])
             one_by_one = what == "mixtures" and not _coarse(numbers)
             found.append((what, _within(here, varied, least, one_by_one)))

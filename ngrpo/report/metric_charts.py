@@ -143,6 +143,14 @@ UPDATE = (
         "steps", {"policy/skipped_steps": "skipped"}, idle=0,
     ),
     MetricChart(
+        "overflowed", "Steps left out for the loss scale", "Steps whose gradient overflowed float16; the scale was "
+        "halved then.", "steps", {"policy/overflowed_steps": "policy", "critic/overflowed_steps": "critic"}, idle=0,
+    ),
+    MetricChart(
+        "loss-scale", "Loss scale", "What the loss is multiplied by before the backward pass in float16.",
+        "scale, logarithmic", {"policy/loss_scale": "policy", "critic/loss_scale": "critic"}, log_y=True,
+    ),
+    MetricChart(
         "critic", "Explained variance of the critic", "1 is a perfect critic, 0 one that knows nothing.", "share",
         {"critic/explained_variance": "explained variance"},
     ),

@@ -53,6 +53,22 @@ def test_a_hundredth_may_differ_in_coarse_numbers():
     assert "tokens" not in excessive(made(2), expected(), Numbers(torch.float32, tf32=True))
 
 
+@pytest.mark.parametrize("positions", [30, 200])
+def test_three_near_ties_are_allowed_where_a_hundredth_is_less(positions: int):
+    """float16 meets them so seldom that variations of the logits may meet none."""
+    right = torch.arange(positions)
+
+    def differing(number: int) -> bool:
+        other = right.clone()
+        other[:number] += 1
+        same = step(right, 1.0)
+        of = Expected(same, [same], torch.zeros(positions), torch.zeros(1, positions))
+        return "mixtures" in excessive(step(other, 1.0), of, Numbers(torch.float16))
+
+    assert not differing(3)
+    assert differing(4)
+
+
 @pytest.mark.parametrize(("numbers", "right", "wrong"), [(FLOAT, 2e-5, 1e-4), (COARSE, 2e-3, 1e-2)])
 def test_weights_may_differ_by_the_rounding(numbers: Numbers, right: float, wrong: float):
     assert excessive(made(0, 0.5 + right), expected(), numbers) == set()

@@ -194,3 +194,17 @@ def test_the_findings_of_the_readme_are_those_of_the_stored_runs() -> None:
     gumbel = next(arm for arm in summaries(results) if arm.arm == "gumbel_grpo")
     assert gumbel.differences is not None
     assert f"has a higher Pass@32 ({gumbel.differences['pass@32'].value:+.3f})" in text
+
+
+def test_exact_products_take_as_long_as_quoted() -> None:
+    made = benchmark("exact_products_h200")
+    assert made["tiles_equal"]
+    assert made["attention_of_a_decode_step_equals_packed"]
+
+    def layer(rows: str, kind: str) -> float:
+        return sum(made[rows][kind][shape] * count for shape, count in made["products_in_a_layer"].items())
+
+    text = " ".join(PAGES["docs/exact.md"].split())
+    ours, theirs = ((layer("rows_32", kind), layer("rows_8192", kind) / 1000) for kind in ("exact", "cublas"))
+    assert f"take {ours[0]:.0f} µs for 32 rows and {ours[1]:.2f} ms for 8,192, PyTorch's own {theirs[0]:.0f} µs" in text
+    assert f"µs and {theirs[1]:.2f} ms. A product's" in text

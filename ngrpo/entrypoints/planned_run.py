@@ -79,6 +79,7 @@ def _torch(config: DictConfig, source: ModelSource) -> PlannedEngine:
         slots=min(slots, rollouts),
         tokens=config.data.max_prompt_tokens + config.rollout.max_new_tokens,
         concurrent=config.rollout.ahead > 0,
+        captured=config.rollout.engine.get("burst") != 1 and accelerator_of(config.trainer.accelerator) == "gpu",
     )
 
 

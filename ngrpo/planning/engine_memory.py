@@ -50,7 +50,9 @@ def cache_bytes_per_token(config: PretrainedConfig, itemsize: int, tensor_parall
     return 2 * config.num_hidden_layers * heads * head_size(config) * itemsize
 
 
-def torch_engine_memory(config: PretrainedConfig, numbers: int, itemsize: int, slots: int, tokens: int) -> EngineMemory:
+def torch_engine_memory(
+    config: PretrainedConfig, numbers: int, itemsize: int, slots: int, tokens: int, captured: bool = False
+) -> EngineMemory:
     """Returns the torch engine's: a copy of the model that stays, and a cache of ``slots`` rollouts during rollouts.
 
     Args:
@@ -59,12 +61,14 @@ def torch_engine_memory(config: PretrainedConfig, numbers: int, itemsize: int, s
         itemsize: bytes of one of them.
         slots: rollouts at a time.
         tokens: of the longest rollout, prompt included.
+        captured: steps are replayed from CUDA graphs, which have working memory of their own.
     """
+    working = slots * config.vocab_size * (itemsize + 4 * _LOGITS_COPIES)
     places = (slots + 1) * tokens
     return EngineMemory(
         weights=numbers * itemsize,
         cache=places * cache_bytes_per_token(config, itemsize),
-        working=slots * config.vocab_size * (itemsize + 4 * _LOGITS_COPIES),
+        working=2 * working if captured else working,
         asleep=numbers * itemsize,
         transfer=0,
         cache_tokens=places,

@@ -16,16 +16,18 @@ class PlannedTorchEngine:
         slots: rollouts at a time.
         tokens: of the longest rollout, prompt included.
         concurrent: it generates while the trainer updates.
+        captured: its decode steps are replayed from CUDA graphs.
     """
 
     itemsize: int
     slots: int
     tokens: int
     concurrent: bool = False
+    captured: bool = False
 
     def memory(self, config: PretrainedConfig, numbers: int, device_bytes: int) -> EngineMemory:
         """Returns its bytes on one device (see `ngrpo.planning.run_settings.PlannedEngine`)."""
-        return torch_engine_memory(config, numbers, self.itemsize, self.slots, self.tokens)
+        return torch_engine_memory(config, numbers, self.itemsize, self.slots, self.tokens, self.captured)
 
 
 @dataclass(frozen=True)

@@ -24,3 +24,9 @@ def test_vllms_parts_make_its_fraction():
 def test_key_heads_are_shared_out_over_gpus_but_not_split():
     one, two, eight = (cache_bytes_per_token(CONFIGS["qwen2"], 2, size) for size in (1, 2, 8))
     assert (two, eight) == (one // 2, one // 2)
+
+
+def test_captured_steps_work_in_memory_of_their_own():
+    plain, captured = (torch_engine_memory(CONFIGS["qwen2"], 1000, 2, 3, 20, captured) for captured in (False, True))
+    assert captured.working == 2 * plain.working > 0
+    assert (captured.cache, captured.weights, captured.asleep) == (plain.cache, plain.weights, plain.asleep)

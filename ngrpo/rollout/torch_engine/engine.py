@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 _ADMIT_SHARE = 4
 """Waiting requests enter when a quarter of the slots is free: prefills stay large and groups stay together."""
 _BURST_ON_GPU = 32
+"""Some milliseconds of the host's, for its look, against a tenth of a second of steps."""
 
 
 class TorchEngine:
@@ -56,6 +57,9 @@ class TorchEngine:
             nothing; None is 32 on a GPU and 1 elsewhere.
         exact: computes the log-probs of an exact trainer, bit for bit (`ngrpo.modeling.exact`).
         dtype: of the served weights; "auto" is the model's own.
+
+    Attributes:
+        wasted: tokens that the rows of the last call computed after their end.
 
     Raises:
         SettingError: a setting is out of range, or the engine cannot be exact with it.

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 import torch
@@ -40,6 +40,21 @@ CHECKPOINTING: dict[str, Callable[[Forward], Forward]] = {
 only the layer's input kept."""
 
 
+def _with_constant_floats(forward: Forward) -> Forward:
+    """Has a compiled forward take the numbers of a layer, such as the epsilon of its norms, for constants.
+
+    The compiler would make them CPU tensors, since ``dynamic=True`` lets every number change. Selective checkpointing
+    keeps them for the backward pass, and on a GPU the C++ compiler was started for that: a minute.
+    """
+
+    @wraps(forward)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with torch._dynamo.config.patch(specialize_float=True):
+            return forward(*args, **kwargs)
+
+    return run
+
+
 def prepare_layers(layers: nn.ModuleList, checkpointing: str, compiled: bool, backend: str = "inductor") -> None:
     """Changes how the layers run, not what they compute; parameters keep their names.
 
@@ -54,13 +69,13 @@ def prepare_layers(layers: nn.ModuleList, checkpointing: str, compiled: bool, ba
         backend: of torch.compile.
     """
     compiler = partial(torch.compile, dynamic=True, backend=backend)
-    wraps: list[Callable[[Forward], Forward]] = [compiler] if compiled else []
+    changes: list[Callable[[Forward], Forward]] = [compiler, _with_constant_floats] if compiled else []
     # The compiler must see what is made again in part. A whole layer is made again by calling it, compiled, once more:
     # the graphs are then those of a layer without checkpointing, such as the reference's.
-    wraps.insert(0 if checkpointing == "selective" else len(wraps), CHECKPOINTING[checkpointing])
+    changes.insert(0 if checkpointing == "selective" else len(changes), CHECKPOINTING[checkpointing])
     for layer in layers:
-        for wrap in wraps:
-            layer.forward = wrap(layer.forward)
+        for change in changes:
+            layer.forward = change(layer.forward)
 
 
 class CompiledLayers:

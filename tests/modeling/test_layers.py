@@ -1,12 +1,14 @@
 """Compiled and checkpointed layers compute what plain ones compute."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
 from made_rollouts import rollout
-from torch import Tensor
+from torch import Tensor, fx
+from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.utils import counters
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -124,6 +126,24 @@ def test_a_compiled_layer_is_made_again_as_a_whole(tiny_source: ModelSource, mon
     everything, inputs = (held(model(tiny_source, mode, compiled=True), batch) for mode in ("off", "full"))
     assert inputs < held(model(tiny_source, "full"), batch) * 1.1
     assert inputs < everything / 3
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("checkpointing", list(CHECKPOINTING))
+def test_numbers_of_a_layer_are_constants_of_its_graphs(tiny_source: ModelSource, checkpointing: str):
+    """Else the epsilons of its norms were CPU tensors on a GPU, and code for a CPU would be compiled."""
+    scalars: list[int] = []
+
+    def look(graph: fx.GraphModule, inputs: Sequence[Tensor | int]) -> Callable[..., Any]:
+        values = [node.meta.get("val") for node in graph.graph.nodes]
+        scalars.append(sum(isinstance(value, Tensor) and value.dim() == 0 for value in values))
+        return graph.forward
+
+    torch._dynamo.reset()
+    policy = ScoringModel(tiny_source.load()).train()
+    prepare_layers(policy.lm.base_model.layers, checkpointing, compiled=True, backend=aot_autograd(fw_compiler=look))
+    scored(policy, packed(LENGTHS[0]))
+    assert scalars == [0, 0]
     torch._dynamo.reset()
 
 

@@ -184,6 +184,7 @@ class Session:
             embedding=embedding,
             progress=spec.progress.to(device),
         )
+        self.stop_ids = torch.tensor(spec.stop_ids, dtype=torch.int64, device=device)
         self.vectors: HostTensor | None = None
         if spec.strategy.dense:
             self.vectors = HostTensor((slots, budget, embedding.shape[-1]), embedding.dtype, device_view)

@@ -66,6 +66,7 @@ class VllmEngine:
         own_process: run the engine beside this process; needed when there are several training processes.
         dense_record_gib: most host memory, in GiB, for the vectors that a dense strategy records in one call.
         check: compare it with PyTorch before it is used, unless this version has passed with these settings.
+        burst: most decode steps a round of vLLM's scheduler; 1 for no bursts.
         options: further arguments of ``vllm.LLM``.
 
     Raises:
@@ -86,6 +87,7 @@ class VllmEngine:
         own_process: bool = False,
         dense_record_gib: float = 16.0,
         check: bool = True,
+        burst: int = 32,
         options: dict[str, Any] | None = None,
     ) -> None:
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")  # else six lines an iteration
@@ -121,7 +123,9 @@ class VllmEngine:
             "generation_config": "vllm",
             "seed": 0,
             "worker_extension_cls": "ngrpo.rollout.vllm.worker_extension.WorkerExtension",
-            "additional_config": MixingSettings(exploration.width, not exploration.sums_rows).additional_config(),
+            "worker_cls": "ngrpo.rollout.vllm.burst_worker.BurstWorker",
+            "scheduler_cls": "ngrpo.rollout.vllm.burst_scheduler.BurstScheduler",
+            "additional_config": MixingSettings(exploration.width, not exploration.sums_rows, burst).additional_config(),
             **options,
             **loading_arguments(options),
             "weight_transfer_config": {"backend": self._sender.backend},

@@ -109,6 +109,13 @@ class MixingState:
         assert tokens is not None
         return tokens
 
+    def ends(self, tokens: Tensor, addresses: Tensor) -> Tensor:
+        """Says which of the chosen tokens end their rows, as each row's session says; bool [R]."""
+        ended = torch.zeros_like(addresses, dtype=torch.bool)
+        for session in self.sessions.values():
+            ended |= is_own(session.inputs, addresses) & (tokens[:, None] == session.stop_ids).any(-1)
+        return ended
+
     def _guarded(self, number: int, run: Callable[[], Result]) -> Result | None:
         """Runs what calls a session's strategy, until that has failed once."""
         if number not in self.failures:

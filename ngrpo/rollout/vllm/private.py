@@ -7,7 +7,8 @@
   ``utility_results`` and ``outputs_queue``
 - ``vllm.utils.torch_utils.get_accelerator_view_from_cpu_tensor``
 - the logger ``vllm.renderers.base``
-- of a worker: ``model_runner``, and if that is a V1 runner ``_model_forward`` and ``_sample`` (wrapped),
+- of a worker: ``model_runner``, of a V2 runner ``block_tables.compute_slot_mappings``, ``cudagraph_manager.graphs`` and
+  its ``run_fullgraph``, and if that is a V1 runner ``_model_forward`` and ``_sample`` (wrapped),
   ``input_batch.req_ids``, ``input_batch.num_reqs``, ``requests``, ``query_start_loc`` and ``discard_request_mask``
 
 `cuda_ipc` overrides two methods of vLLM's sender beside: ``_all_gather_and_merge_handles`` and ``_post_send_sync``.
@@ -16,6 +17,7 @@
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -106,6 +108,40 @@ def fail_waiting_calls(llm: Any, error: Exception) -> None:
             future.set_exception(error)
     if client.outputs_queue.empty():
         client.outputs_queue.put_nowait(error)
+
+
+class DecodeRunner:
+    """What bursts use of a V2 runner.
+
+    Args:
+        runner: vLLM's.
+    """
+
+    def __init__(self, runner: Any) -> None:
+        self._tables, self._manager = runner.block_tables, runner.cudagraph_manager
+        self._graphs: dict[tuple[int, int], Any] = {}
+        for described in () if self._manager is None else self._manager.graphs:
+            plain = described.num_active_loras == 0 and getattr(described, "num_ubatches", 1) == 1
+            if plain and described.uniform_token_count in (1, None):
+                size = (described.num_tokens, described.num_reqs)
+                if size not in self._graphs or described.uniform_token_count == 1:
+                    self._graphs[size] = described
+
+    def full_graph(self, batch: Any) -> Callable[[], Tensor] | None:
+        """Returns the replay of the graph that ran a batch of one token a row; it returns hidden states [T, d]."""
+        described = self._graphs.get((batch.num_tokens_after_padding, batch.num_reqs_after_padding))
+        return None if described is None else partial(self._manager.run_fullgraph, described)
+
+    def map_slots(self, states: Tensor, batch: Any) -> None:
+        """Writes into the slot mapping where the rows' positions stand in the cache.
+
+        Args:
+            states: index of each row's request; int64 [R].
+            batch: whose positions they are.
+        """
+        self._tables.compute_slot_mappings(
+            states, batch.query_start_loc, batch.positions, num_tokens_padded=batch.num_tokens_after_padding
+        )
 
 
 class RunnerV1:

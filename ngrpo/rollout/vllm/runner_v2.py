@@ -5,12 +5,16 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from vllm.config import CUDAGraphMode
 from vllm.v1.worker.gpu.input_batch import InputBatch
 from vllm.v1.worker.gpu.model_states.default import DefaultModelState
 from vllm.v1.worker.gpu.sample.output import SamplerOutput
 
 from ngrpo.rollout.records.session import to_device
 from ngrpo.rollout.vllm.attachment import attachment_of
+from ngrpo.rollout.vllm.burst_step import Attention
+from ngrpo.rollout.vllm.bursts import Bursts
+from ngrpo.rollout.vllm.settings import settings_of
 
 
 class MixingModelState(DefaultModelState):
@@ -23,9 +27,15 @@ class MixingModelState(DefaultModelState):
         self.mixing, self.head = attachment.mixing, attachment.head
         self._addresses_host = np.full(self.max_num_reqs, -1, dtype=np.int64)
         self.addresses = torch.full((self.max_num_reqs,), -1, dtype=torch.int64, device=device)
+        self._limits_host = np.zeros(self.max_num_reqs, dtype=np.int64)
+        self.limits = torch.zeros(self.max_num_reqs, dtype=torch.int64, device=device)
         self._prefill_host = np.zeros(self.max_num_reqs, dtype=np.int64)
         self.prefill_lengths = torch.zeros(self.max_num_reqs, dtype=torch.int64, device=device)
         self._stale = False
+        self._begun: list[int] = []
+        self._attention: Attention | None = None
+        settings = settings_of(vllm_config)
+        self.bursts = Bursts(self, 1 if settings is None else settings.burst)
 
     def reset(self) -> None:
         """Clears the device state; no request is running."""
@@ -38,6 +48,9 @@ class MixingModelState(DefaultModelState):
         super().add_request(req_index, new_req_data)
         self._addresses_host[req_index] = self.mixing.assign(new_req_data.sampling_params)
         self._prefill_host[req_index] = len(new_req_data.prefill_token_ids)
+        most = new_req_data.prompt_len + (new_req_data.sampling_params.max_tokens or 0)
+        self._limits_host[req_index] = min(most, self.max_model_len)
+        self._begun.append(req_index)
         self._stale = True
 
     def apply_staged_writes(self) -> None:
@@ -45,8 +58,14 @@ class MixingModelState(DefaultModelState):
         super().apply_staged_writes()
         self.mixing.write_assigned()
         if self._stale:
-            for noted, sent in ((self._addresses_host, self.addresses), (self._prefill_host, self.prefill_lengths)):
+            for noted, sent in (
+                (self._addresses_host, self.addresses),
+                (self._prefill_host, self.prefill_lengths),
+                (self._limits_host, self.limits),
+            ):
                 sent.copy_(to_device(torch.from_numpy(noted.copy()), sent.device))
+            self.bursts.ended[to_device(torch.tensor(self._begun), self.device)] = False
+            self._begun.clear()
             self._stale = False
 
     def preprocess_state(self, input_batch: InputBatch, *args: Any, **kwargs: Any) -> None:
@@ -62,6 +81,37 @@ class MixingModelState(DefaultModelState):
             addresses = torch.repeat_interleave(addresses, lengths, output_size=tokens)
         # A copy: compiled code is guarded on a view being shorter than its base, and would be compiled again.
         self.mixing.before_forward(addresses, input_batch.positions[:tokens].clone())
+
+    def prepare_attn(
+        self,
+        input_batch: InputBatch,
+        cudagraph_mode: Any,
+        block_tables: tuple[Tensor, ...],
+        slot_mappings: Tensor,
+        attn_groups: list[list[Any]],
+        kv_cache_config: Any,
+        *args: Any,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        """Makes the attention's metadata, and keeps it for the further steps of a burst."""
+        given = (cudagraph_mode, block_tables, slot_mappings, attn_groups, kv_cache_config)
+        made: dict[str, Any] = super().prepare_attn(input_batch, *given, *args, **kwargs)
+        self._attention = Attention(*given, made)
+        return made
+
+    def attention_metadata(self, input_batch: InputBatch, attention: Attention) -> dict[str, Any]:
+        """Makes the metadata of a further step without a graph."""
+        given = (attention.block_tables, attention.slot_mappings, attention.groups, attention.kv_cache_config)
+        made: dict[str, Any] = super().prepare_attn(input_batch, CUDAGraphMode.NONE, *given)
+        return made
+
+    def more_steps(self, tokens: Tensor, input_batch: InputBatch) -> tuple[Tensor, Tensor] | None:
+        """Makes the further steps of a burst, where the scheduler wants one (see `Bursts.go_on`)."""
+        steps = self.bursts.take()
+        if steps == 1:
+            return None
+        assert self._attention is not None
+        return self.bursts.go_on(tokens, input_batch, self._attention, steps)
 
     def custom_sampler(self, sampler: Any) -> tuple[Any, Any]:
         """Replaces the sampler."""
@@ -92,10 +142,13 @@ class MixingSampler:
         lengths = input_batch.seq_lens[: input_batch.num_reqs].long()
         prefilled = lengths >= self.state.prefill_lengths[rows]
         tokens = mixing.choose(logits, self.state.addresses[rows], lengths, prefilled, hidden)
+        more = self.state.more_steps(tokens, input_batch)
+        chosen, made = (tokens.view(-1, 1), prefilled.int()) if more is None else more
         return SamplerOutput(
-            sampled_token_ids=tokens.view(-1, 1),
+            sampled_token_ids=chosen,
             logprobs_tensors=None,
             num_nans=None,
-            num_sampled=prefilled.int(),
-            num_rejected=torch.zeros_like(prefilled, dtype=torch.int32),
+            num_sampled=made,
+            # vLLM counts the token that was fed as computed, and takes rejected ones off: here more were computed.
+            num_rejected=torch.zeros_like(made) if more is None else 1 - made,
         )

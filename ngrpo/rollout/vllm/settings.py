@@ -21,10 +21,12 @@ class MixingSettings:
     Attributes:
         width: the largest K of any strategy that will run.
         vectors: feed vectors made outside the forward, for strategies whose vectors are no sums of rows.
+        burst: most decode steps a round of the scheduler.
     """
 
     width: int
     vectors: bool
+    burst: int = 1
 
     def additional_config(self) -> dict[str, Any]:
         """Returns vLLM's ``additional_config``."""
@@ -71,6 +73,22 @@ def prefix_of(sampling_params: Any) -> tuple[int, str | None] | None:
     """Returns the length of a request's prefix and the digest of its mixtures, None for a request that is not ours."""
     ours = _ours(sampling_params)
     return None if ours is None else (ours["prefix_length"], ours["digest"])
+
+
+def is_ours(sampling_params: Any) -> bool:
+    """Says whether a request is one of ours."""
+    return _ours(sampling_params) is not None
+
+
+def note_burst(scheduler_output: Any, steps: int) -> None:
+    """Tells the workers how many steps to make with what was scheduled."""
+    scheduler_output.ngrpo_burst = steps
+
+
+def burst_of(scheduler_output: Any) -> int:
+    """Returns the steps to make with what was scheduled."""
+    steps: int = getattr(scheduler_output, "ngrpo_burst", 1)
+    return steps
 
 
 def _ours(sampling_params: Any) -> dict[str, Any] | None:

@@ -164,6 +164,7 @@ def start_engine(
     own_process: bool = False,
     dtype: str = "auto",
     device: torch.device = CPU,
+    burst: int = 32,
     **options: Any,
 ) -> VllmEngine:
     """Starts an engine of 16 rows with a cache that holds them all, in blocks of 32 tokens, the smallest on a CPU."""
@@ -179,6 +180,7 @@ def start_engine(
         tensor_parallel_size=workers,
         enforce_eager=eager,
         own_process=own_process,
+        burst=burst,
         options=options,
     )
     keep_process_groups()

@@ -1,0 +1,29 @@
+"""The length of bursts: how many decode steps vLLM's workers make before its scheduler is asked again."""
+
+_LONGER_BELOW = 1 / 16
+_SHORTER_ABOVE = 1 / 4
+
+
+class BurstLength:
+    """Halves when many of a burst's tokens were in vain, since their rows had ended, and doubles when few were.
+
+    A power of two, so that few lengths occur.
+
+    Args:
+        most: of decode steps; 1 for no bursts.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = self._now = most
+
+    def steps(self, remaining: int) -> int:
+        """Returns the length of the next burst, for rows of which the longest has so many tokens to make."""
+        return max(1, min(self._now, remaining))
+
+    def observe(self, made: int, computed: int) -> None:
+        """Notes a burst: tokens that belong to a response, and tokens that were computed."""
+        wasted = 1 - made / computed
+        if wasted > _SHORTER_ABOVE:
+            self._now = max(1, self._now // 2)
+        elif wasted < _LONGER_BELOW:
+            self._now = min(self._most, self._now * 2)

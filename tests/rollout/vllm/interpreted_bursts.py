@@ -1,0 +1,104 @@
+"""Makes the same rollouts in Model Runner V2 with bursts and without, on the CPU, its Triton kernels interpreted.
+
+    python interpreted_bursts.py neighbor --bursts 5 32 [--blocks 9] [--workers 2]
+
+A script of its own: Triton's interpreter and vLLM's runner are chosen when they are imported. Prints a JSON report.
+"""
+
+import argparse
+import json
+from dataclasses import replace
+from typing import Any
+
+import torch
+from interpreted import believe_in_triton
+from vllm_checks import KINDS, as_one_piece, continued, count_preemptions, random_requests, start_engine
+
+from ngrpo.exploration.runtime.bound import bind
+from ngrpo.exploration.vocabulary import Vocabulary
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.rollout.vllm.engine import VllmEngine
+from ngrpo.types.rollouts import Request, Rollout, Sampling
+
+SAMPLING = Sampling(temperature=0.8, max_new_tokens=41, stop_ids=tuple(range(20)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("kind", choices=list(KINDS))
+    parser.add_argument("--bursts", type=int, nargs="+", required=True)
+    parser.add_argument("--blocks", type=int, default=160)
+    parser.add_argument("--workers", type=int, default=1)
+    arguments = parser.parse_args()
+    believe_in_triton()
+    made = {burst: rollouts_of(arguments, burst) for burst in (1, *arguments.bursts)}
+    expected, _ = made.pop(1)
+    report = {
+        burst: {
+            "responses": len(rollouts),
+            "lengths": sorted({len(rollout.response_ids) for rollout in rollouts}),
+            "same_tokens": all(map(same_tokens, rollouts, expected)),
+            "same_bits": sum(map(same_bits, rollouts, expected)),
+            "log_probs": max(map(log_prob_difference, rollouts, expected)),
+            **counts,
+        }
+        for burst, (rollouts, counts) in made.items()
+    }
+    print(json.dumps(report))
+
+
+def rollouts_of(arguments: argparse.Namespace, burst: int) -> tuple[list[Rollout], dict[str, Any]]:
+    """The rollouts, and how they came about: long and short prompts, budgets, prefixes, fewer slots than requests."""
+    source, strategy = ModelSource(), KINDS[arguments.kind]
+    engine = start_engine(
+        source, strategy, workers=arguments.workers, burst=burst, num_gpu_blocks_override=arguments.blocks
+    )
+    preempted: list[str] = count_preemptions(engine) if arguments.workers == 1 else []
+    lengths = note_bursts(engine)
+    bound = bind(strategy, engine.embedding(), Vocabulary.of(source.tokenizer()))
+    requests = random_requests(6, 20, 60)
+    rollouts = engine.generate(requests, SAMPLING, bound)
+    rollouts += engine.generate(requests, replace(SAMPLING, max_new_tokens=9, stop_ids=()), bound)
+    rollouts += engine.generate(requests, SAMPLING, bound, slots=2)
+    if not strategy.stateful:
+        rollouts += going_on(engine, rollouts[: len(requests)], bound)
+    engine.close()
+    return rollouts, {"preemptions": len(preempted), "bursts": lengths}
+
+
+def going_on(engine: VllmEngine, rollouts: list[Rollout], bound: Any) -> list[Rollout]:
+    """Continuations, each of another budget."""
+    requests: list[Request] = [continued(r, min(3 * i + 1, r.length - 1)) for i, r in enumerate(rollouts)]
+    return as_one_piece(engine.generate(requests, SAMPLING, bound), rollouts)
+
+
+def note_bursts(engine: VllmEngine) -> list[int]:
+    """Returns a list to which every later burst adds its length."""
+    lengths: list[int] = []
+    core = engine.llm.llm_engine.engine_core.engine_core
+    execute = core.model_executor.execute_model
+
+    def noted(scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
+        lengths.append(getattr(scheduler_output, "ngrpo_burst", 1))
+        return execute(scheduler_output, *args, **kwargs)
+
+    core.model_executor.execute_model = noted
+    return lengths
+
+
+def same_tokens(a: Rollout, b: Rollout) -> bool:
+    return a.response_ids.tolist() == b.response_ids.tolist() and a.stop_reason is b.stop_reason
+
+
+def same_bits(a: Rollout, b: Rollout) -> bool:
+    channels = zip(a.mixture.record, b.mixture.record, strict=True)
+    alike = all(x is y is None or torch.equal(x, y) for x, y in channels)
+    return alike and torch.equal(a.mixture.positions, b.mixture.positions) and torch.equal(a.log_probs, b.log_probs)
+
+
+def log_prob_difference(a: Rollout, b: Rollout) -> float:
+    return float((a.log_probs - b.log_probs).abs().max()) if len(a.log_probs) == len(b.log_probs) else float("inf")
+
+
+if __name__ == "__main__":
+    main()

@@ -68,8 +68,9 @@ def rollouts_of(arguments: argparse.Namespace, burst: int) -> tuple[list[Rollout
 
 def going_on(engine: VllmEngine, rollouts: list[Rollout], bound: Any) -> list[Rollout]:
     """Continuations, each of another budget."""
-    requests: list[Request] = [continued(r, min(3 * i + 1, r.length - 1)) for i, r in enumerate(rollouts)]
-    return as_one_piece(engine.generate(requests, SAMPLING, bound), rollouts)
+    cut = [rollout for rollout in rollouts if rollout.length > 1]
+    requests: list[Request] = [continued(r, min(3 * i + 1, r.length - 1)) for i, r in enumerate(cut)]
+    return as_one_piece(engine.generate(requests, SAMPLING, bound), cut)
 
 
 def note_bursts(engine: VllmEngine) -> list[int]:

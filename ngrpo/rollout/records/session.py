@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import NamedTuple
 
 import torch
@@ -12,6 +13,8 @@ from ngrpo.exploration.runtime.empty_record import empty_record
 from ngrpo.rollout.records.host_memory import DeviceView, HostTensor
 from ngrpo.types.records import Record
 from ngrpo.types.rollouts import Prefix
+
+_memories = count()
 
 _ADDRESSES = 2**32
 """Addresses a session: slot i of session n has address n * 2^32 + i."""
@@ -159,6 +162,9 @@ class Session:
         device: the worker's device.
         device_view: makes the device's view of host memory, where a dense strategy's vectors lie; None on a CPU.
         number: another one for each session of an engine; says which addresses are the session's.
+
+    Attributes:
+        memory: another one for each session whose tensors lie elsewhere.
     """
 
     def __init__(
@@ -170,6 +176,7 @@ class Session:
         number: int = 0,
     ) -> None:
         self.spec = spec
+        self.memory = next(_memories)
         self.scratch = spec.slots
         self.first_address = number * _ADDRESSES
         slots, budget = self.scratch + 1, spec.max_new_tokens
@@ -192,6 +199,44 @@ class Session:
         self.records = SessionRecords.empty(slots, budget, spec.strategy, device, on_device)
         self._admitted = [-1] * spec.slots
         self._assigned: list[Admission] = []
+
+    def renew(self, spec: SessionSpec, embedding: Tensor, number: int) -> bool:
+        """Becomes the session of another call in the same memory, so that CUDA graphs which read it stay valid.
+
+        Returns:
+            False, and nothing was done, for a call whose session needs other memory, or is computed otherwise.
+        """
+        if self.vectors is not None or not self._serves(spec, embedding):
+            return False
+        self.spec = spec
+        self.first_address = number * _ADDRESSES
+        inputs, records = self.inputs, self.records
+        inputs.first_address.fill_(self.first_address)
+        inputs.progress.copy_(spec.progress)
+        for own, given in ((inputs.tables, spec.tables), (inputs.parameters, spec.parameters)):
+            for name, tensor in given.items():
+                own[name].copy_(tensor)
+        if inputs.explore is not None:
+            inputs.explore.fill_(True)
+        for tensor in (inputs.keys, inputs.prompt_lengths, *records[:3], *records.record, records.state):
+            if tensor is not None:
+                tensor.zero_()
+        records.end_at.fill_(spec.max_new_tokens)
+        self._admitted = [-1] * spec.slots
+        self._assigned = []
+        return True
+
+    def _serves(self, spec: SessionSpec, embedding: Tensor) -> bool:
+        """Says whether another call differs from this one in the values of tensors alone."""
+        own, inputs = self.spec, self.inputs
+        same_table = embedding.shape == inputs.embedding.shape and embedding.data_ptr() == inputs.embedding.data_ptr()
+        named = ((inputs.tables, spec.tables), (inputs.parameters, spec.parameters))
+        return (
+            same_table
+            and type(spec.strategy) is type(own.strategy)
+            and all(getattr(spec, name) == getattr(own, name) for name in _OF_THE_COMPUTATION)
+            and all(_layouts(mine) == _layouts(given) for mine, given in named)
+        )
 
     def assign(self, admission: Admission) -> int:
         """Notes what belongs to a request, unless its slot has it already; returns the slot's address."""
@@ -262,6 +307,16 @@ class Session:
             mixed,
             rest._replace(vector=vectors),
         )
+
+
+_OF_THE_COMPUTATION = (
+    "strategy", "end_ids", "temperature", "max_new_tokens", "slots", "plain_requests", "stop_ids"
+)  # fmt: skip
+"""What of a `SessionSpec` is no tensor."""
+
+
+def _layouts(tensors: Mapping[str, Tensor]) -> dict[str, tuple[torch.Size, torch.dtype]]:
+    return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
 
 
 def to_device(values: Tensor, device: torch.device) -> Tensor:

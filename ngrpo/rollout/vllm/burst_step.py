@@ -81,7 +81,9 @@ class BurstStep:
         rows, mixing = self.rows, self._state.mixing
         logits = self._state.model.compute_logits(hidden[: len(rows.tokens)])
         lengths = self._lengths.long()
-        chosen = mixing.choose(logits, rows.addresses, lengths, rows.live, self._state.head.take())
+        # Copies: code that is compiled for views is other code, whose last bits may differ from the first step's.
+        addresses, live = rows.addresses.clone(), rows.live.clone()
+        chosen = mixing.choose(logits, addresses, lengths, live, self._state.head.take())
         self._note(rows, chosen, lengths, mixing.ends(chosen, rows.addresses))
         self._move_on()
 
@@ -90,8 +92,7 @@ class BurstStep:
         self._runner.map_slots(self.rows.states, self._batch)
         if self._attention.mode == CUDAGraphMode.FULL and self._attention.updatable():
             self._attention.update()
-        # A copy, as before every forward: see `MixingModelState.preprocess_state`.
-        self._state.mixing.before_forward(self.rows.addresses, self._positions.clone())
+        self._state.mixing.before_forward(self.rows.addresses.clone(), self._positions.clone())
 
     def forward(self, number: int) -> Tensor:
         """Runs the model without a graph, the ``number``-th time after the first; returns hidden states [T, d]."""

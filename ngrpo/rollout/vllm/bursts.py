@@ -66,7 +66,7 @@ class Bursts:
         for number in range(1, steps):
             hidden = graph() if graph is not None else step.forward(number)
             if captured:
-                self._captured.run(step, hidden, tuple(self._state.mixing.sessions))
+                self._captured.run(step, hidden, self._state.mixing.memories())
             else:
                 step.choose_and_advance(hidden)
         self.ended[states] = ~rows.live[:count]

@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 _RUNS_BEFORE = 2
 """Runs of a step before it is captured: the first compile, and a batch that comes once is not worth a graph."""
 
-Key = tuple[int, ...]
+Key = tuple[tuple[int, ...], int]
 
 
 class CapturedSteps:
@@ -35,16 +35,17 @@ class CapturedSteps:
             self._told = True
         return False
 
-    def run(self, step: BurstStep, hidden: Tensor, sessions: Key) -> None:
+    def run(self, step: BurstStep, hidden: Tensor, memories: tuple[int, ...]) -> None:
         """Does what `BurstStep.choose_and_advance` does.
 
         Args:
             step: the step.
             hidden: what the forward left, at an address that stays.
-            sessions: what else the computation depends on beside the number of rows.
+            memories: where the live sessions lie (see `MixingState.memories`).
         """
-        key = (len(step.rows.tokens), *sessions)
+        key = (memories, len(step.rows.tokens))
         if self._runs[key] >= _RUNS_BEFORE and key not in self._graphs:
+            self._forget_all_but(memories)
             self._graphs[key] = self._capture(step, hidden)
         self._runs[key] += 1
         graph = self._graphs.get(key)
@@ -53,10 +54,11 @@ class CapturedSteps:
         else:
             graph.replay()
 
-    def forget(self) -> None:
-        """Drops all graphs: what they read is gone."""
-        self._graphs.clear()
-        self._runs.clear()
+    def _forget_all_but(self, memories: tuple[int, ...]) -> None:
+        """Drops the graphs of other sessions, whose memory may be gone."""
+        for key in [key for key in self._runs if key[0] != memories]:
+            del self._runs[key]
+            self._graphs.pop(key, None)
 
     def _capture(self, step: BurstStep, hidden: Tensor) -> torch.cuda.CUDAGraph:
         """Captures a step, on a stream of its own and without `torch.cuda.graph`'s wait for the device."""

@@ -36,6 +36,11 @@ class MixingState:
         self.embedding = install(model, self.buffers)
         self.sessions: dict[int, Session] = {}
         self.failures: dict[int, str] = {}
+        self._spare: Session | None = None
+
+    def memories(self) -> tuple[int, ...]:
+        """Says in which memory the live sessions lie."""
+        return tuple(session.memory for session in self.sessions.values())
 
     def begin(self, number: int, spec: SessionSpec) -> None:
         """Starts a session beside those that are live.
@@ -50,7 +55,10 @@ class MixingState:
             raise ValueError(f"the engine was started for sums of embedding rows, which {strategy} does not feed")
         needed = strategy.reads_embedding or (vectors and strategy.mixes)
         table = self.embedding.table() if needed else self.embedding.weight.data[:0]
-        self.sessions[number] = Session(spec, table, self.device, device_view(self.device), number)
+        spare, self._spare = self._spare, None
+        if spare is None or not spare.renew(spec, table, number):
+            spare = Session(spec, table, self.device, device_view(self.device), number)
+        self.sessions[number] = spare
 
     def assign(self, sampling_params: Any) -> int:
         """Gives a request the slot that it was sent with; returns its address, -1 for a request of no live session."""
@@ -75,6 +83,8 @@ class MixingState:
         self.failures.pop(number, None)
         if session is not None and session.vectors is not None and self.device.type != "cpu":
             torch.cuda.synchronize(self.device)  # a step in flight may still write to its host memory
+        if session is not None and session.vectors is None:
+            self._spare = session
         if not self.sessions:
             self.buffers.clear()
 

@@ -191,7 +191,11 @@ class RolloutCallback(Callback):
         every = self.worker.exploration.refresh_every
         self.worker.transfer(refresh=every > 0 and self.iterations_done % every == 0, finished=self.iterations_done)
         seconds = {"time/wait_s": waited - start, "time/sync_s": time.perf_counter() - waited}
-        pl_module.log_dict(seconds | {"rollout/generated_tokens": float(self.tokens_generated)}, batch_size=1)
+        tokens = {
+            "rollout/generated_tokens": float(self.tokens_generated),
+            "rollout/wasted_tokens": float(_total(trainer, self.worker.wasted_tokens())),
+        }
+        pl_module.log_dict(seconds | tokens, batch_size=1)
         self._follow_length(trainer, pl_module)
 
     def _follow_length(self, trainer: Trainer, module: PolicyOptimization) -> None:

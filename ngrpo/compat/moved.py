@@ -105,7 +105,7 @@ MODULES: Mapping[str, str] = {
     "ngrpo.rollout.types": "ngrpo.types.rollouts",
     "ngrpo.rollout.vllm.buffers": "ngrpo.rollout.records.buffers",
     "ngrpo.rollout.vllm.core": "ngrpo.rollout.vllm.mixing_state",
-    "ngrpo.rollout.vllm.extension": "ngrpo.rollout.vllm.worker_extension",
+    "ngrpo.rollout.vllm.extension": "ngrpo.rollout.vllm.worker_methods",
     "ngrpo.rollout.vllm.handover": "ngrpo.rollout.vllm.weight_senders",
     "ngrpo.rollout.vllm.host_memory": "ngrpo.rollout.records.host_memory",
     "ngrpo.rollout.vllm.lifeline": "ngrpo.rollout.vllm.process_watch",

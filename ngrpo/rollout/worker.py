@@ -151,6 +151,7 @@ class RolloutWorker:
         terms: Sequence[WeightedTerm] = (),
     ) -> None:
         self.engine = engine
+        self._wasted = 0
         self.tokenizer = tokenizer
         self.reward = reward
         self.exploration = exploration
@@ -252,6 +253,11 @@ class RolloutWorker:
             self._bound = None
         elif self._bound is not None:
             self._bound = replace(self._bound, parameters=learned or {}).after(self._finished)
+
+    def wasted_tokens(self) -> int:
+        """Returns the tokens that the engine computed for rows that had ended, since this was asked last."""
+        before, self._wasted = self._wasted, getattr(self.engine, "wasted_tokens", 0)
+        return self._wasted - before
 
     def sleep(self) -> None:
         """Lets the engine free what it can until weights come; one that fails is rebuilt then."""

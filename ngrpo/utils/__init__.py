@@ -3,6 +3,8 @@
 - ``atomic_write.py``: Files and folders that are written whole or not at all, and the removal of outdated ones
 - ``author_code.py``: The test for errors that come out of the user's own code, whose author needs the traceback
 - ``awaiting.py``: The result of an awaitable, waited for where an event loop may already run, as in a notebook
+- ``cuda_graphs.py``: Capture of CUDA graphs while the device works: without `torch.cuda.graph`'s wait for it and
+  collection of garbage
 - ``duration.py``: Spans of time as a person writes them
 - ``environment_variable.py``: An environment variable that is set for a while
 - ``given_values.py``: Values that a user has given: as plain Python scalars, and as error messages quote them

@@ -144,6 +144,7 @@ class CollectedRecords(NamedTuple):
         mixed: False beyond a request's response; bool [N, T].
         record: of the M mixed positions, request by request and in ascending order; [M, ...].
         failure: traceback of the strategy's own code, after which nothing was recorded; None if it raised nothing.
+        wasted: tokens that were computed for rows that had ended, whichever session's, and were not told before.
     """
 
     tokens: Tensor
@@ -151,6 +152,7 @@ class CollectedRecords(NamedTuple):
     mixed: Tensor
     record: Record
     failure: str | None = None
+    wasted: int = 0
 
 
 class Session:
@@ -218,9 +220,9 @@ class Session:
                 own[name].copy_(tensor)
         if inputs.explore is not None:
             inputs.explore.fill_(True)
-        for tensor in (inputs.keys, inputs.prompt_lengths, *records[:3], *records.record, records.state):
-            if tensor is not None:
-                tensor.zero_()
+        for written in (inputs.keys, inputs.prompt_lengths, *records[:3], *records.record, records.state):
+            if written is not None:
+                written.zero_()
         records.end_at.fill_(spec.max_new_tokens)
         self._admitted = [-1] * spec.slots
         self._assigned = []

@@ -8,6 +8,15 @@ tested.
   head's input
 - ``availability.py``: Facts for the choice of an engine: the memory of a GPU, and the models that vLLM has
   implementations of
+- ``burst_length.py``: The length of bursts: how many decode steps vLLM's workers make before its scheduler is asked
+  again
+- ``burst_rows.py``: The rows of a burst on the device, and what happens to them between two forwards
+- ``burst_scheduler.py``: The scheduler of bursts: while rows do nothing but decode, each gets room for several tokens
+  at once
+- ``burst_step.py``: One step of a burst: the forward of a batch that stands, and what lies between it and the next
+- ``bursts.py``: Bursts: the steps after a batch's first are made here, without vLLM's scheduler and runner in between
+- ``captured_steps.py``: CUDA graphs of what lies between two forwards of a burst: choosing, recording, and preparing
+  the next step
 - ``checked_loading.py``: The loading of a weight transfer on a worker, recorded so that its end can be checked
 - ``checksum.py``: Checksums of tensors, over the bits of their elements and their order
 - ``coverage.py``: The coverage of a weight transfer: served weights that still hold a mark were not written
@@ -40,6 +49,7 @@ tested.
 - ``weight_senders.py``: The trainer's side of a weight transfer: how tensors get to vLLM's workers, one class a way
 - ``weight_transfer.py``: The transfer of the policy's weights into vLLM's workers, with a check that they are served
   as they were sent
-- ``worker_extension.py``: The methods that our engine calls on vLLM's workers; importing this registers our model
-  loader in their process
+- ``worker.py``: VLLM's worker with what is ours: the methods that our engine calls, and the steps of bursts
+- ``worker_methods.py``: The methods that our engine calls on vLLM's workers; importing this registers our model loader
+  in their process
 """

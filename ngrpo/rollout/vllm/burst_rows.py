@@ -33,7 +33,6 @@ class BurstRows(NamedTuple):
     def empty(cls, rows: int, steps: int, device: torch.device) -> "BurstRows":
         """Returns room for so many rows."""
 
-
         def numbers() -> Tensor:
             return torch.zeros(rows, dtype=torch.int64, device=device)
 
@@ -50,7 +49,7 @@ class BurstRows(NamedTuple):
 
     def first(self, rows: int) -> "BurstRows":
         """Returns views of the first rows."""
-        return BurstRows(*(tensor[:rows] for tensor in self[:-1]), self.step)
+        return BurstRows._make([*(tensor[:rows] for tensor in self[:-1]), self.step])
 
     def fill(self, states: Tensor, addresses: Tensor, limits: Tensor, live: Tensor) -> None:
         """Begins a burst with the rows of a batch, [R] each; those beyond them, which pad it, are not live."""

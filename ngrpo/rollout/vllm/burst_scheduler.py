@@ -14,14 +14,14 @@ from ngrpo.rollout.vllm.settings import burst_of, is_ours, note_burst, settings_
 class BurstScheduler(AsyncScheduler):
     """vLLM's scheduler, which gives rows that decode their slots for N tokens (``scheduler_cls``).
 
-    The workers then make N steps, and hand back up to N tokens a row. A single step is scheduled while requests wait,
-    prompts are prefilled, blocks run short, or others than our requests run.
+    The workers then make N steps, and hand back up to N tokens a row. A single step is scheduled while a request could
+    start, prompts are prefilled, blocks run short, or others than our requests run.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         settings = settings_of(self.vllm_config)
-        self._length = BurstLength(settings.burst if settings is not None and self.use_v2_model_runner else 1)
+        self._length = BurstLength(settings.burst if settings is not None and _possible(self.vllm_config) else 1)
         self._steps = 1
 
     def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
@@ -47,7 +47,8 @@ class BurstScheduler(AsyncScheduler):
     def _burst(self) -> int:
         """Returns the number of steps that the running rows can make now."""
         rows = [request for request in self.running if _remaining(request) > 0]
-        if not rows or self.get_request_counts()[1] or not all(map(_decodes, rows)):
+        could_start = self.get_request_counts()[1] > 0 and len(self.running) < self.max_num_running_reqs
+        if not rows or could_start or not all(map(_decodes, rows)):
             return 1
         steps = self._length.steps(max(map(_remaining, rows)))
         free = self.kv_cache_manager.block_pool.get_num_free_blocks()
@@ -74,6 +75,15 @@ class BurstScheduler(AsyncScheduler):
             more = min(steps - 1, max(0, _remaining(request)))
             request.num_computed_tokens += more
             request.num_output_placeholders += more
+
+
+def _possible(vllm_config: Any) -> bool:
+    """Says whether the workers can advance rows by themselves.
+
+    Not in vLLM's old runner; where a token's position is not a number; where a row's cache lies on several GPUs.
+    """
+    alone = vllm_config.parallel_config.decode_context_parallel_size == 1 and vllm_config.kv_transfer_config is None
+    return vllm_config.use_v2_model_runner and alone and not vllm_config.model_config.uses_mrope
 
 
 def _remaining(request: Request) -> int:

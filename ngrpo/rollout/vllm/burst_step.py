@@ -7,11 +7,10 @@ import torch
 from torch import Tensor
 from vllm.config import CUDAGraphMode
 from vllm.forward_context import set_forward_context
-from vllm.v1.worker.gpu.attn_utils import build_slot_mappings_by_layer
 from vllm.v1.worker.gpu.input_batch import InputBatch
 
 from ngrpo.rollout.vllm.burst_rows import BurstRows, advance, note
-from ngrpo.rollout.vllm.private import DecodeRunner
+from ngrpo.rollout.vllm.private import DecodeRunner, slots_by_layer
 
 if TYPE_CHECKING:
     from ngrpo.rollout.vllm.runner_v2 import MixingModelState
@@ -61,9 +60,7 @@ class BurstStep:
         self._state, self._runner, self._batch, self._attention = state, runner, batch, attention
         self._input_ids, self._positions = batch.input_ids[:count], batch.positions[:count]
         self._lengths = batch.seq_lens[:count]
-        self._advance, self._note = (
-            (_compiled_advance, _compiled_note) if rows.tokens.is_cuda else (advance, note)
-        )
+        self._advance, self._note = (_compiled_advance, _compiled_note) if rows.tokens.is_cuda else (advance, note)
 
     def begin(self, tokens: Tensor) -> None:
         """Notes what the first step chose, int64 [R], and prepares the second."""
@@ -105,7 +102,7 @@ class BurstStep:
             state.vllm_config,
             num_tokens=batch.num_tokens_after_padding,
             cudagraph_runtime_mode=CUDAGraphMode.NONE,
-            slot_mapping=build_slot_mappings_by_layer(attention.slot_mappings, attention.kv_cache_config),
+            slot_mapping=slots_by_layer(attention.slot_mappings, attention.kv_cache_config),
         ):
             hidden: Tensor = state.model(
                 input_ids=batch.input_ids, positions=batch.positions, inputs_embeds=None, intermediate_tensors=None

@@ -1,5 +1,6 @@
 """Bursts: the steps after a batch's first are made here, without vLLM's scheduler and runner in between."""
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,6 +15,8 @@ from ngrpo.rollout.vllm.private import DecodeRunner
 
 if TYPE_CHECKING:
     from ngrpo.rollout.vllm.runner_v2 import MixingModelState
+
+log = logging.getLogger(__name__)
 
 
 class Bursts:
@@ -30,18 +33,30 @@ class Bursts:
         self._wanted = 1
         self._runner: DecodeRunner | None = None
         self._captured = CapturedSteps()
+        self._told = False
         self.ended = torch.zeros(state.max_num_reqs, dtype=torch.bool, device=state.device)
 
-    def expect(self, steps: int, model_runner: Any) -> None:
+    def expect(self, steps: int, worker: Any) -> None:
         """Notes how many steps the scheduler wants with the next batch."""
         self._wanted = steps
         if self._runner is None:
-            self._runner = DecodeRunner(model_runner)
+            self._runner = DecodeRunner(worker)
 
     def take(self) -> int:
         """Returns how many steps are wanted with the batch that is sampled now."""
         steps, self._wanted = self._wanted, 1
         return steps
+
+    def _capturable(self, attention: Attention) -> bool:
+        """Says whether what lies between two forwards can be captured; tells once where it cannot.
+
+        Under tensor parallelism it talks to other GPUs, for which vLLM has a way of capturing of its own.
+        """
+        updatable = attention.updatable()
+        if not (updatable or self._told):
+            log.warning("vLLM's attention needs the host at each step here: bursts do not run from CUDA graphs")
+            self._told = True
+        return updatable and self._state.vllm_config.parallel_config.tensor_parallel_size == 1
 
     def go_on(self, tokens: Tensor, batch: InputBatch, attention: Attention, steps: int) -> tuple[Tensor, Tensor]:
         """Makes the steps after the first.
@@ -58,7 +73,7 @@ class Bursts:
         assert self._runner is not None
         states, count = batch.idx_mapping, batch.num_reqs
         graph = self._runner.full_graph(batch) if attention.mode == CUDAGraphMode.FULL else None
-        captured = graph is not None and self._captured.possible(attention)
+        captured = graph is not None and self._capturable(attention)
         rows = self._rows.first(batch.num_reqs_after_padding if captured else count)
         rows.fill(states, self._state.addresses[states], self._state.limits[states], ~self.ended[states])
         step = BurstStep(self._state, self._runner, rows, batch, attention)
@@ -70,4 +85,6 @@ class Bursts:
             else:
                 step.choose_and_advance(hidden)
         self.ended[states] = ~rows.live[:count]
-        return rows.chosen[:count, :steps].clone(), rows.made[:count].clone()
+        made = rows.made[:count].clone()
+        self._state.mixing.count(made, steps * count)
+        return rows.chosen[:count, :steps].clone(), made

@@ -43,6 +43,7 @@ _REFUSED = {
     "pipeline_parallel_size": (1, "records are made on the last stage and read on the first"),
     "enable_batch_sharded_sampling": (False, "every worker needs the records of all rollouts"),
     "weight_transfer_config": (None, "weights come from the trainer, and are checked"),
+    "worker_cls": (None, "the workers make the records of rollouts"),
 }
 """Options that cannot be served, with the value that asks for nothing."""
 
@@ -68,6 +69,9 @@ class VllmEngine:
         check: compare it with PyTorch before it is used, unless this version has passed with these settings.
         burst: most decode steps a round of vLLM's scheduler; 1 for no bursts.
         options: further arguments of ``vllm.LLM``.
+
+    Attributes:
+        wasted_tokens: computed in bursts for rows that had ended.
 
     Raises:
         SettingError: an option cannot be served.
@@ -108,6 +112,7 @@ class VllmEngine:
         self.concurrent = not self._in_process
         self.tf32 = torch.cuda.is_available()  # its attention kernels do so
         self._sender = choose_sender(None if self._in_process else tensor_parallel_size)
+        settings = MixingSettings(exploration.width, not exploration.sums_rows, burst)
         self._arguments: dict[str, Any] = {
             "model": model.location,
             "dtype": _served_dtype(dtype, model),
@@ -122,14 +127,14 @@ class VllmEngine:
             "trust_remote_code": model.trust_remote_code,
             "generation_config": "vllm",
             "seed": 0,
-            "worker_extension_cls": "ngrpo.rollout.vllm.worker_extension.WorkerExtension",
-            "worker_cls": "ngrpo.rollout.vllm.burst_worker.BurstWorker",
-            "scheduler_cls": "ngrpo.rollout.vllm.burst_scheduler.BurstScheduler",
-            "additional_config": MixingSettings(exploration.width, not exploration.sums_rows, burst).additional_config(),
+            "worker_cls": "ngrpo.rollout.vllm.worker.MixingWorker",
+            "additional_config": settings.additional_config(),
             **options,
             **loading_arguments(options),
+            **_scheduler(burst, options),
             "weight_transfer_config": {"backend": self._sender.backend},
         }
+        self.wasted_tokens = 0
         self._sendable = False
         self._asleep = False
         self._process_watch: ProcessWatch | None = None
@@ -297,6 +302,7 @@ class VllmEngine:
             collected: CollectedRecords = self._call("ngrpo_collect", session, slots, lengths)[0]
         else:
             collected = pickle.loads(self._call("ngrpo_collect_serialized", session, slots, lengths)[0])
+        self.wasted_tokens += collected.wasted
         if collected.failure is not None:
             raise StrategyError(collected.failure)
         return collected
@@ -419,6 +425,22 @@ def _free_cached_memory() -> None:
     """
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+
+
+def _scheduler(burst: int, options: dict[str, Any]) -> dict[str, str]:
+    """Returns the argument by which vLLM schedules bursts of decode steps.
+
+    Raises:
+        SettingError: there can be none, or the options name a scheduler of their own.
+    """
+    if burst < 1:
+        raise SettingError(f"rollout.engine.burst={burst} makes no step; 1 asks the scheduler at every step.")
+    if burst > 1 and options.get("scheduler_cls") is not None:
+        raise SettingError(
+            f"rollout.engine.burst={burst} has a scheduler of its own, beside which "
+            f"rollout.engine.options.scheduler_cls={options['scheduler_cls']} cannot run; set rollout.engine.burst=1."
+        )
+    return {} if burst == 1 else {"scheduler_cls": "ngrpo.rollout.vllm.burst_scheduler.BurstScheduler"}
 
 
 def _served_dtype(dtype: str, model: ModelSource) -> str:

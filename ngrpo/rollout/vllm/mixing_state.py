@@ -37,6 +37,8 @@ class MixingState:
         self.sessions: dict[int, Session] = {}
         self.failures: dict[int, str] = {}
         self._spare: Session | None = None
+        self._computed = 0
+        self._used = torch.zeros((), dtype=torch.int64, device=device)
 
     def memories(self) -> tuple[int, ...]:
         """Says in which memory the live sessions lie."""
@@ -75,7 +77,19 @@ class MixingState:
 
     def collect(self, number: int, slots: Sequence[int], lengths: Sequence[int]) -> CollectedRecords:
         """Returns the records of a session's finished requests (see `Session.collect`)."""
-        return self.sessions[number].collect(slots, lengths)._replace(failure=self.failures.get(number))
+        collected = self.sessions[number].collect(slots, lengths)
+        return collected._replace(failure=self.failures.get(number), wasted=self._take_wasted())
+
+    def count(self, used: Tensor, computed: int) -> None:
+        """Counts the tokens of a burst: those of rows that had not ended, [R] numbers, and all."""
+        self._used += used.sum()
+        self._computed += computed
+
+    def _take_wasted(self) -> int:
+        wasted = self._computed - int(self._used)
+        self._computed = 0
+        self._used.zero_()
+        return wasted
 
     def end(self, number: int) -> None:
         """Ends a session, finished or not; does nothing for one that is not live."""

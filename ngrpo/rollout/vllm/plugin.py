@@ -20,7 +20,9 @@ def install() -> None:
     """
     check_version()
     from ngrpo.rollout.vllm import prefix_cache
+    from ngrpo.rollout.vllm.private import silence_custom_scheduler
 
     if end_with_parent():
         leave_group()
     prefix_cache.install()
+    silence_custom_scheduler()

@@ -6,12 +6,17 @@
 - of ``LLM.llm_engine``: ``engine_core`` and its ``shutdown``, ``resources.engine_manager.processes``,
   ``utility_results`` and ``outputs_queue``
 - ``vllm.utils.torch_utils.get_accelerator_view_from_cpu_tensor``
-- the logger ``vllm.renderers.base``
+- the loggers ``vllm.renderers.base`` and ``vllm.config.scheduler``
 - of a worker: ``model_runner``, of a V2 runner ``block_tables.compute_slot_mappings``, ``cudagraph_manager.graphs`` and
   its ``run_fullgraph``, and if that is a V1 runner ``_model_forward`` and ``_sample`` (wrapped),
   ``input_batch.req_ids``, ``input_batch.num_reqs``, ``requests``, ``query_start_loc`` and ``discard_request_mask``
 
+- ``vllm.v1.worker.gpu.attn_utils.build_slot_mappings_by_layer``
+
 `cuda_ipc` overrides two methods of vLLM's sender beside: ``_all_gather_and_merge_handles`` and ``_post_send_sync``.
+`burst_scheduler` derives from vLLM's scheduler: it overrides ``_update_after_schedule``, and uses ``running``,
+``requests``, ``num_lookahead_tokens``, ``max_num_running_reqs``, ``current_step``, ``kv_cache_config``, the block pool,
+and of a request ``num_computed_tokens``, ``num_output_placeholders`` and ``next_decode_eligible_step``.
 """
 
 import logging
@@ -90,6 +95,15 @@ def _is_error(record: logging.LogRecord) -> bool:
     return record.levelno >= logging.ERROR
 
 
+def silence_custom_scheduler() -> None:
+    """Keeps vLLM from warning that our scheduler is not its own. Safe to call again."""
+    logging.getLogger("vllm.config.scheduler").addFilter(_is_not_of_custom_schedulers)
+
+
+def _is_not_of_custom_schedulers(record: logging.LogRecord) -> bool:
+    return not str(record.msg).startswith("Using custom scheduler class")
+
+
 def end_engine(llm: Any) -> None:
     """Ends an engine, its processes included; ``vllm.LLM`` does so only when it is collected."""
     llm.llm_engine.engine_core.shutdown()
@@ -114,10 +128,11 @@ class DecodeRunner:
     """What bursts use of a V2 runner.
 
     Args:
-        runner: vLLM's.
+        worker: whose runner it is.
     """
 
-    def __init__(self, runner: Any) -> None:
+    def __init__(self, worker: Any) -> None:
+        runner = worker.model_runner
         self._tables, self._manager = runner.block_tables, runner.cudagraph_manager
         self._graphs: dict[tuple[int, int], Any] = {}
         for described in () if self._manager is None else self._manager.graphs:
@@ -142,6 +157,14 @@ class DecodeRunner:
         self._tables.compute_slot_mappings(
             states, batch.query_start_loc, batch.positions, num_tokens_padded=batch.num_tokens_after_padding
         )
+
+
+def slots_by_layer(slot_mappings: Tensor, kv_cache_config: Any) -> dict[str, Tensor]:
+    """Returns each layer's slot mapping, as a forward context takes them."""
+    from vllm.v1.worker.gpu.attn_utils import build_slot_mappings_by_layer
+
+    made: dict[str, Tensor] = build_slot_mappings_by_layer(slot_mappings, kv_cache_config)
+    return made
 
 
 class RunnerV1:

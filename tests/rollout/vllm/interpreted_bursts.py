@@ -2,7 +2,7 @@
 
     python interpreted_bursts.py neighbor --bursts 5 32 [--blocks 9] [--workers 2]
 
-A script of its own: Triton's interpreter and vLLM's runner are chosen when they are imported. Prints a JSON report.
+A script of its own (see `interpreted_triton`). Prints a JSON report.
 """
 
 import argparse
@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from interpreted import believe_in_triton
 from vllm_checks import KINDS, as_one_piece, continued, count_preemptions, random_requests, start_engine
 
 from ngrpo.exploration.runtime.bound import bind
@@ -21,6 +20,7 @@ from ngrpo.rollout.vllm.engine import VllmEngine
 from ngrpo.types.rollouts import Request, Rollout, Sampling
 
 SAMPLING = Sampling(temperature=0.8, max_new_tokens=41, stop_ids=tuple(range(20)))
+LONG = replace(SAMPLING, stop_ids=())
 
 
 def main() -> None:
@@ -29,8 +29,8 @@ def main() -> None:
     parser.add_argument("--bursts", type=int, nargs="+", required=True)
     parser.add_argument("--blocks", type=int, default=160)
     parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--long", action="store_true", help="responses that nothing ends before their budget")
     arguments = parser.parse_args()
-    believe_in_triton()
     made = {burst: rollouts_of(arguments, burst) for burst in (1, *arguments.bursts)}
     expected, _ = made.pop(1)
     report = {
@@ -57,20 +57,21 @@ def rollouts_of(arguments: argparse.Namespace, burst: int) -> tuple[list[Rollout
     lengths = note_bursts(engine)
     bound = bind(strategy, engine.embedding(), Vocabulary.of(source.tokenizer()))
     requests = random_requests(6, 20, 60)
-    rollouts = engine.generate(requests, SAMPLING, bound)
-    rollouts += engine.generate(requests, replace(SAMPLING, max_new_tokens=9, stop_ids=()), bound)
-    rollouts += engine.generate(requests, SAMPLING, bound, slots=2)
+    sampling = LONG if arguments.long else SAMPLING
+    rollouts = engine.generate(requests, sampling, bound)
+    rollouts += engine.generate(requests, replace(LONG, max_new_tokens=9), bound)
+    rollouts += engine.generate(requests, sampling, bound, slots=2)
     if not strategy.stateful:
-        rollouts += going_on(engine, rollouts[: len(requests)], bound)
+        rollouts += going_on(engine, rollouts[: len(requests)], sampling, bound)
     engine.close()
     return rollouts, {"preemptions": len(preempted), "bursts": lengths}
 
 
-def going_on(engine: VllmEngine, rollouts: list[Rollout], bound: Any) -> list[Rollout]:
+def going_on(engine: VllmEngine, rollouts: list[Rollout], sampling: Sampling, bound: Any) -> list[Rollout]:
     """Continuations, each of another budget."""
     cut = [rollout for rollout in rollouts if rollout.length > 1]
     requests: list[Request] = [continued(r, min(3 * i + 1, r.length - 1)) for i, r in enumerate(cut)]
-    return as_one_piece(engine.generate(requests, SAMPLING, bound), cut)
+    return as_one_piece(engine.generate(requests, sampling, bound), cut)
 
 
 def note_bursts(engine: VllmEngine) -> list[int]:

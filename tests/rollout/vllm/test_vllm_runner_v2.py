@@ -1,12 +1,9 @@
 """Model Runner V2, the one that GPUs use, through Triton's interpreter."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
+from typing import Any
 
 import pytest
+from vllm_checks import run_interpreted
 
 pytest.importorskip("vllm.v1", reason="vLLM is not installed")
 pytest.importorskip("triton", reason="Triton is not installed")
@@ -17,14 +14,42 @@ pytestmark = [pytest.mark.vllm, pytest.mark.slow]
     ("exploration", "tolerance"), [("neighbor", 1e-4), ("gaussian", 1e-3), ("hrpo", 1e-4), ("hidden", 1e-4)]
 )
 def test_preempted_and_chunked_rollouts_are_those_of_the_torch_engine(exploration: str, tolerance: float):
-    script = Path(__file__).with_name("interpreted_v2.py")
-    runner = {"TRITON_INTERPRET": "1", "VLLM_USE_V2_MODEL_RUNNER": "1"}
-    done = subprocess.run(
-        [sys.executable, str(script), exploration], env=os.environ | runner, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-4000:]
-    report = json.loads(done.stdout.splitlines()[-1])
+    report = run_interpreted("interpreted_v2.py", exploration)
     assert report["state"] == "MixingModelState"
     assert report["preemptions"] >= 1
     assert report["mixed"] > 50
     assert report["error"] < tolerance
+
+
+@pytest.mark.parametrize("kind", ["neighbor", "gaussian", "hrpo", "hidden"])
+def test_bursts_make_the_rollouts_of_single_steps(kind: str):
+    """Stops inside a burst, budgets that it does not divide, prefixes, fewer slots than requests."""
+    for length, made in run_interpreted("interpreted_bursts.py", kind, "--bursts", "5", "32").items():
+        assert_same(made, kind)
+        assert max(made["bursts"]) == int(length)
+        assert len(made["lengths"]) > 3
+
+
+def test_bursts_give_way_to_preemptions():
+    (made,) = run_interpreted("interpreted_bursts.py", "neighbor", "--bursts", "32", "--blocks", "9", "--long").values()
+    assert_same(made, "neighbor")
+    assert made["preemptions"] > 0
+    assert {1, max(made["bursts"])} <= set(made["bursts"])
+    assert max(made["bursts"]) > 4
+
+
+def test_bursts_under_tensor_parallelism():
+    (made,) = run_interpreted("interpreted_bursts.py", "neighbor", "--bursts", "32", "--workers", "2").values()
+    assert_same(made, "neighbor")
+
+
+def test_rows_of_equal_length_are_equal_bit_for_bit():
+    """The batch is the same at every step then; otherwise a product of another number of rows rounds otherwise."""
+    for made in run_interpreted("interpreted_bursts.py", "neighbor", "--bursts", "7", "32", "--long").values():
+        assert made["same_tokens"]
+        assert made["same_bits"] >= 12
+
+
+def assert_same(made: dict[str, Any], kind: str) -> None:
+    assert made["same_tokens"]
+    assert made["log_probs"] < (1e-3 if kind == "gaussian" else 1e-5)

@@ -1,9 +1,13 @@
 """Requests of the demo model and comparisons of rollouts, shared by the vLLM tests."""
 
+import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -147,6 +151,19 @@ def random_requests(number: int, shortest: int, longest: int, samples: int = 1, 
         for prompt, ids in enumerate(prompts)
         for sample in range(samples)
     ]
+
+
+def run_interpreted(script: str, *arguments: str) -> dict[str, Any]:
+    """Runs a script on Model Runner V2, Triton's kernels interpreted, in a process of its own; returns its report."""
+    here = Path(__file__).parent
+    path = os.pathsep.join([str(here / "interpreted_triton"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    runner = {"TRITON_INTERPRET": "1", "VLLM_USE_V2_MODEL_RUNNER": "1", "TORCHDYNAMO_DISABLE": "1", "PYTHONPATH": path}
+    done = subprocess.run(
+        [sys.executable, str(here / script), *arguments], env=os.environ | runner, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return report
 
 
 def keep_process_groups() -> None:

@@ -18,8 +18,8 @@ plugin.install()
 weight_receivers.register()
 
 
-class WorkerExtension:
-    """Mixed into vLLM's worker class (``worker_extension_cls``)."""
+class WorkerMethods:
+    """Mixed into vLLM's worker class (see `ngrpo.rollout.vllm.worker`)."""
 
     weight_transfer_engine: Any
     rank: int

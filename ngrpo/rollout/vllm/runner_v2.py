@@ -32,7 +32,7 @@ class MixingModelState(DefaultModelState):
         self._prefill_host = np.zeros(self.max_num_reqs, dtype=np.int64)
         self.prefill_lengths = torch.zeros(self.max_num_reqs, dtype=torch.int64, device=device)
         self._stale = False
-        self._begun: list[int] = []
+        self._admitted: list[int] = []
         self._attention: Attention | None = None
         settings = settings_of(vllm_config)
         self.bursts = Bursts(self, 1 if settings is None else settings.burst)
@@ -50,7 +50,7 @@ class MixingModelState(DefaultModelState):
         self._prefill_host[req_index] = len(new_req_data.prefill_token_ids)
         most = new_req_data.prompt_len + (new_req_data.sampling_params.max_tokens or 0)
         self._limits_host[req_index] = min(most, self.max_model_len)
-        self._begun.append(req_index)
+        self._admitted.append(req_index)
         self._stale = True
 
     def apply_staged_writes(self) -> None:
@@ -64,8 +64,8 @@ class MixingModelState(DefaultModelState):
                 (self._limits_host, self.limits),
             ):
                 sent.copy_(to_device(torch.from_numpy(noted.copy()), sent.device))
-            self.bursts.ended[to_device(torch.tensor(self._begun), self.device)] = False
-            self._begun.clear()
+            self.bursts.ended[to_device(torch.tensor(self._admitted), self.device)] = False
+            self._admitted.clear()
             self._stale = False
 
     def preprocess_state(self, input_batch: InputBatch, *args: Any, **kwargs: Any) -> None:

@@ -108,6 +108,7 @@ def auto_engine(
     dense_record_gib: float = 16.0,
     accelerator: str = "auto",
     dtype: str = AUTO,
+    burst: int | None = None,
 ) -> RolloutEngine:
     """Returns vLLM's engine on a GPU where it can serve the model, else the torch engine, and logs which and why.
 
@@ -124,6 +125,7 @@ def auto_engine(
         dense_record_gib: see `ngrpo.rollout.vllm.engine.VllmEngine`.
         accelerator: of the program: auto, cpu or gpu.
         dtype: of the served weights; "auto" is the engine's own default.
+        burst: decode steps between two looks of the host; None is the engine's own default.
     """
     from ngrpo.rollout.vllm.engine import VllmEngine
 
@@ -137,7 +139,7 @@ def auto_engine(
     slots: dict[str, Any] = {} if max_batch_size is None else {"max_batch_size": max_batch_size}
     if reason is not None:
         log.info("%s", torch_taken(reason))
-        return TorchEngine(model, compile=bool(compile), exact=exact, dtype=dtype, **slots)
+        return TorchEngine(model, compile=bool(compile), exact=exact, dtype=dtype, burst=burst, **slots)
     log.info("rollout=auto takes vLLM: there are a GPU and a tested version")
-    slots |= {"dtype": dtype, "dense_record_gib": dense_record_gib}
+    slots |= {"dtype": dtype, "dense_record_gib": dense_record_gib, "burst": burst}
     return VllmEngine(model, exploration, max_prompt_tokens, max_new_tokens, **slots)

@@ -8,13 +8,20 @@ from typing import Any
 import torch
 
 
+def memory_pool() -> Any:
+    """Returns a name for the memory of graphs of which never two run at once.
+
+    It ends with the last graph in it, and is not to be used again then.
+    """
+    return torch.cuda.graph_pool_handle()
+
+
 def captured(work: Callable[[], object], pool: Any) -> torch.cuda.CUDAGraph:
     """Captures work as a CUDA graph, without doing it.
 
     Args:
         work: on tensors that stay where they are.
-        pool: `torch.cuda.graph_pool_handle` of graphs of which never two run at once. It ends with the last graph in
-            it, and is not to be used again then.
+        pool: see `memory_pool`.
 
     Raises:
         Exception: what stands in the way.

@@ -1,11 +1,11 @@
 """Bursts: decode steps without a look of the host, on a GPU replayed from CUDA graphs."""
 
 from collections.abc import Callable
-from contextlib import suppress
-from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 import torch
+
+from ngrpo.utils.cuda_graphs import captured, memory_pool
 
 
 class StepShape(NamedTuple):
@@ -90,35 +90,3 @@ class Steps:
 def captures(device: torch.device) -> bool:
     """Says whether steps on a device can be captured at all."""
     return device.type == "cuda"
-
-
-def memory_pool() -> Any:
-    """Returns a name for the memory that the graphs of one call share: never two of them run at once."""
-    return torch.cuda.graph_pool_handle()
-
-
-def captured(step: Callable[[], None], pool: Any) -> Replay:
-    """Captures a step as a CUDA graph, without making it.
-
-    Raises:
-        Exception: what stands in the way.
-    """
-    graph, stream = torch.cuda.CUDAGraph(), capture_stream(torch.cuda.current_device())
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        # A trainer may use the device from another thread meanwhile.
-        graph.capture_begin(pool, capture_error_mode="thread_local")
-        try:
-            step()
-        except Exception:
-            with suppress(Exception):  # which says no more than that the capture has failed
-                graph.capture_end()
-            raise
-        graph.capture_end()
-    return graph
-
-
-@cache
-def capture_stream(device: int) -> torch.cuda.Stream:
-    """Returns the stream on which steps are captured: libraries keep workspaces for each stream that they have seen."""
-    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ngrpo.rollout.vllm.burst_step import BurstStep
-from ngrpo.utils.cuda_graphs import captured
+from ngrpo.utils.cuda_graphs import captured, memory_pool
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +49,7 @@ class CapturedSteps:
         """Captures a step, or notes that those of its sessions cannot be captured."""
         self._forget_all_but(key[0])
         if not self._graphs:
-            self._pool = torch.cuda.graph_pool_handle()
+            self._pool = memory_pool()
         try:
             self._graphs[key] = captured(lambda: step.choose_and_advance(hidden), self._pool)
         except Exception as error:

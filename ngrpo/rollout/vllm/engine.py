@@ -38,6 +38,8 @@ from ngrpo.types.rollouts import Request, Rollout, Sampling
 
 log = logging.getLogger(__name__)
 
+_BURST = 32
+
 _REFUSED = {
     "speculative_config": (None, "speculative decoding accepts tokens whose mixtures were never made"),
     "pipeline_parallel_size": (1, "records are made on the last stage and read on the first"),
@@ -67,7 +69,7 @@ class VllmEngine:
         own_process: run the engine beside this process; needed when there are several training processes.
         dense_record_gib: most host memory, in GiB, for the vectors that a dense strategy records in one call.
         check: compare it with PyTorch before it is used, unless this version has passed with these settings.
-        burst: most decode steps a round of vLLM's scheduler; 1 for no bursts.
+        burst: most decode steps a round of vLLM's scheduler; 1 for no bursts, None for 32.
         options: further arguments of ``vllm.LLM``.
 
     Attributes:
@@ -91,7 +93,7 @@ class VllmEngine:
         own_process: bool = False,
         dense_record_gib: float = 16.0,
         check: bool = True,
-        burst: int = 32,
+        burst: int | None = None,
         options: dict[str, Any] | None = None,
     ) -> None:
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")  # else six lines an iteration
@@ -112,6 +114,7 @@ class VllmEngine:
         self.concurrent = not self._in_process
         self.tf32 = torch.cuda.is_available()  # its attention kernels do so
         self._sender = choose_sender(None if self._in_process else tensor_parallel_size)
+        burst = _BURST if burst is None else burst
         settings = MixingSettings(exploration.width, not exploration.sums_rows, burst)
         self._arguments: dict[str, Any] = {
             "model": model.location,

@@ -26,8 +26,8 @@ COARSE = 0.01
 """Mean distance of decisions that is always allowed in numbers coarser than float32."""
 
 FEW = 3
-"""Positions, in such numbers, whose decisions may be others however seldom rounding turns one: near ties are rare in
-float16, so that a variation of the logits may meet none where the engine meets two."""
+"""Positions whose decisions may be others in float16, however seldom rounding turns one: near ties are rare in it, so
+that a variation of the logits may meet none where the engine meets two, as vLLM on a GPU seems to have done."""
 
 RATIO = 2.0
 """Most of the difference at explored positions over that at plain ones, both relative to rounding, in such numbers."""
@@ -107,7 +107,9 @@ def decisions(recorded: Step, expected: Expected, numbers: Numbers) -> list[tupl
     for what, whole, distance in compared:
         here = distance(recorded, expected.steps)
         if len(here):
-            least = max(COARSE, (FEW + 0.5) * whole / len(here)) if _coarse(numbers) else LEAST
+            least = COARSE if _coarse(numbers) else LEAST
+            if numbers.dtype == torch.float16:
+                least = max(least, (FEW + 0.5) * whole / len(here))
             varied = torch.cat([distance(one, expected.steps) for one in expected.varied])
             one_by_one = what == "mixtures" and not _coarse(numbers)
             found.append((what, _within(here, varied, least, one_by_one)))

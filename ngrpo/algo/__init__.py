@@ -15,11 +15,13 @@
 - ``marks.py``: Marks on the functions of an algorithm: what one of them needs beside its usual arguments, and what it
   excludes
 - ``moments.py``: Mean and variance over the whole rollout batch, on all ranks
+- ``order_statistics.py``: Order statistics over all ranks: the k-th smallest of values, and quantiles
 - ``policy_loss.py``: An algorithm as a composition of functions, and the loss that they make together
 - ``ratio.py``: Importance ratio of the current policy to the one before this rollout batch, by token or by sequence
 - ``segments.py``: Reductions over packed sequences: per-token tensors are flat [N], ``lengths`` [S] sums to N
 - ``subsets.py``: Advantages from the subsets of k responses of a group: Pass@k, and its likeness for graded rewards,
   max@k
+- ``token_weight.py``: Token weights: which tokens the surrogate learns from, and how much from each
 - ``truncation.py``: Exclusion of responses that were cut off at the length limit (DAPO's overlong filtering)
 - ``value_loss.py``: The critic's loss, per token
 """

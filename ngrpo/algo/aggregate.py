@@ -14,10 +14,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class BatchTotals:
-    """Counts over the whole optimiser batch; excluded responses are not counted.
+    """Counts over the whole optimiser batch; excluded responses, and tokens that are left out, are not counted.
 
     Attributes:
-        sequences: number of responses.
+        sequences: number of responses with a token that counts.
         tokens: number of response tokens.
     """
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
+from ngrpo.algo.token_weight import TokenWeight
+
 
 @dataclass(frozen=True)
 class LossInputs:
@@ -21,6 +23,8 @@ class LossInputs:
         entropy: float [N] of the current policy; carries gradient where there is an entropy bonus.
         advantages: float [A, N], see `ngrpo.algo.credit.Credited`; NaN on all tokens of an excluded response.
         lengths: int64 [S], sum N.
+        token_weight: of a weighting over the whole optimiser batch, or with tokens that a correction rejects; None
+            where every token counts.
     """
 
     log_prob: Tensor
@@ -30,10 +34,11 @@ class LossInputs:
     entropy: Tensor
     advantages: Tensor
     lengths: Tensor
+    token_weight: TokenWeight | None = None
 
     @property
     def kept(self) -> Tensor:
-        """Mask of the tokens that count, bool [N]: the token's response is not excluded."""
+        """Mask of the tokens that are not excluded by their advantage, bool [N]; metrics are of these."""
         return ~self.advantages.isnan().any(0)
 
     @property

@@ -16,6 +16,7 @@ from ngrpo.algo.kl import k1, k3
 from ngrpo.algo.loss_terms import LossInputs, LossOutput, LossSums
 from ngrpo.algo.marks import is_marked, reads_log_prob, signed
 from ngrpo.algo.segments import per_sequence_sum, sequence_index
+from ngrpo.algo.token_weight import EvenTokens, TokenWeight, TokenWeighting, WeighedTokens, even
 from ngrpo.algo.truncation import without_truncated
 from ngrpo.errors import SettingError
 
@@ -34,6 +35,7 @@ class Algorithm:
         aggregate: (lengths, totals) -> token weights [S]; see `ngrpo.algo.aggregate`.
         kl: (log_prob, ref_log_prob, old_log_prob) -> [N]; see `ngrpo.algo.kl`.
         credit: from the responses' advantages to those of their tokens; see `ngrpo.algo.credit`.
+        token_weight: which tokens count, and how much; see `ngrpo.algo.token_weight`.
         correction: weights for the distance between engine and trainer; see `ngrpo.algo.correction`.
         kl_coef: weight of the KL to the reference; 0 needs no reference model.
         kl_in: "loss" adds ``kl_coef * kl``, aggregated like the surrogate. "reward" takes ``kl_coef * k1``, under the
@@ -58,6 +60,7 @@ class Algorithm:
     kl: Callable[[Tensor, Tensor, Tensor], Tensor]
     credit: Credit = field(default_factory=Broadcast)
     correction: RolloutCorrection = field(default_factory=NoCorrection)
+    token_weight: TokenWeighting = field(default_factory=EvenTokens)
     kl_coef: float = 0.0
     kl_in: str = "loss"
     entropy_coef: float = 0.0
@@ -92,8 +95,22 @@ class Algorithm:
 
     @property
     def advantages_need_old_log_prob(self) -> bool:
-        """Whether every rollout must be scored before the first step; else that step's own scores serve as its old."""
+        """Whether advantages are made from old log-probs."""
         return self.kl_in == "reward" or self.credit.needs_old_log_prob
+
+    @property
+    def needs_scoring_pass(self) -> bool:
+        """Whether every rollout must be scored before the first step; else that step's own scores serve as its old."""
+        return self.advantages_need_old_log_prob or self.weighs_batch
+
+    @property
+    def weighs_batch(self) -> bool:
+        """Whether `weigh` is needed: which tokens count is known only from the whole optimiser batch."""
+        return self.token_weight.batch_wide
+
+    def weigh(self, tokens: WeighedTokens) -> TokenWeight:
+        """Returns what `LossInputs.token_weight` needs of an optimiser batch (a collective)."""
+        return self.token_weight(tokens) if self.token_weight.batch_wide else even(tokens.log_prob)
 
     def assign(self, batch: ScoredBatch) -> Credited:
         """Returns the advantages of all tokens: rewards, advantage within groups, credit, and who is excluded.
@@ -120,6 +137,8 @@ class Algorithm:
     def loss(self, batch: LossInputs, totals: BatchTotals) -> LossOutput:
         """The microbatch's part of ``sum_t weight_t (w_t surrogate_t + kl_coef kl_t - entropy_coef entropy_t)``.
 
+        w is the correction's times the token's; tokens that do not count are left out of the sum.
+
         Args:
             batch: the microbatch; its dtype (float32 at least) is kept.
             totals: counts over the whole optimiser batch.
@@ -133,14 +152,32 @@ class Algorithm:
         surrogate = self.surrogate(log_ratio, advantages, log_prob)
         correction = self.correction(batch.log_mismatch, lengths)
         kl = self._kl(batch)
-        by_token = correction.weight * surrogate.loss.sum(0) - self.entropy_coef * batch.entropy
+        token = self._token_weight(batch)
+        counted = batch.kept & token.counted
+        by_token = correction.weight * (token.weight * surrogate.loss).sum(0) - self.entropy_coef * batch.entropy
+        if token.penalty is not None:
+            by_token = by_token + token.penalty * (log_prob - batch.old_log_prob).abs()
         if self.kl_in == "loss":
             by_token = by_token + self.kl_coef * kl
-        weight = self.aggregate(lengths.to(log_prob.dtype), totals)[sequence_index(lengths, log_prob.shape[0])]
-        loss = (batch.kept * weight * by_token).sum()
+        counts = per_sequence_sum(counted.to(log_prob.dtype), lengths)
+        weight = self.aggregate(counts, totals)[sequence_index(lengths, log_prob.shape[0])]
+        loss = (counted * weight * by_token).sum()
         log_ratio = log_ratio if log_ratio.dim() == 1 else log_ratio[0]  # of the first channel, where they differ
         sums = _sums(batch, log_ratio, surrogate.clipped.any(0), kl, correction)
         return LossOutput(loss, sums, _mismatch_max(batch), _ratios(batch, log_ratio))
+
+    def _token_weight(self, batch: LossInputs) -> TokenWeight:
+        """Of the whole batch, where it was made; of the microbatch else, with the tokens that were found to count."""
+        given = batch.token_weight
+        if self.token_weight.batch_wide:
+            if given is None:
+                raise ValueError(
+                    f"token_weight={type(self.token_weight).__name__} needs weights of the batch, see weigh"
+                )
+            return given
+        log_prob, entropy = batch.log_prob.detach(), batch.entropy.detach()
+        local = self.token_weight(WeighedTokens(log_prob, entropy, batch.advantages, log_prob, lambda value, _: value))
+        return local if given is None else local._replace(counted=local.counted & given.counted)
 
     def log_ratio(self, log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor, advantages: Tensor) -> Tensor:
         """Calls `ratio` with what it takes; advantages [A, N] -> [N], or [A, N] of one that is `signed`."""

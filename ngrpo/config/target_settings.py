@@ -29,6 +29,7 @@ _HOMES = {
     "algo.kl": ("ngrpo.algo.kl",),
     "algo.credit": ("ngrpo.algo.credit", "ngrpo.algo.consistency"),
     "algo.correction": ("ngrpo.algo.correction",),
+    "algo.token_weight": ("ngrpo.algo.token_weight",),
     "exploration": ("ngrpo.exploration",),
     "evaluator.exploration": ("ngrpo.exploration",),
     "trainer.schedule": ("ngrpo.training.optim.lr_schedule",),

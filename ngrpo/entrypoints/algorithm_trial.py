@@ -15,6 +15,7 @@ from ngrpo.algo.credit import Credited, ScoredBatch
 from ngrpo.algo.groups import Groups
 from ngrpo.algo.marks import is_marked, signed
 from ngrpo.algo.policy_loss import Algorithm
+from ngrpo.algo.token_weight import TokenWeight, WeighedTokens
 from ngrpo.errors import SettingError
 from ngrpo.utils.remote_error import log_traceback, origin
 
@@ -49,6 +50,7 @@ def try_algorithm(algorithm: Algorithm, group_size: int) -> None:
     _check("aggregate", "weights", weights, (len(_LENGTHS),))
     divergence = _called("kl", lambda: algorithm.kl(new, old, old))
     _check("kl", "divergences", divergence, (_TOKENS,), gradient=True)
+    _try_token_weight(algorithm)
     _try_correction(algorithm)
 
 
@@ -95,6 +97,25 @@ def _try_credit(algorithm: Algorithm) -> None:
         raise _refused("credit", "numbers for a response without a reward (nan); keep nan there, which excludes it")
     if algorithm.credit.needs_values or credited.returns is not None:
         _check("credit", "returns", credited.returns, (_TOKENS,), finite=False)
+
+
+def _try_token_weight(algorithm: Algorithm) -> None:
+    """Of two responses, the second of them excluded."""
+    advantages = torch.tensor([[1.0, 0.0, -1.0, math.nan, math.nan]])
+    log_prob, entropy = torch.linspace(-1.0, -0.2, _TOKENS), torch.linspace(0.0, 2.0, _TOKENS)
+    tokens = WeighedTokens(log_prob, entropy, advantages, torch.linspace(0.1, 0.9, _TOKENS), lambda values, _: values)
+    made = _called("token_weight", lambda: algorithm.token_weight(tokens))
+    if not isinstance(made, TokenWeight):
+        name = type(made).__name__
+        raise _refused("token_weight", f"a {name}; return a ngrpo.algo.token_weight.TokenWeight(weight, counted)")
+    _check("token_weight", "weights", made.weight, (1, _TOKENS))
+    if bool((made.weight < 0).any()):
+        raise _refused("token_weight", "weights below 0, which would turn an advantage's sign; clamp them")
+    counted: Any = made.counted
+    if not isinstance(counted, Tensor) or counted.dtype != torch.bool or counted.shape != (_TOKENS,):
+        raise _refused("token_weight", "counted that is no mask of the tokens; return a tensor of bool")
+    if made.penalty is not None:
+        _check("token_weight", "penalties", made.penalty, (_TOKENS,))
 
 
 def _try_correction(algorithm: Algorithm) -> None:

@@ -64,9 +64,10 @@ def algorithms(conf: Path) -> MethodTable:
         comment = _comment(conf / "algo" / f"{name}.yaml")
         node = _composed(conf, f"algo={name}").algo
         credit = [] if node.credit._target_.endswith(".Broadcast") else [_call(node.credit)]
+        weights = [] if node.token_weight._target_.endswith(".EvenTokens") else [_call(node.token_weight)]
         parts = (
             ", ".join([_call(node.advantage), *credit]),
-            f"{_call(node.ratio)}, {_call(node.clip)}",
+            ", ".join([_call(node.ratio), _call(node.clip), *weights]),
             _call(node.aggregate),
             _kl(node),
         )

@@ -7,7 +7,6 @@ from pathlib import Path
 import torch
 from omegaconf import OmegaConf
 
-from ngrpo.algo.aggregate import BatchTotals
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.checkpoint.export import Weights, checkpoint_weights
 from ngrpo.checkpoint.folders import open_checkpoint
@@ -22,7 +21,7 @@ from ngrpo.modeling.policy import ScoringModel
 from ngrpo.modeling.precision import PRECISIONS
 from ngrpo.training.forward import ForwardPasses
 from ngrpo.training.memory_budget import MemoryBudget
-from ngrpo.training.samples import Sample, loss_inputs
+from ngrpo.training.samples import Sample, batch_totals, loss_inputs
 from ngrpo.training.skipped_steps import BadStep
 
 
@@ -82,8 +81,7 @@ def replay(bad: BadStep, checkpoint: Path | None, permissions: StoredPermissions
         cost=PassCost.of(model.lm.config),
         reduce=lambda value, op: value,
     )
-    kept = [sample.rollout.generated for sample in bad.samples if not sample.excluded]
-    totals = BatchTotals(sequences=len(kept), tokens=sum(kept))
+    totals = batch_totals(bad.samples, passes.reduce)
     forward = partial(
         model,
         temperature=config.rollout.temperature,

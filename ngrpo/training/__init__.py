@@ -24,6 +24,7 @@
   them again
 - ``step_metrics.py``: Metrics of one optimiser step: sums over microbatches, reduced over ranks, divided once at the
   end
+- ``token_weights.py``: Token weights of an optimiser batch, made before its first microbatch
 - ``update_settings.py``: Settings of the optimiser steps (``trainer`` in the configuration)
 - ``weight_export.py``: The policy's weights as whole tensors, for the rollout engine and for an exported model
 """

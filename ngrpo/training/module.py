@@ -39,6 +39,7 @@ from ngrpo.training.sample_preparation import prepare_samples
 from ngrpo.training.samples import Sample, Update
 from ngrpo.training.scoring import Scorer
 from ngrpo.training.step_metrics import average
+from ngrpo.training.token_weights import weighed
 from ngrpo.training.update_settings import UpdateSettings
 from ngrpo.training.weight_export import WeightExport
 from ngrpo.types.problems import PromptBatch
@@ -247,6 +248,7 @@ class PolicyOptimization(LightningModule):
 
     def _optimizer_step(self, minibatch: list[Sample]) -> dict[str, Tensor]:
         """Makes one step of policy and critic on this rank's part of a minibatch; returns their metrics."""
+        minibatch = weighed(minibatch, self.algorithm, self.forward_passes.reduce)
         explain = partial(self._overflow, [sample.rollout for sample in minibatch])
         admits = self.guard.for_minibatch(minibatch, self.forward_passes.reduce, explain)
         pairs = zip(self._updates, self._optimizers(), strict=True)

@@ -7,7 +7,6 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-from ngrpo.algo.aggregate import BatchTotals
 from ngrpo.algo.moments import Reduce
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.exploration.base import Exploration
@@ -19,7 +18,7 @@ from ngrpo.training.nonfinite_guard import Admits, always
 from ngrpo.training.optim.grad_norm import clip
 from ngrpo.training.optim.loss_scale import LossScale
 from ngrpo.training.rounding import ChangedShare
-from ngrpo.training.samples import Sample, by_key, loss_inputs
+from ngrpo.training.samples import Sample, batch_totals, by_key, loss_inputs
 from ngrpo.training.step_metrics import StepMetrics
 from ngrpo.training.update_settings import UpdateSettings
 
@@ -118,7 +117,7 @@ class PolicyUpdate:
 
         FSDP averages gradients over the data ranks, so each one's part of the loss is multiplied by their number.
         """
-        totals = self._totals(samples)
+        totals = batch_totals(samples, self.forward_passes.reduce)
         metrics = StepMetrics(self.forward_passes.device)
         ratios: list[Tensor] = []
         entropies: dict[int, Tensor] = {}
@@ -136,12 +135,6 @@ class PolicyUpdate:
         self.entropies |= entropies
         counts = {"policy/sequences": torch.tensor(float(totals.sequences))}
         return metrics.finish(self.forward_passes.reduce) | counts
-
-    def _totals(self, samples: Sequence[Sample]) -> BatchTotals:
-        kept = [float(s.rollout.generated) for s in samples if not s.excluded]
-        counts = torch.tensor([float(len(kept)), sum(kept)], dtype=torch.float64)
-        sequences, tokens = self.forward_passes.reduce(counts, "sum").tolist()
-        return BatchTotals(sequences=int(sequences), tokens=int(tokens))
 
     def _forward(self, batch: PackedBatch) -> TokenScores:
         scores: TokenScores = self.model(

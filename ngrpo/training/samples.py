@@ -7,10 +7,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ngrpo.algo.aggregate import BatchTotals
 from ngrpo.algo.credit import Credited, ScoredBatch
 from ngrpo.algo.groups import Groups
 from ngrpo.algo.loss_terms import LossInputs
 from ngrpo.algo.moments import Reduce
+from ngrpo.algo.token_weight import TokenWeight
 from ngrpo.modeling.policy import TokenScores
 from ngrpo.modeling.transfer import onto
 from ngrpo.types.experience import Experience
@@ -29,6 +31,10 @@ class Sample:
         ref_log_prob: under the reference; float32 [N], None without one.
         old_value: of the critic before this rollout batch; float32 [N], None without one.
         returns: what the critic learns to predict; float32 [N], NaN if unscored, None without a critic.
+        old_entropy: under the policy before this rollout batch; float32 [N], None where nothing asks for it.
+        token_weight: of each token in its optimiser batch; float32 [A, N] or [1, N], None for 1.
+        counted: whether each token counts in it; bool [N], None if all do.
+        penalty: see `ngrpo.algo.token_weight.TokenWeight`; float32 [N], None for 0.
     """
 
     rollout: Rollout
@@ -37,6 +43,17 @@ class Sample:
     ref_log_prob: Tensor | None = None
     old_value: Tensor | None = None
     returns: Tensor | None = None
+    old_entropy: Tensor | None = None
+    token_weight: Tensor | None = None
+    counted: Tensor | None = None
+    penalty: Tensor | None = None
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that count in the loss."""
+        if self.excluded:
+            return 0
+        return self.rollout.generated if self.counted is None else int(self.counted.sum())
 
     @property
     def excluded(self) -> bool:
@@ -82,14 +99,17 @@ class PrecomputedLogProbs:
         old: log-probs under the policy before the steps; [N], or None for those of the first step.
         reference: log-probs under the reference; [N].
         values: of the critic before the steps, before each token and after the last; [N + 1].
+        entropies: of the policy before the steps, before each token; [N]. Empty where nothing asks for them. They are
+            read where the tokens are trained on, and stay there.
     """
 
     old: Sequence[Tensor | None]
     reference: Sequence[Tensor | None]
     values: Sequence[Tensor | None]
+    entropies: Sequence[Tensor | None] = ()
 
     def map(self, move: Callable[[Sequence[Tensor | None]], list[Tensor | None]]) -> "PrecomputedLogProbs":
-        """Returns each of the three moved."""
+        """Returns each of the first three moved."""
         return PrecomputedLogProbs(move(self.old), move(self.reference), move(self.values))
 
 
@@ -125,11 +145,22 @@ def make_samples(
     rollouts: Sequence[Rollout], credits: Sequence[ResponseCredit], precomputed: PrecomputedLogProbs
 ) -> list[Sample]:
     """Returns a sample for each rollout."""
-    rows = zip(rollouts, credits, precomputed.old, precomputed.reference, precomputed.values, strict=True)
+    entropies = precomputed.entropies or [None] * len(rollouts)
+    rows = zip(rollouts, credits, precomputed.old, precomputed.reference, precomputed.values, entropies, strict=True)
     return [
-        Sample(rollout, credit.advantages, old, reference, None if value is None else value[:-1], credit.returns)
-        for rollout, credit, old, reference, value in rows
+        Sample(
+            rollout, credit.advantages, old, reference, None if value is None else value[:-1], credit.returns, entropy
+        )
+        for rollout, credit, old, reference, value, entropy in rows
     ]
+
+
+def batch_totals(samples: Sequence[Sample], reduce: Reduce) -> BatchTotals:
+    """Counts what the loss of an optimiser batch is normalised by, over all ranks (a collective)."""
+    kept = [float(tokens) for sample in samples if (tokens := sample.tokens)]
+    counts = torch.tensor([float(len(kept)), sum(kept)], dtype=torch.float64)
+    sequences, tokens = reduce(counts, "sum").tolist()
+    return BatchTotals(sequences=int(sequences), tokens=int(tokens))
 
 
 def loss_inputs(samples: Sequence[Sample], scores: TokenScores, lengths: Tensor) -> LossInputs:
@@ -144,7 +175,16 @@ def loss_inputs(samples: Sequence[Sample], scores: TokenScores, lengths: Tensor)
         entropy=scores.entropy,
         advantages=onto(torch.cat([s.advantage for s in samples], dim=-1), device),
         lengths=lengths,
+        token_weight=_token_weight(samples, device),
     )
+
+
+def _token_weight(samples: Sequence[Sample], device: torch.device) -> TokenWeight | None:
+    weights = [s.token_weight for s in samples if s.token_weight is not None]
+    counted = _packed([s.counted for s in samples], device)
+    if counted is None:
+        return None
+    return TokenWeight(onto(torch.cat(weights, dim=-1), device), counted, _packed([s.penalty for s in samples], device))
 
 
 def by_key(samples: Sequence[Sample], values: Tensor) -> dict[int, Tensor]:

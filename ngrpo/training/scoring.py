@@ -12,7 +12,7 @@ from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.lora import adapter_off
 from ngrpo.modeling.overflow import HEAD, first_overflow
 from ngrpo.modeling.packing import PackedBatch
-from ngrpo.modeling.policy import ScoringModel
+from ngrpo.modeling.policy import ScoringModel, TokenScores
 from ngrpo.training.batching import contiguous
 from ngrpo.training.forward import ForwardPasses
 from ngrpo.training.models import Models
@@ -57,24 +57,40 @@ class Scorer:
             rollouts: minibatch by minibatch.
         """
         unknown: list[Tensor | None] = [None] * len(rollouts)
+        old, entropies = self.old_scores(rollouts)
         return PrecomputedLogProbs(
-            old=self.old_log_probs(rollouts),
+            old=old,
             reference=self.reference_log_probs(rollouts) if self.algorithm.needs_reference else unknown,
             values=self.values(rollouts) if self.models.critic is not None else unknown,
+            entropies=entropies,
         )
 
-    def old_log_probs(self, rollouts: Sequence[Rollout]) -> list[Tensor | None]:
-        """Returns the policy's before the first step; [N] each, or None for what that step scores by itself.
+    def old_scores(self, rollouts: Sequence[Rollout]) -> tuple[list[Tensor | None], list[Tensor | None]]:
+        """Returns the policy's log-probs before the first step, and its entropies where tokens are weighed by them.
+
+        [N] each, and log-probs None for what that step scores by itself.
 
         Its forward pass is made with those same weights. Minibatches after it are scored now, since they find others.
 
         Args:
             rollouts: minibatch by minibatch.
         """
-        every = self.algorithm.advantages_need_old_log_prob
+        if self.algorithm.token_weight.batch_wide:
+            scores = [scored.unbind(-1) for scored in self._scores(rollouts)]
+            return [log_prob for log_prob, _ in scores], [entropy for _, entropy in scores]
+        every = self.algorithm.needs_scoring_pass
         first = 0 if every else len(contiguous(len(rollouts), self.algorithm.optimizer_steps)[0])
         later = rollouts[first:]
-        return [*(None,) * first, *(self.log_probs(self.models.policy, later) if later else ())]
+        return [*(None,) * first, *(self.log_probs(self.models.policy, later) if later else ())], []
+
+    def _scores(self, rollouts: Sequence[Rollout]) -> list[Tensor]:
+        """Returns the policy's log-probs and entropies of the N generated tokens; [N, 2] each."""
+
+        def forward(batch: PackedBatch) -> Tensor:
+            scores: TokenScores = self.models.policy(batch, self.settings.temperature, self.exploration)
+            return torch.stack((scores.log_prob, scores.entropy), dim=-1)
+
+        return self.forward_passes.by_rollout(self.models.policy, forward, rollouts)
 
     def log_probs(self, model: ScoringModel, rollouts: Sequence[Rollout]) -> list[Tensor]:
         """Returns a model's log-probs of the N generated tokens; [N] each."""

@@ -17,6 +17,8 @@ _FORMAT = 2
 """Raised with what is in a file, and with the noise that is drawn again from its rollouts' keys."""
 
 _LEARNED_FROM = ("advantage", "old_log_prob", "ref_log_prob", "old_value", "returns")
+_WEIGHED_BY = ("token_weight", "counted", "penalty")
+"""Absent from files of versions without token weights."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +80,11 @@ def load(path: Path) -> BadStep:
 
 
 def _plain(sample: Sample) -> dict[str, Any]:
-    return serialize_rollout(sample.rollout) | {name: cpu_copy(getattr(sample, name)) for name in _LEARNED_FROM}
+    return serialize_rollout(sample.rollout) | {
+        name: cpu_copy(getattr(sample, name)) for name in _LEARNED_FROM + _WEIGHED_BY
+    }
 
 
 def _sample(plain: dict[str, Any]) -> Sample:
-    return Sample(deserialize_rollout(plain), **{name: plain[name] for name in _LEARNED_FROM})
+    known = {name: plain[name] for name in _LEARNED_FROM} | {name: plain.get(name) for name in _WEIGHED_BY}
+    return Sample(deserialize_rollout(plain), **known)

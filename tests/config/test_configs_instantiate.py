@@ -58,6 +58,7 @@ FURTHER_OVERRIDES = {
     "algo/aggregate/custom": ["algo.aggregate._target_=ngrpo.algo.aggregate.token_mean"],
     "algo/kl/custom": ["algo.kl._target_=ngrpo.algo.kl.k3"],
     "algo/credit/custom": ["algo.credit._target_=ngrpo.algo.credit.Broadcast"],
+    "algo/token_weight/custom": ["algo.token_weight._target_=ngrpo.algo.token_weight.EvenTokens"],
     "algo/correction/custom": ["algo.correction._target_=ngrpo.algo.correction.NoCorrection"],
     "data/custom": ["data.path._target_=ngrpo.data.sources.demo.DemoSource"],
     "rollout/base": ["rollout.engine={_target_:ngrpo.rollout.torch_engine.engine.TorchEngine}"],

@@ -40,6 +40,7 @@ MORE = {
             "correction": "correction.NoCorrection",
             "credit": "credit.Broadcast",
             "kl": "kl.k1",
+            "token_weight": "token_weight.EvenTokens",
             "ratio": "ratio.token",
         }.items()
     },

@@ -20,6 +20,7 @@ from ngrpo.algo.clip import Surrogate, clipped_surrogate
 from ngrpo.algo.correction import Correction, RolloutCorrection
 from ngrpo.algo.credit import Broadcast, Credited, ScoredBatch
 from ngrpo.algo.policy_loss import Algorithm
+from ngrpo.algo.token_weight import TokenWeight, TokenWeighting, WeighedTokens
 from ngrpo.config.instantiate import build
 from ngrpo.config.schema import register
 from ngrpo.entrypoints.algorithm_trial import try_algorithm
@@ -68,6 +69,20 @@ class Weighed(RolloutCorrection):
         return self.make(log_weight)
 
 
+class Chosen(TokenWeighting):
+    """Token weights that a function makes of log-probs [N]."""
+
+    def __init__(self, make: Callable[[Tensor], Any]) -> None:
+        self.make = make
+
+    def __call__(self, tokens: WeighedTokens) -> Any:
+        return self.make(tokens.log_prob)
+
+
+def token_weight(make: Callable[[Tensor], Any]) -> Algorithm:
+    return replace(SOUND, token_weight=Chosen(make))
+
+
 def credit(make: Callable[[Tensor], Any]) -> Algorithm:
     return replace(SOUND, credit=Assigned(make))
 
@@ -101,6 +116,17 @@ WRONG = {
     ),
     "bounded numbers": (
         correction(lambda w: Correction(w.exp(), w)), "algo.correction returned bounded that is no mask of the tokens"
+    ),
+    "bare token weights": (
+        token_weight(lambda lp: lp.exp()), "algo.token_weight returned a Tensor; return a ngrpo.algo.token_weight.Tok"
+    ),
+    "negative token weights": (token_weight(lambda lp: TokenWeight(lp[None], lp < 9)), "weights below 0, which would"),
+    "token weights without channels": (
+        token_weight(lambda lp: TokenWeight(lp.exp(), lp < 9)), "weights of shape [5] instead of [1, 5]"
+    ),
+    "counted numbers": (token_weight(lambda lp: TokenWeight(lp.exp()[None], lp)), "counted that is no mask"),
+    "penalties of responses": (
+        token_weight(lambda lp: TokenWeight(lp.exp()[None], lp < 9, lp[:2])), "penalties of shape [2] instead of [5]"
     ),
     "no tensor": (replace(SOUND, advantage=lambda r: r.tolist()), "algo.advantage returned a list; return a tensor"),
     "another shape": (

@@ -21,6 +21,7 @@ from ngrpo.algo.consistency import ConsistencyBlend
 from ngrpo.algo.correction import Truncate
 from ngrpo.algo.credit import DiscountedReturns, GeneralisedAdvantage
 from ngrpo.algo.policy_loss import Algorithm
+from ngrpo.algo.token_weight import ClipCov, ForkingTokens
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.loading import ModelSource
@@ -76,6 +77,23 @@ ALGORITHMS = {
         aggregate.seq_mean_token_mean,
         kl.k3,
         ConsistencyBlend(gamma=2.0, rho=1.0),
+    ),
+    # Weights of tokens by statistics over the whole optimiser batch.
+    "clip_cov": Algorithm(
+        group_standardised,
+        ratio.token,
+        partial(clipped_surrogate, low=0.2, high=0.2),
+        aggregate.token_mean,
+        kl.k3,
+        token_weight=ClipCov(share=0.2, low=0.0, high=9.0),
+    ),
+    "forking": Algorithm(
+        group_standardised,
+        ratio.token,
+        partial(clipped_surrogate, low=0.2, high=0.2),
+        aggregate.seq_mean_token_mean,
+        kl.k3,
+        token_weight=ForkingTokens(share=0.3),
     ),
 }
 

@@ -83,7 +83,7 @@ def test_order_of_the_groups_does_not_matter(case: Case):
     assert distance(gradient(case), gradient(permuted)) < TOLERANCE
 
 
-@pytest.mark.parametrize("algorithm", ["gspo", "reinforce_pp", "copo"])
+@pytest.mark.parametrize("algorithm", ["gspo", "reinforce_pp", "copo", "forking"])
 def test_the_prompts_keys_make_the_groups(case: Case, algorithm: str):
     """Rollouts of all prompts interleaved, with their keys: the gradient stays."""
     case = replace(case, algorithm=algorithm)
@@ -100,7 +100,7 @@ def test_the_prompts_keys_make_the_groups(case: Case, algorithm: str):
         assert distance(gradient(case), gradient(replace(shuffled, keys=None))) > 1e-2
 
 
-@pytest.mark.parametrize("algorithm", ["reinforce_pp", "copo", "ppo"])
+@pytest.mark.parametrize("algorithm", ["reinforce_pp", "copo", "ppo", "clip_cov", "forking"])
 def test_microbatch_split_does_not_matter_to_statistics_of_the_batch(case: Case, algorithm: str):
     case = replace(case, algorithm=algorithm)
     whole = gradient(case)
@@ -144,7 +144,9 @@ def in_two_processes(case: Case, folder: Path) -> dict[str, torch.Tensor]:
     return made
 
 
-@pytest.mark.parametrize("kind", ["gspo", "grpo", "reinforce_pp", "copo", "ppo", "learned", "dense"])
+@pytest.mark.parametrize(
+    "kind", ["gspo", "grpo", "reinforce_pp", "copo", "ppo", "clip_cov", "forking", "learned", "dense"]
+)
 def test_two_sharded_processes_make_the_gradient_of_one(
     case: Case, learned_case: Case, dense_case: Case, kind: str, tmp_path: Path
 ):

@@ -1,0 +1,56 @@
+"""Token weights of an optimiser batch, made before its first microbatch."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from ngrpo.algo.moments import Reduce
+from ngrpo.algo.policy_loss import Algorithm
+from ngrpo.algo.token_weight import WeighedTokens
+from ngrpo.exploration.random import uniform
+from ngrpo.training.samples import Sample
+from ngrpo.types.rollouts import Rollout
+
+
+def weighed(samples: Sequence[Sample], algorithm: Algorithm, reduce: Reduce) -> list[Sample]:
+    """Returns the samples of an optimiser batch with token weights, where the algorithm needs them (a collective).
+
+    Args:
+        samples: this rank's part; scored before the first step.
+        algorithm: weighs the tokens.
+        reduce: over the data ranks.
+    """
+    if not algorithm.weighs_batch:
+        return list(samples)
+    made = algorithm.weigh(_tokens(samples, reduce))
+    lengths = [sample.rollout.generated for sample in samples]
+    nothing: list[Tensor | None] = [None] * len(samples)
+    penalties = nothing if made.penalty is None else torch.split(made.penalty.float(), lengths)
+    weights, counted_parts = torch.split(made.weight.float(), lengths, dim=-1), torch.split(made.counted, lengths)
+    parts = zip(samples, weights, counted_parts, penalties, strict=True)
+    return [replace(s, token_weight=weight, counted=counted, penalty=penalty) for s, weight, counted, penalty in parts]
+
+
+def _tokens(samples: Sequence[Sample], reduce: Reduce) -> WeighedTokens:
+    return WeighedTokens(
+        log_prob=_packed([sample.old_log_prob for sample in samples]),
+        entropy=_packed([sample.old_entropy for sample in samples]),
+        advantages=torch.cat([sample.advantage for sample in samples], dim=-1),
+        uniform=torch.cat([_draws(sample.rollout) for sample in samples]),
+        reduce=lambda value, op: reduce(value, op).cpu(),
+    )
+
+
+def _packed(parts: Sequence[Tensor | None]) -> Tensor:
+    known = [part for part in parts if part is not None]
+    assert len(known) == len(parts), "every rollout was scored before the first step"
+    return torch.cat(known)
+
+
+def _draws(rollout: Rollout) -> Tensor:
+    """Returns a uniform draw for each generated token, by the request's key and the token's slot."""
+    first = len(rollout.prompt_ids) + rollout.prefix_length
+    slots = torch.arange(first, first + rollout.generated)
+    return uniform(torch.tensor(rollout.key), slots, "token_weight")

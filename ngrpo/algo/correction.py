@@ -1,13 +1,17 @@
 """Rollout correction: importance weights for the distance of the engine's log-probs from the trainer's.
 
 ``w = exp(lp_old_trainer - lp_rollout)`` with the same weights in both, so that the difference is one of kernels and
-number formats only; the weight multiplies the surrogate and is a constant in backward. It is never renormalised, and a
-masked token stays in the denominators.
+number formats only; the weight multiplies the surrogate and is a constant in backward. It is never renormalised. A
+token that is masked stays in the denominators, one that is rejected leaves them. Bounds: ``floor <= w <= cap``.
+
+Names in use: TIS truncates token weights at 2, IcePop (arXiv 2510.18855) masks token weights outside 0.5 to 5, MIS
+masks those of sequences above 3 (TRL's code), and rejection sampling rejects sequences by their geometric mean. verl's
+code tests ``-log w`` in some of its options, so that its "0.6_1.4" keeps w in 1 / 1.4 to 1 / 0.6.
 """
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
@@ -37,7 +41,7 @@ class Correction(NamedTuple):
 
     Attributes:
         weight: float [N].
-        bounded: bool [N]; the cap acted.
+        bounded: bool [N]; a bound acted.
     """
 
     weight: Tensor
@@ -45,7 +49,14 @@ class Correction(NamedTuple):
 
 
 class RolloutCorrection(ABC):
-    """Weighs tokens by how much likelier the trainer finds them than the engine did."""
+    """Weighs tokens by how much likelier the trainer finds them than the engine did.
+
+    Attributes:
+        rejects: tokens of weight 0 leave the loss in all of its terms, and its denominators. Every rollout is then
+            scored before the first step, since denominators must be known before the first microbatch.
+    """
+
+    rejects: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(self, log_weight: Tensor, lengths: Tensor) -> Correction:
@@ -67,9 +78,10 @@ class NoCorrection(RolloutCorrection):
 
 
 @dataclass(frozen=True)
-class _Capped(RolloutCorrection):
+class _Bounded(RolloutCorrection):
     level: str = "token"
     cap: float = 2.0
+    floor: float = 0.0
 
     def __post_init__(self) -> None:
         if self.level not in _LEVELS:
@@ -78,40 +90,65 @@ class _Capped(RolloutCorrection):
             raise SettingError(
                 f"algo.correction.cap={self.cap} would bound the weights of engines that agree; set it above 1."
             )
+        if not 0 <= self.floor <= 1:
+            raise SettingError(
+                f"algo.correction.floor={self.floor} would bound the weights of engines that agree; choose a value in "
+                "[0, 1]."
+            )
 
     def __call__(self, log_weight: Tensor, lengths: Tensor) -> Correction:
         """See `RolloutCorrection`."""
-        log_weight = _LEVELS[self.level](log_weight, lengths).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)
-        weight = log_weight.exp()
-        return Correction(self._bounded(weight), weight > self.cap)
+        log_weight = _LEVELS[self.level](log_weight, lengths)
+        known = log_weight.isfinite()  # an engine may report -inf
+        weight = log_weight.nan_to_num(0.0).clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT).exp()
+        outside = (weight > self.cap) | (weight < self.floor) | ~known
+        return Correction(self._bounded(weight, outside).masked_fill(~known, 0.0), outside)
 
     @abstractmethod
-    def _bounded(self, weight: Tensor) -> Tensor:
-        """Returns what the weights become; [N] -> [N]."""
+    def _bounded(self, weight: Tensor, outside: Tensor) -> Tensor:
+        """Returns what the weights become, some of which are outside of the bounds; [N], [N] -> [N]."""
 
 
 @dataclass(frozen=True)
-class Truncate(_Capped):
-    """``min(w, cap)``: truncated importance sampling.
+class Truncate(_Bounded):
+    """``clamp(w, floor, cap)``: truncated importance sampling (TIS).
 
     Attributes:
         level: what w is made of: the ratio of the token, the product of the ratios of its sequence (unbiased, of large
             variance) or their geometric mean: token | sequence | geometric.
-        cap: C, 2 as a rule.
+        cap: largest weight, 2 as a rule.
+        floor: smallest.
     """
 
-    def _bounded(self, weight: Tensor) -> Tensor:
-        return weight.clamp(max=self.cap)
+    def _bounded(self, weight: Tensor, outside: Tensor) -> Tensor:
+        return weight.clamp(self.floor, self.cap)
 
 
 @dataclass(frozen=True)
-class Mask(_Capped):
-    """``w where w <= cap, else 0``: tokens (or sequences) that the engine found much too unlikely do not learn.
+class Mask(_Bounded):
+    """``w where floor <= w <= cap, else 0``: tokens (or sequences) on which engine and trainer differ do not learn.
 
     Attributes:
         level: as in `Truncate`.
-        cap: C, 2 as a rule.
+        cap: as there.
+        floor: as there.
     """
 
-    def _bounded(self, weight: Tensor) -> Tensor:
-        return weight.masked_fill(weight > self.cap, 0.0)
+    def _bounded(self, weight: Tensor, outside: Tensor) -> Tensor:
+        return weight.masked_fill(outside, 0.0)
+
+
+@dataclass(frozen=True)
+class Reject(_Bounded):
+    """``1 where floor <= w <= cap``, and the others are left out of the loss and of its counts (rejection sampling).
+
+    Attributes:
+        level: as in `Truncate`.
+        cap: as there.
+        floor: as there.
+    """
+
+    rejects: ClassVar[bool] = True
+
+    def _bounded(self, weight: Tensor, outside: Tensor) -> Tensor:
+        return (~outside).to(weight.dtype)

@@ -106,11 +106,23 @@ class Algorithm:
     @property
     def weighs_batch(self) -> bool:
         """Whether `weigh` is needed: which tokens count is known only from the whole optimiser batch."""
-        return self.token_weight.batch_wide
+        return self.token_weight.batch_wide or self.correction.rejects
 
-    def weigh(self, tokens: WeighedTokens) -> TokenWeight:
-        """Returns what `LossInputs.token_weight` needs of an optimiser batch (a collective)."""
-        return self.token_weight(tokens) if self.token_weight.batch_wide else even(tokens.log_prob)
+    def weigh(self, tokens: WeighedTokens, log_mismatch: Tensor, lengths: Tensor) -> TokenWeight:
+        """Returns what `LossInputs.token_weight` needs of an optimiser batch (a collective).
+
+        What the correction rejects takes no part in the statistics of the others.
+
+        Args:
+            tokens: N in all, of S responses.
+            log_mismatch: float [N], see `LossInputs.log_mismatch`.
+            lengths: int64 [S].
+        """
+        if self.correction.rejects:
+            rejected = self.correction(log_mismatch, lengths).weight == 0
+            tokens = replace(tokens, advantages=tokens.advantages.masked_fill(rejected, math.nan))
+        made = self.token_weight(tokens) if self.token_weight.batch_wide else even(tokens.log_prob)
+        return made._replace(counted=made.counted & tokens.kept)
 
     def assign(self, batch: ScoredBatch) -> Credited:
         """Returns the advantages of all tokens: rewards, advantage within groups, credit, and who is excluded.
@@ -169,11 +181,9 @@ class Algorithm:
     def _token_weight(self, batch: LossInputs) -> TokenWeight:
         """Of the whole batch, where it was made; of the microbatch else, with the tokens that were found to count."""
         given = batch.token_weight
-        if self.token_weight.batch_wide:
-            if given is None:
-                raise ValueError(
-                    f"token_weight={type(self.token_weight).__name__} needs weights of the batch, see weigh"
-                )
+        if self.weighs_batch and given is None:
+            raise ValueError(f"token_weight={type(self.token_weight).__name__} needs weights of the batch, see weigh")
+        if given is not None and self.token_weight.batch_wide:
             return given
         log_prob, entropy = batch.log_prob.detach(), batch.entropy.detach()
         local = self.token_weight(WeighedTokens(log_prob, entropy, batch.advantages, log_prob, lambda value, _: value))

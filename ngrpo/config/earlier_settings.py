@@ -25,6 +25,7 @@ BEFORE: Mapping[str, object] = {
     "data.template_args": {},
     "data.template_date": None,
     "rollout.exact": False,
+    "algo.correction.floor": 0.0,
     "algo.token_weight._target_": "ngrpo.algo.token_weight.EvenTokens",
 }
 """Values before there was a setting, by its name; ``*`` stands for a name that users choose (``reward_terms.*.cap``).

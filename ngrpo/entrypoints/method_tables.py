@@ -64,10 +64,11 @@ def algorithms(conf: Path) -> MethodTable:
         comment = _comment(conf / "algo" / f"{name}.yaml")
         node = _composed(conf, f"algo={name}").algo
         credit = [] if node.credit._target_.endswith(".Broadcast") else [_call(node.credit)]
+        correction = [] if node.correction._target_.endswith(".NoCorrection") else [_call(node.correction)]
         weights = [] if node.token_weight._target_.endswith(".EvenTokens") else [_call(node.token_weight)]
         parts = (
             ", ".join([_call(node.advantage), *credit]),
-            ", ".join([_call(node.ratio), _call(node.clip), *weights]),
+            ", ".join([_call(node.ratio), _call(node.clip), *weights, *correction]),
             _call(node.aggregate),
             _kl(node),
         )

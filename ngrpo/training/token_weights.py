@@ -24,8 +24,9 @@ def weighed(samples: Sequence[Sample], algorithm: Algorithm, reduce: Reduce) -> 
     """
     if not algorithm.weighs_batch:
         return list(samples)
-    made = algorithm.weigh(_tokens(samples, reduce))
     lengths = [sample.rollout.generated for sample in samples]
+    old, engine = _packed([s.old_log_prob for s in samples]), [s.rollout.generated_log_probs for s in samples]
+    made = algorithm.weigh(_tokens(samples, old, reduce), old - torch.cat(engine), torch.tensor(lengths))
     nothing: list[Tensor | None] = [None] * len(samples)
     penalties = nothing if made.penalty is None else torch.split(made.penalty.float(), lengths)
     weights, counted_parts = torch.split(made.weight.float(), lengths, dim=-1), torch.split(made.counted, lengths)
@@ -33,10 +34,11 @@ def weighed(samples: Sequence[Sample], algorithm: Algorithm, reduce: Reduce) -> 
     return [replace(s, token_weight=weight, counted=counted, penalty=penalty) for s, weight, counted, penalty in parts]
 
 
-def _tokens(samples: Sequence[Sample], reduce: Reduce) -> WeighedTokens:
+def _tokens(samples: Sequence[Sample], old: Tensor, reduce: Reduce) -> WeighedTokens:
+    entropies = [sample.old_entropy for sample in samples]
     return WeighedTokens(
-        log_prob=_packed([sample.old_log_prob for sample in samples]),
-        entropy=_packed([sample.old_entropy for sample in samples]),
+        log_prob=old,
+        entropy=torch.zeros_like(old) if None in entropies else _packed(entropies),  # a correction needs none
         advantages=torch.cat([sample.advantage for sample in samples], dim=-1),
         uniform=torch.cat([_draws(sample.rollout) for sample in samples]),
         reduce=lambda value, op: reduce(value, op).cpu(),

@@ -5,7 +5,7 @@ import pytest
 import torch
 from places import ROOT
 
-from ngrpo.algo.correction import Mask, NoCorrection, Truncate
+from ngrpo.algo.correction import Mask, NoCorrection, Reject, RolloutCorrection, Truncate
 from ngrpo.errors import SettingError
 
 VECTOR = json.loads((ROOT / "tests/vectors.json").read_text())["tis"]
@@ -56,8 +56,44 @@ def test_no_weight_is_infinite() -> None:
     [
         ({"level": "word"}, r"algo.correction.level=word .*token, sequence, geometric"),
         ({"cap": 0.5}, r"algo.correction.cap=0.5 .*above 1"),
+        ({"floor": 1.5}, r"algo.correction.floor=1.5 .*\[0, 1\]"),
+        ({"floor": -0.5}, r"algo.correction.floor=-0.5 "),
     ],
 )
 def test_bad_settings_are_refused(settings: dict[str, object], words: str) -> None:
     with pytest.raises(SettingError, match=words):
         Mask(**settings)  # type: ignore[arg-type]
+
+
+NEWER = json.loads((ROOT / "tests/vectors2.json").read_text())["mismatch_correction"]
+
+
+@pytest.mark.parametrize(
+    ("name", "correction"),
+    [
+        ("tis_token_C2", Truncate("token", cap=2.0)),
+        ("icepop_token_.5_5", Mask("token", cap=5.0, floor=0.5)),
+        ("tis_sequence_C2", Truncate("sequence", cap=2.0)),
+        ("mis_sequence_C3 (TRL default)", Mask("sequence", cap=3.0)),
+        ("mis_sequence_.5_2", Mask("sequence", cap=2.0, floor=0.5)),
+        ("mis_geometric_.5_2", Mask("geometric", cap=2.0, floor=0.5)),
+        ("reject_geometric_.999_1.001 (verl default)", Reject("geometric", cap=1.001, floor=0.999)),
+        ("reject_geometric_.8_1.2", Reject("geometric", cap=1.2, floor=0.8)),
+    ],
+)
+def test_golden_bounds(name: str, correction: RolloutCorrection) -> None:
+    mismatch, expected = (
+        torch.tensor([value for row in rows for value in row], dtype=torch.float64)
+        for rows in (NEWER["inputs"]["log_mismatch"], NEWER["outputs"][name])
+    )
+    assert correction(mismatch, torch.tensor([3, 5])).weight.tolist() == pytest.approx(expected.tolist(), abs=1e-9)
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("function", [Truncate, Mask, Reject])
+@pytest.mark.parametrize(("level", "hit"), [("token", [1]), ("sequence", [0, 1]), ("geometric", [0, 1])])
+def test_what_the_engine_cannot_say_is_masked(function: type, value: float, level: str, hit: list[int]) -> None:
+    found = function(level, 2.0)(torch.tensor([0.0, value, 0.0]), torch.tensor([2, 1]))
+    expected = [0.0 if i in hit else 1.0 for i in range(3)]
+    assert found.weight.tolist() == expected
+    assert found.bounded.tolist() == [weight == 0 for weight in expected]

@@ -15,6 +15,7 @@ from torch import Tensor
 from ngrpo.algo import advantage, kl, ratio
 from ngrpo.algo.aggregate import BatchTotals, seq_mean_token_mean, token_mean
 from ngrpo.algo.clip import clipped_surrogate, unclipped
+from ngrpo.algo.correction import Reject
 from ngrpo.algo.loss_terms import LossInputs, LossOutput
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.algo.token_weight import (
@@ -23,6 +24,7 @@ from ngrpo.algo.token_weight import (
     EvenTokens,
     ForkingTokens,
     KlCov,
+    TokenWeight,
     TokenWeighting,
     WeighedTokens,
     covariance,
@@ -57,8 +59,12 @@ def golden(name: str) -> LossInputs:
 def loss(algorithm: Algorithm, batch: LossInputs, uniform: Tensor | None = None) -> LossOutput:
     """Of one batch that is one microbatch, weighed as the training step does it."""
     if algorithm.weighs_batch:
-        batch = replace(batch, token_weight=algorithm.weigh(tokens(batch, uniform)))
+        batch = replace(batch, token_weight=weigh(algorithm, tokens(batch, uniform), batch))
     return algorithm.loss(batch, totals(batch))
+
+
+def weigh(algorithm: Algorithm, given: WeighedTokens, batch: LossInputs) -> TokenWeight:
+    return algorithm.weigh(given, batch.log_mismatch, batch.lengths)
 
 
 def totals(batch: LossInputs) -> BatchTotals:
@@ -170,18 +176,18 @@ def test_a_response_that_is_excluded_changes_no_weight(weighting: TokenWeighting
 def test_ranks_and_microbatches_make_the_gradient_of_one(weighting: TokenWeighting, split: int) -> None:
     batch = golden("clip_cov")
     algorithm = replace(PLAIN, token_weight=weighting)
-    whole = algorithm.weigh(tokens(batch))
+    whole = algorithm.token_weight(tokens(batch))
     parts = [slice(0, split), slice(split, 8)]
     every = tokens(batch)
 
-    def weigh(part: slice, reduce: Any) -> Any:
-        return algorithm.weigh(
+    def of_part(part: slice, reduce: Any) -> Any:
+        return algorithm.token_weight(
             WeighedTokens(
                 every.log_prob[part], every.entropy[part], every.advantages[:, part], every.uniform[part], reduce
             )
         )
 
-    one, two = in_ranks(weigh, parts)
+    one, two = in_ranks(of_part, parts)
     assert torch.equal(torch.cat((one.weight, two.weight), -1), whole.weight)
     assert torch.equal(torch.cat((one.counted, two.counted)), whole.counted)
     if whole.penalty is not None:
@@ -217,3 +223,29 @@ def test_bad_settings_are_refused_by_name(make: Any, words: str) -> None:
 def test_weights_of_a_batch_that_were_not_made_are_missed() -> None:
     with pytest.raises(ValueError, match="token_weight=ForkingTokens"):
         replace(PLAIN, token_weight=ForkingTokens()).loss(golden("forking_tokens"), BatchTotals(2, 8))
+
+
+def test_golden_rejection_leaves_the_denominators() -> None:
+    """The first response is rejected: the token mean is that of the second."""
+    vector = VECTORS["mismatch_correction"]
+    batch = golden("clip_cov")
+    batch = replace(batch, rollout_log_prob=batch.old_log_prob - packed(vector["inputs"]["log_mismatch"]))
+    (key,) = (name for name in vector["outputs"] if name.startswith("rejecting the first response"))
+    output = loss(replace(PLAIN, correction=Reject("geometric", cap=1.2, floor=0.5)), batch)
+    assert output.loss.item() == pytest.approx(vector["outputs"][key], abs=1e-9)
+    assert gradient(output, batch)[:3] == [0.0] * 3
+
+
+@pytest.mark.parametrize("weighting", [EvenTokens(), EntropyShaped(), *BATCH_WIDE], ids=str)
+@pytest.mark.parametrize("aggregate", [token_mean, seq_mean_token_mean])
+def test_what_is_rejected_is_as_if_it_were_not_there(weighting: TokenWeighting, aggregate: Any) -> None:
+    batch = golden("clip_cov")
+    mismatch = torch.tensor([3.0, 0.0, 0.0, *[0.0] * 5], dtype=torch.float64)
+    batch = replace(batch, rollout_log_prob=batch.old_log_prob - mismatch)
+    algorithm = replace(PLAIN, kl_coef=0.1, entropy_coef=0.1, aggregate=aggregate, token_weight=weighting)
+    batch = replace(batch, ref_log_prob=batch.old_log_prob - 0.3)
+    found = loss(replace(algorithm, correction=Reject("sequence", cap=2.0)), batch)
+    without = replace(batch, advantages=torch.where(torch.arange(8) < 3, math.nan, batch.advantages))
+    expected = loss(algorithm, without)
+    assert found.loss.item() == pytest.approx(expected.loss.item(), abs=1e-12)
+    assert gradient(found, batch) == pytest.approx(gradient(expected, batch), abs=1e-12)

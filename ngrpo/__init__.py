@@ -10,6 +10,7 @@
 - ``planning/``: Plans of a run's memory and time, before anything is loaded
 - ``algo/``: Algorithms as compositions of pure functions
 - ``modeling/``: Models: loading, packing, attention, replay, sharding
+- ``replay/``: Replay for any trainer: a model of transformers sees the inputs that rollouts saw; imports torch alone
 - ``data/``: Prompts: sources, chat templates, the data module
 - ``evaluation/``: Evaluation: Mean@k, Pass@k, reports
 - ``checkpoint/``: Checkpoints: complete folders on disk, what they belong to, and the exported policy

@@ -19,14 +19,14 @@ class ModelInMemory(ModelSource):
 
     Attributes:
         lm: the model.
-        given_tokenizer: a transformers tokenizer.
+        given_tokenizer: a transformers tokenizer; None where nobody asks for one.
     """
 
     lm: PreTrainedModel = None
     given_tokenizer: Any = None
 
     @classmethod
-    def of(cls, lm: PreTrainedModel, tokenizer: Any) -> "ModelInMemory":
+    def of(cls, lm: PreTrainedModel, tokenizer: Any = None) -> "ModelInMemory":
         """Takes a model in the dtype that it has.
 
         Raises:

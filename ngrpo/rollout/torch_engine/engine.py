@@ -9,6 +9,7 @@ from functools import partial
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from ngrpo.errors import RunError, SettingError
 from ngrpo.exploration.base import Exploration, StepContext
@@ -21,6 +22,7 @@ from ngrpo.modeling.exact.token_scores import exact_token_scores
 from ngrpo.modeling.head import output_logits
 from ngrpo.modeling.layers import CompiledLayers
 from ngrpo.modeling.loading import DTYPES, ModelSource
+from ngrpo.modeling.model_in_memory import ModelInMemory
 from ngrpo.modeling.overflow import cast_weights
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.replay import replay
@@ -48,7 +50,7 @@ class TorchEngine:
     Requests that start with the same prompt and prefix and are admitted together share their prefill.
 
     Args:
-        model: where the weights come from; the engine holds its own copy.
+        model: where the weights come from, or a causal language model in memory; the engine holds its own copy.
         max_batch_size: most rollouts running at once.
         compile: decode steps through torch.compile, prefills not; a last row alone runs uncompiled, since 1
             is a size that is compiled separately.
@@ -72,7 +74,7 @@ class TorchEngine:
 
     def __init__(
         self,
-        model: ModelSource,
+        model: ModelSource | PreTrainedModel,
         max_batch_size: int = 128,
         compile: bool = False,
         burst: int | None = None,
@@ -88,7 +90,8 @@ class TorchEngine:
                 "rollout.engine.compile=true rounds otherwise than the trainer, and rollout.exact=true allows no "
                 "difference; set rollout.engine.compile=false."
             )
-        self.model = replace(model, dtype=served_dtype(dtype, model.dtype))
+        source = model if isinstance(model, ModelSource) else ModelInMemory.of(model)
+        self.model = replace(source, dtype=served_dtype(dtype, source.dtype))
         self.exact = exact
         self.max_batch_size = max_batch_size
         self.compile = compile

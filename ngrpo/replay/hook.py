@@ -85,7 +85,7 @@ class _ReplayingForward:
             )
         inputs, device, mixed = self.plain(input_ids), input_ids.device, _mixed[self.number]
         slots, keys, positions = (tensor.to(device) for tensor in (mixed.slots, mixed.keys, mixed.positions))
-        step = Step(*(None if channel is None else channel.to(device) for channel in mixed.step))
+        step = Step._make(None if channel is None else channel.to(device) for channel in mixed.step)
         same = input_ids.flatten()[slots] == step.token
         if torch.compiler.is_compiling():
             step = step._replace(weights=torch.where(same[:, None], step.weights, torch.nan))

@@ -100,7 +100,7 @@ class RecordTensors:
             KeyError: they are not there.
         """
         plain = {name: tensors[PREFIX + name] for name in ("tokens", "keys", "positions")}
-        return cls(**plain, record=Record(*(tensors.get(PREFIX + name) for name in Record._fields)))
+        return cls(**plain, record=Record._make(tensors.get(PREFIX + name) for name in Record._fields))
 
     def tensors(self) -> dict[str, Tensor]:
         """Returns all tensors by name, for the batch of another program: each starts with ``exploration_``."""

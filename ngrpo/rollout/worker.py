@@ -17,6 +17,7 @@ from ngrpo.exploration.random import request_key
 from ngrpo.exploration.runtime.bound import BoundExploration, bind
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.rewards.functions.columns import columns_of
+from ngrpo.rewards.reasoning import opening
 from ngrpo.rewards.terms.base import Responses, RewardTerms, Stateful, WeightedTerm
 from ngrpo.rewards.terms.calls import scored
 from ngrpo.rollout.continuous_refill import GrowingProgress, ScoredGroups, refilled_rounds
@@ -45,7 +46,6 @@ T = TypeVar("T")
 _EVALUATION = -1
 """Stands for the iteration in the keys of evaluation rollouts: each evaluation draws the same randomness."""
 
-_REASONING = "<think>"
 _TAIL = 8
 """Tokens at the end of a prompt in which a generation prompt's `<think>` is looked for."""
 
@@ -524,10 +524,5 @@ class RolloutWorker:
         ]
 
     def _opening(self, prompt: Prompt) -> str:
-        """Returns the reasoning marker that the prompt ends with, if it does.
-
-        The reward sees it before the response: otherwise a response cut off inside the block could not be told from
-        one of a model that opens no block, and a box inside unfinished reasoning would count.
-        """
-        tail = self.tokenizer.decode(list(prompt.ids[-_TAIL:]))
-        return _REASONING if tail.rstrip().endswith(_REASONING) else ""
+        """Returns the reasoning marker that the prompt ends with, if it does."""
+        return opening(self.tokenizer.decode(list(prompt.ids[-_TAIL:])))

@@ -2,12 +2,11 @@
 
 import logging
 import traceback
+from importlib.util import find_spec
 from pathlib import Path
 
-import hydra
-
 _PACKAGE = str(Path(__file__).parents[1])
-_HYDRA = str(Path(hydra.__file__).parent)
+_HYDRA = str(Path(_spec.origin).parent) if (_spec := find_spec("hydra")) and _spec.origin else "no Hydra"
 """Hydra wraps the functions that it makes: a call with wrong arguments ends in its own code."""
 
 

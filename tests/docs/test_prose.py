@@ -71,8 +71,11 @@ def unknown_settings(page: str) -> list[str]:
     return wrong
 
 
-OTHERS = {"logprobs", "questions"}
-"""Arguments of functions, which are written like settings."""
+TRL = {"loss_type", "use_bias_correction_kl", "scale_rewards", "importance_sampling_level"}
+OTHERS = TRL | {
+    "answer", "completions", "engine", "left", "logprobs", "max_new_tokens", "max_prompt_tokens", "questions", "right"
+}  # fmt: skip
+"""Arguments of functions, and options of TRL, which are written like settings."""
 
 
 @pytest.mark.parametrize("page", WRITTEN)

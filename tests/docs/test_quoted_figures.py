@@ -252,3 +252,12 @@ def test_exact_products_take_as_long_as_quoted() -> None:
     ours, theirs = ((layer("rows_32", kind), layer("rows_8192", kind) / 1000) for kind in ("exact", "cublas"))
     assert f"take {ours[0]:.0f} µs for 32 rows and {ours[1]:.2f} ms for 8,192, PyTorch's own {theirs[0]:.0f} µs" in text
     assert f"µs and {theirs[1]:.2f} ms. A product's" in text
+
+
+def test_the_run_of_trl_is_as_quoted() -> None:
+    made = benchmark("trl_demo_cpu")["generations"]
+    first, last = (mean(one["reward"] for one in part) for part in (made[:5], made[-5:]))
+    text = " ".join(PAGES["docs/plugins.md"].split())
+    assert f"from {first:.2f} to {last:.2f}; the largest replay difference was" in text
+    assert f"difference was {max(one['replay_difference'] for one in made):.1e}" in text
+    assert made[-1]["step"] + 3 == 120

@@ -1,0 +1,212 @@
+"""TRL's GRPOTrainer with exploration, against plain TRL, the engine's records and this project's own scoring model."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+
+pytest.importorskip("trl", reason="the extra ngrpo[trl] is not installed")
+pytestmark = pytest.mark.trl
+
+from peft import LoraConfig  # noqa: E402
+from trl import GRPOTrainer  # noqa: E402
+
+import ngrpo.plugins.trl as plugin  # noqa: E402
+from ngrpo.errors import SettingError  # noqa: E402
+from ngrpo.exploration.base import Exploration  # noqa: E402
+from ngrpo.exploration.gaussian import GaussianSoftTokens  # noqa: E402
+from ngrpo.exploration.gumbel import GumbelSoftThinking  # noqa: E402
+from ngrpo.exploration.hrpo import HybridReasoning  # noqa: E402
+from ngrpo.exploration.min_p import MinPSampling  # noqa: E402
+from ngrpo.exploration.neighbor import NeighborMixing  # noqa: E402
+from ngrpo.exploration.soft import SoftThinking  # noqa: E402
+from ngrpo.exploration.token import TokenSampling  # noqa: E402
+from ngrpo.modeling.attention import IMPLEMENTATION  # noqa: E402
+from ngrpo.modeling.loading import MODEL_PATH  # noqa: E402
+from ngrpo.modeling.packing import pack  # noqa: E402
+from ngrpo.modeling.policy import ScoringModel  # noqa: E402
+from ngrpo.plugins.trl import ExploringGRPOTrainer  # noqa: E402
+from ngrpo.rewards.plain_texts import TextReward  # noqa: E402
+from ngrpo.types.rollouts import Rollout  # noqa: E402
+
+LOGGED = ("loss", "grad_norm", "reward", "kl", "entropy", "clip_ratio/region_mean")
+
+CASES: dict[str, dict[str, Any]] = {
+    "grpo": {"loss_type": "grpo"},
+    "two passes": {"num_iterations": 2, "max_steps": 6},
+    "accumulated": {"per_device_train_batch_size": 4, "gradient_accumulation_steps": 2, "steps_per_generation": 4},
+    "sequence": {"importance_sampling_level": "sequence", "beta": 0.0, "epsilon": 3e-4},
+    "truncated masked": {"mask_truncated_completions": True, "max_completion_length": 16},
+    "checkpointed": {"gradient_checkpointing": True, "loss_type": "dr_grpo", "scale_rewards": "none"},
+}
+
+
+@pytest.fixture(scope="module")
+def reward() -> Any:
+    made = TextReward()
+    yield made
+    made.close()
+
+
+def trained(kind: Any, reward: Any, args: Any, problems: Any, **own: Any) -> Any:
+    trainer = kind(str(MODEL_PATH), reward, args, problems, **own)
+    trainer.train()
+    return trainer
+
+
+def history(trainer: Any) -> list[dict[str, float]]:
+    steps = [entry for entry in trainer.state.log_history if "loss" in entry]
+    return [{name: entry[name] for name in LOGGED if name in entry} for entry in steps]
+
+
+class Watching(ExploringGRPOTrainer):
+    """Compares TRL's log-probs with those of the rollouts, as long as the weights are those that made them."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.seen: list[tuple[int, int]] = []
+        self.differences: dict[str, list[float]] = {"replayed": [], "plain": []}
+
+    def _get_per_token_logps_and_entropies(self, model: Any, ids: Any, mask: Any, kept: int, **options: Any) -> Any:
+        made = super()._get_per_token_logps_and_entropies(model, ids, mask, kept, **options)
+        if not torch.is_grad_enabled() and self._calls not in self.seen:  # old log-probs, right after the rollouts
+            self.seen.append(self._calls)
+            own = [r.log_probs for r in self._rollouts]
+            plain = GRPOTrainer._get_per_token_logps_and_entropies(self, model, ids, mask, kept, **options)
+            for name, scores in (("replayed", made[0]), ("plain", plain[0])):
+                gaps = [(scores[i, : len(o)] - o).abs().max().item() for i, o in enumerate(own)]
+                self.differences[name].append(max(gaps))
+        return made
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_strategy_that_never_mixes_gives_the_losses_of_plain_trl(
+    case: str, problems: Any, settings: Any, reward: Any
+) -> None:
+    told: list[dict[str, list[Any]]] = []
+
+    class Remembering(ExploringGRPOTrainer):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            own = self.rollout_func
+            self.rollout_func = lambda prompts, trainer: told.append(own(prompts, trainer)) or told[-1]
+
+    args = settings(**CASES[case])
+    exploring = trained(Remembering, reward, args, problems, exploration=TokenSampling())
+    again = iter(copy.deepcopy(told))
+    plain = trained(GRPOTrainer, reward, args, problems, rollout_func=lambda prompts, trainer: next(again))
+    assert len(history(plain)) == args.max_steps
+    for ours, theirs in zip(history(exploring), history(plain), strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize("strategy", [NeighborMixing(rate=0.3), SoftThinking()], ids=["neighbor", "soft"])
+def test_replayed_log_probs_are_those_of_the_rollouts(
+    strategy: Exploration, problems: Any, settings: Any, reward: Any
+) -> None:
+    trainer = trained(Watching, reward, settings(temperature=0.7), problems, exploration=strategy)
+    assert len(trainer.differences["replayed"]) == 2  # a later batch too
+    assert max(trainer.differences["replayed"]) < 1e-4
+    assert min(trainer.differences["plain"]) > 1e-2
+    logged = [e["exploration/replay_difference"] for e in trainer.state.log_history if "reward" in e]
+    assert len(logged) == 2
+    assert max(logged) < 1e-4
+    assert all(e["exploration/mixed"] > 0.05 for e in trainer.state.log_history if "reward" in e)
+
+
+def test_loss_and_gradient_of_mixed_rollouts_are_those_of_this_projects_log_probs(
+    problems: Any, settings: Any, reward: Any
+) -> None:
+    class Compared(ExploringGRPOTrainer):
+        """Computes the loss of Dr. GRPO, with its clip, again."""
+
+        pairs: list[tuple[float, float]] = []
+
+        def compute_loss(self, model: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+            loss = super().compute_loss(model, inputs, *args, **kwargs)
+            found = torch.autograd.grad(loss, list(model.parameters()), retain_graph=True)
+            lm = copy.deepcopy(model)
+            lm.set_attn_implementation(IMPLEMENTATION)
+            lm.forward = type(lm).forward.__get__(lm)  # without what TRL has put there
+            rows = [self.row(inputs, i) for i in range(len(inputs["advantages"]))]
+            scores = ScoringModel(lm)(pack(rows), self.temperature, self.exploration).log_prob
+            lengths = torch.tensor([r.length for r in rows])
+            old = torch.cat([inputs["old_per_token_logps"][i, : r.length] for i, r in enumerate(rows)])
+            ratio, advantages = (scores - old).exp(), inputs["advantages"].repeat_interleave(lengths)
+            clipped = ratio.clamp(1 - self.args.epsilon, 1 + self.args.epsilon)
+            own = -torch.minimum(ratio * advantages, clipped * advantages).sum() / (len(rows) * 48)
+            expected = torch.autograd.grad(own, list(lm.parameters()))
+            self.pairs.append((loss.item(), own.item()))
+            for ours, theirs in zip(found, expected, strict=True):
+                assert (ours - theirs).abs().max() <= 2e-5 * theirs.abs().max() + 1e-8
+            return loss
+
+        def row(self, inputs: Any, number: int) -> Rollout:
+            shown = inputs["completion_ids"][number][inputs["completion_mask"][number].bool()].tolist()
+            prompt = inputs["prompt_ids"][number][inputs["prompt_mask"][number].bool()].tolist()
+            (found,) = {
+                r.key: r
+                for r in self._rollouts
+                if r.response_ids.tolist() == shown
+                and r.prompt_ids.tolist() == prompt
+                and bool((r.key == inputs["exploration_keys"][number]).any())
+            }.values()
+            return found
+
+    args = settings(loss_type="dr_grpo", scale_rewards="none", beta=0.0, max_steps=8, num_iterations=2)
+    trained(Compared, reward, args, problems, exploration=NeighborMixing(rate=0.9))
+    assert len(Compared.pairs) == 8
+    for theirs, ours in Compared.pairs:
+        assert theirs == pytest.approx(ours, abs=1e-6)
+
+
+def test_lora_adapters_are_in_the_rollouts_weights(problems: Any, settings: Any, reward: Any) -> None:
+    adapter = LoraConfig(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"])
+    args = settings(learning_rate=0.05)
+    trainer = trained(Watching, reward, args, problems, exploration=NeighborMixing(rate=0.3), peft_config=adapter)
+    assert max(trainer.differences["replayed"]) < 1e-4
+    assert [e["kl"] > 1e-3 for e in trainer.state.log_history if "kl" in e][-1]  # the adapter has moved the policy
+
+
+def test_evaluation_samples_plainly(problems: Any, settings: Any, reward: Any) -> None:
+    args = settings(per_device_eval_batch_size=8, max_steps=1)
+    trainer = ExploringGRPOTrainer(
+        str(MODEL_PATH), reward, args, problems, eval_dataset=problems.select(range(4)), exploration=SoftThinking()
+    )
+    assert trainer.evaluate()["eval_exploration/mixed"] == 0
+
+
+def test_a_resumed_step_makes_the_same_rollouts(problems: Any, settings: Any, reward: Any) -> None:
+    def first(step: int) -> list[list[int]]:
+        trainer = ExploringGRPOTrainer(str(MODEL_PATH), reward, settings(), problems, exploration=NeighborMixing())
+        trainer.state.global_step = step
+        trainer.model.train()
+        return [r.response_ids.tolist() for r in trainer.explore([[5, 6, 7]] * 4)]
+
+    assert first(3) == first(3) != first(4)
+
+
+def refused(strategy: Exploration, reward: Any, args: Any, problems: Any, **own: Any) -> str:
+    with pytest.raises(SettingError) as error:
+        ExploringGRPOTrainer(str(MODEL_PATH), reward, args, problems, exploration=strategy, **own)
+    return str(error.value)
+
+
+def test_what_trl_cannot_score_is_refused(
+    problems: Any, settings: Any, reward: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    args = settings()
+    for strategy in (GumbelSoftThinking(), GaussianSoftTokens()):
+        assert "is scored by a density" in refused(strategy, reward, args, problems)
+    assert "learns parameters" in refused(HybridReasoning(), reward, args, problems)
+    truncating: Sequence[Exploration] = (MinPSampling(), TokenSampling(top_p=0.9))
+    for strategy in truncating:
+        assert "truncates the softmax" in refused(strategy, reward, args, problems)
+    assert "top_p=0.9" in refused(NeighborMixing(), reward, settings(top_p=0.9), problems)
+    assert "rollout_func=" in refused(NeighborMixing(), reward, args, problems, rollout_func=lambda *_: {})
+    dora = LoraConfig(r=4, target_modules=["q_proj"], use_dora=True)
+    assert "use_dora" in refused(NeighborMixing(), reward, args, problems, peft_config=dora)
+    monkeypatch.setattr(plugin, "TESTED", "1.15.")
+    assert "pip install 'ngrpo[trl]'" in refused(NeighborMixing(), reward, args, problems)

@@ -4,6 +4,7 @@
 - ``config/``: From conf/ to checked objects
 - ``callbacks/``: Lightning callbacks, one class a file; imported as ``ngrpo.callbacks``
 - ``rollout/``: Rollouts: engines that generate, and the worker that makes scored rollouts of prompts
+- ``remote/``: The client of rollout servers: exploration without this project's engines, on other machines
 - ``exploration/``: Exploration strategies: how the next input embedding of a rollout is made
 - ``rewards/``: Rewards: the verifier of answers, further terms, and processes that isolate custom ones
 - ``training/``: One optimiser step: from scored rollouts to updated weights
@@ -46,8 +47,9 @@ if TYPE_CHECKING:
     from ngrpo.entrypoints.python_api.scoring import score
     from ngrpo.entrypoints.python_api.training import train
     from ngrpo.entrypoints.python_api.verification import verify
+    from ngrpo.remote.explorer import RemoteExplorer
 
-__all__ = ["evaluate", "sample", "score", "train", "verify"]
+__all__ = ["RemoteExplorer", "evaluate", "sample", "score", "train", "verify"]
 __version__ = "0.1.0"
 
 _API = "ngrpo.entrypoints.python_api"
@@ -56,6 +58,7 @@ import_hook.install()
 serve_old_names(
     __name__,
     {
+        "RemoteExplorer": "ngrpo.remote.explorer",
         "evaluate": f"{_API}.evaluation",
         "sample": f"{_API}.sampling",
         "score": f"{_API}.scoring",

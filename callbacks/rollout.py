@@ -15,7 +15,7 @@ from ngrpo.distributed.collectives import from_first, gathered, ranks, world_siz
 from ngrpo.rewards.terms.base import Stateful
 from ngrpo.rollout.continuous_refill import ReplayedDraw
 from ngrpo.rollout.dynamic_sampling import DynamicSampling, GroupSelection, rank_share
-from ngrpo.rollout.engine import StreamingEngine
+from ngrpo.rollout.engine import MeasuredEngine, StreamingEngine
 from ngrpo.rollout.prefetch import Prefetch
 from ngrpo.rollout.recovery import EngineFailure
 from ngrpo.rollout.worker import RolloutWorker
@@ -108,6 +108,8 @@ class RolloutCallback(Callback):
         batch.report_pass_rates([rate for rates in gathered(selected.pass_rates) for rate in rates])
         self._unparsable_here = selected.unparsable_references
 
+        if isinstance(self.worker.engine, MeasuredEngine):
+            pl_module.log_dict(self.worker.engine.figures(), batch_size=1)
         if self.worker.settings.ahead:
             pl_module.log("rollout/age", float(prefetched is not None), batch_size=1)
             self._start_prefetch(batch)

@@ -5,6 +5,8 @@
 - ``callbacks/``: Lightning callbacks, one class a file; imported as ``ngrpo.callbacks``
 - ``rollout/``: Rollouts: engines that generate, and the worker that makes scored rollouts of prompts
 - ``remote/``: The client of rollout servers: exploration without this project's engines, on other machines
+- ``serving/``: The server of rollouts: OpenAI's interface with exploration, and one of this project with records and
+  weights
 - ``exploration/``: Exploration strategies: how the next input embedding of a rollout is made
 - ``rewards/``: Rewards: the verifier of answers, further terms, and processes that isolate custom ones
 - ``training/``: One optimiser step: from scored rollouts to updated weights

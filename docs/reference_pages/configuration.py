@@ -9,7 +9,15 @@ from typing import Any
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
-from ngrpo.config.schema import Config, EvaluateConfig, RewardTermConfig, RolloutConfig, SampleConfig, TrainerConfig
+from ngrpo.config.schema import (
+    Config,
+    EvaluateConfig,
+    RewardTermConfig,
+    RolloutConfig,
+    SampleConfig,
+    ServeConfig,
+    TrainerConfig,
+)
 from reference_pages.docstrings import meanings, summary
 from reference_pages.markdown import code, linked, prose, table
 from reference_pages.presets import CONF, read, yaml_files
@@ -80,10 +88,13 @@ def _commented(setting: Setting, comments: Mapping[str, str], depth: int) -> Set
     return setting if setting.meaning or not comment else replace(setting, meaning=comment)
 
 
+_ROOTS = {"train": Config, "evaluate": EvaluateConfig, "sample": SampleConfig, "serve": ServeConfig}
+
+
 def roots() -> dict[str, list[Setting]]:
-    """Returns the settings of conf/train.yaml, evaluate.yaml and sample.yaml; what a group has is in the group."""
+    """Returns the settings of the files at the top of conf/ that are read as a whole; a group's are in the group."""
     found = {}
-    for root, schema in (("train", Config), ("evaluate", EvaluateConfig), ("sample", SampleConfig)):
+    for root, schema in _ROOTS.items():
         written, comments = read(CONF / f"{root}.yaml"), of_keys(CONF / f"{root}.yaml")
         node = {field.name: written.get(field.name, _default_of(field)) for field in fields(schema)}
         found[root] = [_commented(setting, comments, 0) for setting in settings_of(node, "", schema)]

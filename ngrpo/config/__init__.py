@@ -18,8 +18,8 @@
 - ``ranges.py``: The ranges of numbers in a configuration; narrower ones are the classes' own
 - ``renamed_targets.py``: `_target_` strings under the names that the code had in earlier versions
 - ``run_name.py``: The name of a run, by which loggers and folders tell it apart
-- ``schema.py``: The typed configuration: every setting of conf/train.yaml, evaluate.yaml and sample.yaml, with type
-  and meaning
+- ``schema.py``: The typed configuration: every setting of conf/train.yaml, evaluate.yaml, sample.yaml and
+  serve.yaml, explained
 - ``target_settings.py``: The settings that build something, and the parts that fit each of them
 - ``type_check.py``: The comparison of a value from a configuration with a type annotation
 - ``yaml_limits.py``: Limits on a user's YAML file: how large and deep it may be once its aliases are written out

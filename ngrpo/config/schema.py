@@ -1,4 +1,4 @@
-"""The typed configuration: every setting of conf/train.yaml, evaluate.yaml and sample.yaml, with type and meaning."""
+"""The typed configuration: every setting of conf/train.yaml, evaluate.yaml, sample.yaml and serve.yaml, explained."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -224,6 +224,62 @@ class SampleConfig:
     allow_targets: list[str] = field(default_factory=list)
 
 
+@dataclass
+class ServerConfig:
+    """``server``: see `ngrpo.serving.settings.ServerSettings`.
+
+    Attributes:
+        host: address that is listened on; other machines reach it with a token only.
+        port: 0 takes a free one.
+        token_variable: environment variable with the bearer token that every request must show.
+        max_body_mib: of a request's body, but for weights.
+        max_part_mib: of a part of tensors that is sent, such as weights.
+        max_tensors_gib: of all tensors that are kept for clients; null for twice the weights and 1 GiB.
+        max_requests: rollouts in one request.
+        max_waiting: rollouts that are asked for and not made; what comes then is refused.
+        max_width: ids in a mixture that a request may ask for.
+        body_timeout_s: longest wait for a whole body.
+    """
+
+    host: str = MISSING
+    port: int = MISSING
+    token_variable: str = MISSING
+    max_body_mib: float = MISSING
+    max_part_mib: float = MISSING
+    max_tensors_gib: float | None = None
+    max_requests: int = MISSING
+    max_waiting: int = MISSING
+    max_width: int = MISSING
+    body_timeout_s: float = MISSING
+
+
+@dataclass
+class ServeConfig:
+    """The root of ``conf/serve.yaml``.
+
+    Attributes:
+        model: builds a `ngrpo.modeling.loading.ModelSource`.
+        exploration: builds an `ngrpo.exploration.base.Exploration`, for requests that name none.
+        rollout: the engine, the most ``max_new_tokens`` of a request and its ``temperature``; the rest is for training.
+        data: how prompts are made.
+        server: where it listens, who may ask, and how much at once.
+        accelerator: cpu | gpu | auto.
+        threads: CPU threads of PyTorch; null leaves it to PyTorch.
+        matmul_precision: highest | high | medium; see `ngrpo.utils.torch_settings`.
+        allow_targets: see `Config`.
+    """
+
+    model: Any = MISSING
+    exploration: Any = MISSING
+    rollout: RolloutConfig = field(default_factory=RolloutConfig)
+    data: PromptConfig = field(default_factory=PromptConfig)
+    server: ServerConfig = field(default_factory=ServerConfig)
+    accelerator: str = "auto"
+    threads: int | None = None
+    matmul_precision: str = "highest"
+    allow_targets: list[str] = field(default_factory=list)
+
+
 def register() -> None:
     """Makes the schemas known to Hydra, and the resolvers: defaults by model and trainer, environment, --config-dir."""
     environment.register()
@@ -235,3 +291,4 @@ def register() -> None:
     store.store(group="schema", name="train", node=Config, package="_global_")
     store.store(group="schema", name="evaluate", node=EvaluateConfig, package="_global_")
     store.store(group="schema", name="sample", node=SampleConfig, package="_global_")
+    store.store(group="schema", name="serve", node=ServeConfig, package="_global_")

@@ -14,10 +14,11 @@ _NODES = {
     ),
     "evaluate": ("model", "reward", "evaluator", "rollout.engine"),
     "sample": ("model", "exploration", "rollout.engine"),
+    "serve": ("model", "exploration", "rollout.engine"),
 }  # fmt: skip
 """Settings that name what they build, by script."""
 
-_OWN = {"train": "trainer", "evaluate": "evaluator", "sample": "n"}
+_OWN = {"train": "trainer", "evaluate": "evaluator", "sample": "n", "serve": "server"}
 """A setting that those before do not have, by script."""
 
 _HOMES = {

@@ -48,6 +48,7 @@ SUBCOMMANDS = {
     "evaluate": Subcommand(f"{_HOME}.evaluate_command", "sample a model's answers, and score them", composed=True),
     "sample": Subcommand(f"{_HOME}.sample_command", "sample responses to a prompt, and show what was mixed"),
     "init": Subcommand(f"{_HOME}.init_command", "write a small project of your own: strategy, reward, data, test"),
+    "serve": Subcommand(f"{_HOME}.serve_command", "serve rollouts over HTTP, to others and to trainings elsewhere"),
     "plan": Subcommand(f"{_HOME}.plan_command", "plan a run's memory, tokens and time before it starts", composed=True),
     "methods": Subcommand(f"{_HOME}.list_methods_command", "list the exploration strategies and the algorithms"),
     "inspect-data": Subcommand(f"{_HOME}.inspect_data_command", "show what a data set holds and what is left out"),

@@ -10,12 +10,12 @@ from ngrpo.entrypoints.trainer import process_count
 from ngrpo.errors import SettingError
 from ngrpo.modeling.loading import DTYPES, ModelSource
 from ngrpo.modeling.precision import PRECISIONS
-from ngrpo.planning.planned_engines import PlannedTorchEngine, PlannedVllm
+from ngrpo.planning.planned_engines import PlannedServers, PlannedTorchEngine, PlannedVllm
 from ngrpo.planning.run_settings import PlannedEngine, RunSettings
 from ngrpo.rollout.served_dtype import AUTO, served_dtype
 from ngrpo.utils.torch_settings import accelerator_of
 
-_TORCH_SLOTS, _VLLM_SLOTS, _FRACTION = 128, 256, 0.5
+_TORCH_SLOTS, _VLLM_SLOTS, _FRACTION, _PART_MIB = 128, 256, 0.5, 64.0
 
 
 def read_run(config: DictConfig, device_bytes: int) -> RunSettings:
@@ -95,9 +95,19 @@ def _vllm(config: DictConfig, source: ModelSource) -> PlannedEngine:
     )
 
 
+def _server(config: DictConfig, source: ModelSource) -> PlannedEngine:
+    return PlannedServers(
+        itemsize=DTYPES[source.dtype].itemsize,
+        part_bytes=int(config.rollout.engine.get("part_mib", _PART_MIB) * 2**20),
+        slots=config.algo.prompts_per_batch * config.rollout.group_size,
+        concurrent=config.rollout.ahead > 0,
+    )
+
+
 _ENGINES: Mapping[str, Callable[[DictConfig, ModelSource], PlannedEngine]] = {
     "TorchEngine": _torch,
     "VllmEngine": _vllm,
+    "RemoteEngine": _server,
 }
 
 

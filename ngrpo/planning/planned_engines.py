@@ -31,6 +31,28 @@ class PlannedTorchEngine:
 
 
 @dataclass(frozen=True)
+class PlannedServers:
+    """`ngrpo.rollout.remote_engine.RemoteEngine`: nothing on a device of the training but weights on their way.
+
+    Attributes:
+        itemsize: bytes of a number as served.
+        part_bytes: of the weights that are sent at a time.
+        slots: most rollouts at a time.
+        concurrent: it generates while the trainer updates.
+    """
+
+    itemsize: int
+    part_bytes: int
+    slots: int
+    concurrent: bool = False
+
+    def memory(self, config: PretrainedConfig, numbers: int, device_bytes: int) -> EngineMemory:
+        """Returns its bytes on one device (see `ngrpo.planning.run_settings.PlannedEngine`)."""
+        transfer = min(self.part_bytes, numbers * self.itemsize)
+        return EngineMemory(weights=0, cache=0, working=0, asleep=0, transfer=transfer, cache_tokens=0)
+
+
+@dataclass(frozen=True)
 class PlannedVllm:
     """`ngrpo.rollout.vllm.engine.VllmEngine`: a fraction of the device.
 

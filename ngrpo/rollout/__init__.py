@@ -15,6 +15,8 @@ are the parts of the loop in `ngrpo.callbacks.rollout`. An engine is any object 
 - ``prefetch.py``: The next batch's rollouts, made in a thread while the present batch trains
 - ``records/``: Records of mixed decoding on the device, for an engine that decodes in processes and graphs of its own
 - ``recovery.py``: Recovery from faults of an engine: it is rebuilt once, and all ranks learn of it
+- ``remote_engine.py``: The engine on other machines: rollouts come from servers (``ngrpo serve``), and weights go to
+  them
 - ``request_limits.py``: Refusals of requests that an engine cannot serve as they are
 - ``serialization.py``: Serialization of rollouts and experiences: primitives and tensors, which run no code when they
   are read

@@ -49,6 +49,14 @@ class StreamingEngine(Protocol):
 
 
 @runtime_checkable
+class MeasuredEngine(Protocol):
+    """An engine with figures of its own for the log."""
+
+    def figures(self) -> dict[str, float]:
+        """Returns them by the names of metrics, as they are when rollouts have been made."""
+
+
+@runtime_checkable
 class InstalledEngine(Protocol):
     """An engine of a package that need not be installed, except where it is to start."""
 

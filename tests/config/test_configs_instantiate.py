@@ -19,7 +19,7 @@ from places import ROOT
 
 from ngrpo.config.check import checked
 from ngrpo.config.instantiate import build
-from ngrpo.config.schema import Config, EvaluateConfig, SampleConfig, register
+from ngrpo.config.schema import Config, EvaluateConfig, SampleConfig, ServeConfig, register
 from ngrpo.data.datamodule import PromptDataModule
 from ngrpo.entrypoints.console import ConsoleHandler
 from ngrpo.entrypoints.trainer import make_trainer
@@ -38,8 +38,8 @@ from ngrpo.training.run_length import RunLength
 
 CONF = ROOT / "conf"
 FILES = sorted(path.relative_to(CONF).with_suffix("").as_posix() for path in CONF.rglob("*.yaml"))
-SCHEMAS = {"train": Config, "evaluate": EvaluateConfig, "sample": SampleConfig}
-NODES = {"train": 12, "evaluate": 5, "sample": 3}
+SCHEMAS = {"train": Config, "evaluate": EvaluateConfig, "sample": SampleConfig, "serve": ServeConfig}
+NODES = {"train": 12, "evaluate": 5, "sample": 3, "serve": 3}
 """Least number of parts. train: model, data, reward, algo, exploration, engine, optimizer, logger, and callbacks."""
 STUDIES = [file for file in FILES if file.startswith("study")]
 CLIP = "{_target_:ngrpo.algo.clip.clipped_surrogate,_partial_:true,low:0.2,high:0.2,dual:null}"
@@ -76,7 +76,7 @@ FURTHER_OVERRIDES = {
 def root_of(file: str) -> str:
     if file.startswith("study"):
         return "study"
-    if file == "sample":
+    if file in ("sample", "serve"):
         return file
     return "evaluate" if file == "evaluate" or file.startswith(("evaluator/", "benchmark/")) else "train"
 

@@ -34,7 +34,7 @@ def composed(root: str, model: Path | str) -> DictConfig:
         return compose(root, overrides=[f"model.path={model}"])
 
 
-@pytest.mark.parametrize("root", ["train", "evaluate", "sample"])
+@pytest.mark.parametrize("root", ["train", "evaluate", "sample", "serve"])
 def test_a_model_trained_from_the_demo_has_the_defaults_of_the_demo(root: str, export: Path) -> None:
     demo, trained, other = (
         cast(dict[str, Any], OmegaConf.to_container(composed(root, model), resolve=True))

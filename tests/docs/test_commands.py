@@ -182,6 +182,8 @@ def test_command(command: str, run_folder: Path, classifier: Path, tmp_path: Pat
         "python scripts/study.py all --quick --jobs 2": "tests/study/test_study_command.py runs it",
         "python scripts/make_demo_model.py --size large --workers 12 --output outputs/study/demo-model": "needs a GPU",
     }
+    if command in commands("docs/serving.md"):
+        pytest.skip("tests/docs/test_serving_page.py runs it")
     if command in commands("docs/extending.md"):
         pytest.skip("tests/docs/test_extensions.py runs it")
     if "bench" in command:

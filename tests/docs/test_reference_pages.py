@@ -18,9 +18,9 @@ from reference_pages.settings import Setting
 from reference_pages.yaml_comments import heading, of_keys
 
 from ngrpo.config.check import checked
-from ngrpo.config.schema import Config, EvaluateConfig, SampleConfig, register
+from ngrpo.config.schema import Config, EvaluateConfig, SampleConfig, ServeConfig, register
 
-SCHEMAS = {"train": Config, "evaluate": EvaluateConfig, "sample": SampleConfig}
+SCHEMAS = {"train": Config, "evaluate": EvaluateConfig, "sample": SampleConfig, "serve": ServeConfig}
 
 
 @pytest.fixture(scope="module")

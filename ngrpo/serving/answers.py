@@ -1,0 +1,49 @@
+"""Answers of a server: JSON, and errors in the form of OpenAI's."""
+
+import logging
+from http import HTTPStatus
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from ngrpo.errors import RunError, SettingError
+from ngrpo.serving.refusals import Refusal
+
+log = logging.getLogger(__name__)
+
+_RETRY_AFTER_S = "1"
+_SHOWN = 500
+"""Characters of a sentence, which may quote what was sent."""
+
+
+def error_answer(refusal: Refusal) -> Response:
+    """Returns the answer to a request that is not served."""
+    headers = {}
+    if refusal.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        headers["Retry-After"] = _RETRY_AFTER_S
+    if refusal.status == HTTPStatus.UNAUTHORIZED:
+        headers["WWW-Authenticate"] = "Bearer"
+    kind = "server_error" if refusal.status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
+    said = "".join(c if c.isprintable() else " " for c in str(refusal))[:_SHOWN]
+    error = {"message": said, "type": kind, "param": None, "code": refusal.code}
+    return JSONResponse({"error": error}, refusal.status, headers)
+
+
+def refused(_: Request, error: Exception) -> Response:
+    """Returns the answer to an error of a handler."""
+    if isinstance(error, Refusal):
+        return error_answer(error)
+    if isinstance(error, SettingError):
+        return error_answer(Refusal(HTTPStatus.BAD_REQUEST, str(error)))
+    if isinstance(error, RunError):
+        return error_answer(Refusal(HTTPStatus.CONFLICT, str(error)))
+    log.error("a request failed", exc_info=error)
+    return error_answer(
+        Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, f"the server failed ({type(error).__name__}); its log says where.")
+    )
+
+
+def not_routed(_: Request, error: Any) -> Response:
+    """Returns the answer to a request for a path or method that there is not."""
+    return error_answer(Refusal(HTTPStatus(error.status_code), f"{str(error.detail).lower()}."))

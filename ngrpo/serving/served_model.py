@@ -1,0 +1,313 @@
+"""The model that is served: an engine, its weights, and the strategies that are bound to them."""
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from ngrpo.errors import RunError, SettingError
+from ngrpo.exploration.base import Exploration
+from ngrpo.exploration.runtime.bound import BoundExploration, bind
+from ngrpo.exploration.vocabulary import Vocabulary
+from ngrpo.modeling.learned import load_learned
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.remote.tensor_parts import version_of
+from ngrpo.rollout.engine import RolloutEngine, StreamingEngine
+from ngrpo.rollout.recovery import EngineFailure, engine_failures
+from ngrpo.rollout.request_limits import check_requests
+from ngrpo.serving.engine_threads import EngineThreads, ManyThreads, OneThread
+from ngrpo.serving.generation import Choice, Generation, Made, Weights
+from ngrpo.serving.refusals import Refusal, broken, busy, engine_failed
+from ngrpo.serving.tensor_store import TensorStore
+from ngrpo.types.rollouts import Rollout
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_MOST_BOUND = 32
+"""Strategies whose tables are kept."""
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What the weights of a model must be.
+
+    Attributes:
+        shapes: by transformers name; tied weights are there once.
+        embedding: name of the input embedding.
+    """
+
+    shapes: Mapping[str, torch.Size]
+    embedding: str
+
+
+class ServedModel:
+    """Makes rollouts for any number of callers, each with one set of weights.
+
+    Args:
+        engine: started, with weights.
+        source: of the model.
+        parameters: of the model.
+        vocabulary: the tokenizer's.
+        max_waiting: most rollouts that are asked for and not made.
+        store: tensors that clients have sent.
+        version: of the weights that the engine has.
+        started_for: the strategy that the engine was made for.
+    """
+
+    def __init__(
+        self,
+        engine: RolloutEngine,
+        source: ModelSource,
+        parameters: Parameters,
+        vocabulary: Vocabulary,
+        max_waiting: int,
+        store: TensorStore,
+        version: str,
+        started_for: Exploration,
+    ) -> None:
+        self.engine = engine
+        self.source = source
+        self.store = store
+        self.failure: str | None = None
+        self.weights = Weights(version, 0, time.time())
+        self.embedding_shape = tuple(engine.embedding().shape)
+        self.embedding_name = parameters.embedding
+        self._shapes = parameters.shapes
+        self._vocabulary = vocabulary
+        self._max_waiting = max_waiting
+        self._started_for = started_for
+        self._waiting = 0
+        self._counting = threading.Lock()
+        self._bound: OrderedDict[tuple[Choice, str], BoundExploration] = OrderedDict()
+        self._binding = threading.Lock()
+        self._many = isinstance(engine, StreamingEngine)
+        self._threads: EngineThreads = ManyThreads(self._make) if self._many else OneThread(self._make)
+
+    @property
+    def waiting(self) -> int:
+        """Rollouts that are asked for and not made."""
+        return self._waiting
+
+    def generate(self, work: Generation) -> "Future[Made]":
+        """Has rollouts made.
+
+        Raises:
+            SettingError: the engine cannot serve a request.
+            Refusal: too many are waiting, the engine has failed, or other weights are wanted.
+        """
+        self._check_whole()
+        work.wanted.check(self.weights)
+        self._check_strategy(work.choice.strategy)
+        check_requests(work.requests, work.sampling, work.choice.strategy, self.embedding_shape)
+        self.engine.check_load(work.choice.strategy, len(work.requests), work.sampling.max_new_tokens)
+        with self._counting:
+            if self._waiting + len(work.requests) > self._max_waiting:
+                raise busy(self._waiting, self._max_waiting)
+            self._waiting += len(work.requests)
+        work.done.add_done_callback(lambda _: self._finished(len(work.requests)))
+        self._threads.submit(work)
+        return work.done
+
+    def take_weights(self, names: Sequence[str], step: int) -> "Future[Weights]":
+        """Has the engine take weights from the store, when no rollout is being made.
+
+        Args:
+            names: of the parts that hold them.
+            step: their number.
+
+        Raises:
+            SettingError: they are not the model's.
+            Refusal: parts are not in the store, or the engine has failed.
+        """
+        self._check_whole()
+        version = version_of(names)
+        if version == self.weights.version:  # of another process of the same training
+            self.weights = replace(self.weights, step=step)
+            done: Future[Weights] = Future()
+            done.set_result(self.weights)
+            return done
+        tensors: dict[str, Tensor] = {}
+        for part in self.store.get(names):
+            tensors |= part
+        self._check_shapes(tensors)
+
+        def take() -> Weights:
+            self._check_whole()
+            return self._take(tensors, Weights(version, step, time.time()))
+
+        taken = self._threads.alone(take)
+        taken.add_done_callback(lambda _: self.store.drop(names))
+        return taken
+
+    def embedding(self) -> "Future[Tensor]":
+        """Returns the served input embedding table, [V, d], on the CPU."""
+        self._check_whole()
+        return self._threads.alone(lambda: self.engine.embedding().detach().cpu())
+
+    def bind(self, choice: Choice) -> BoundExploration:
+        """Binds a strategy to the served weights, or to the tables that a client has sent.
+
+        Raises:
+            SettingError: what the client has sent does not fit the strategy.
+            Refusal: it is not in the store.
+        """
+        key = replace(choice, progress=0), self.weights.version
+        with self._binding:
+            if key not in self._bound:
+                self._bound[key] = self._newly_bound(choice)
+                while len(self._bound) > _MOST_BOUND:
+                    self._bound.popitem(last=False)
+            self._bound.move_to_end(key)
+            return self._bound[key].after(choice.progress)
+
+    def close(self) -> None:
+        """Ends the engine when what was begun is done."""
+        self._threads.close()
+        self.engine.close()
+
+    def _check_strategy(self, strategy: Exploration) -> None:
+        """No mixture has more ids than there are, or than the engine was made for; no id is named that does not exist.
+
+        vLLM's buffers are of the strategy that it was started with; the torch engine's are of each call's.
+        """
+        first = self._started_for
+        if self._many and first.sums_rows and not (strategy.sums_rows and strategy.width <= first.width):
+            raise SettingError(
+                f"exploration={strategy} mixes more, or otherwise, than {first}, for which the engine was started; "
+                "start the server with one that mixes as much."
+            )
+        rows = self.embedding_shape[0]
+        unknown = [one for one in getattr(strategy, "excluded_ids", ()) if not 0 <= one < rows]
+        if strategy.width > rows or unknown:
+            raise SettingError(f"exploration={strategy} names more than the {rows} tokens of the model; ask for less.")
+
+    def _newly_bound(self, choice: Choice) -> BoundExploration:
+        strategy, table = choice.strategy, self.engine.embedding()
+        tables = None if choice.tables is None else self._tables(choice.tables)
+        if choice.parameters is None:
+            learned = load_learned(self.source, strategy)
+        else:
+            learned = self._parameters(choice.parameters, strategy)
+        try:
+            return bind(strategy, table, self._vocabulary, learned, tables)
+        except (SettingError, RunError):
+            raise
+        except Exception as error:
+            if tables is None and choice.parameters is None:
+                raise
+            raise SettingError(
+                f"the tables or parameters that were sent do not fit {type(strategy).__name__} "
+                f"({type(error).__name__}); send those of the same strategy and model."
+            ) from error
+
+    def _tables(self, name: str) -> dict[str, Tensor]:
+        (tables,) = self.store.get([name])
+        rows = self.embedding_shape[0]
+        for key, table in tables.items():
+            whole = not (table.is_floating_point() or table.is_complex())
+            if whole and table.numel() and not 0 <= int(table.min()) <= int(table.max()) < rows:
+                raise SettingError(f"the table {key[:40]} names rows outside of the model's {rows}; send another.")
+        return tables
+
+    def _parameters(self, name: str, strategy: Exploration) -> dict[str, Tensor]:
+        (sent,) = self.store.get([name])
+        initial = strategy.initial_parameters(self.embedding_shape[1])
+        if {key: (t.shape, t.dtype) for key, t in sent.items()} != {k: (t.shape, t.dtype) for k, t in initial.items()}:
+            raise SettingError(
+                f"the parameters that were sent are not those of {type(strategy).__name__}; send what it has learned."
+            )
+        return sent
+
+    def _check_shapes(self, tensors: Mapping[str, Tensor]) -> None:
+        missing, unknown = self._shapes.keys() - tensors.keys(), tensors.keys() - self._shapes.keys()
+        if missing or unknown:
+            which, said = (missing, "lack") if missing else (unknown, "have the unknown")
+            raise SettingError(
+                f"the weights {said} {sorted(which)[0][:80]}; send all those of the model, and no others."
+            )
+        for name, tensor in tensors.items():
+            if tensor.shape != self._shapes[name] or not tensor.is_floating_point():
+                raise SettingError(
+                    f"the weights have {name} as {tensor.dtype} {list(tensor.shape)}, and the model has "
+                    f"{list(self._shapes[name])}; send those of the same model."
+                )
+
+    def _take(self, tensors: Mapping[str, Tensor], weights: Weights) -> Weights:
+        try:
+            with engine_failures():
+                self.engine.sync_weights(tensors.items())
+        except EngineFailure as failure:
+            raise self._fail(failure) from failure
+        self.weights = weights
+        with self._binding:
+            self._bound.clear()
+        log.info("weights %s of step %d are served", weights.version, weights.step)
+        return weights
+
+    def _make(self, works: list[Generation]) -> None:
+        """Makes rollouts that can be one call, and gives them to those who wait."""
+        wanted = [work for work in works if work.done.set_running_or_notify_cancel()]
+        able = [work for work in wanted if _served(work, self.weights)]
+        if not able:
+            return
+        try:
+            made = Made(self._rollouts(able), self.weights)
+        except BaseException as error:
+            for work in able:
+                work.done.set_exception(self._refusal(error, work.choice.strategy))
+            return
+        rollouts = iter(made.rollouts)
+        for work in able:
+            work.done.set_result(Made([next(rollouts) for _ in work.requests], made.weights))
+
+    def _rollouts(self, works: Sequence[Generation]) -> list[Rollout]:
+        self._check_whole()
+        requests = [request for work in works for request in work.requests]
+        bound = self.bind(works[0].choice)
+        with engine_failures(bound.strategy):
+            return self.engine.generate(requests, works[0].sampling, bound)
+
+    def _refusal(self, error: BaseException, strategy: Exploration) -> BaseException:
+        """Returns what those who wait are told of an error."""
+        if isinstance(error, EngineFailure):
+            return self._fail(error) if self._many else engine_failed(str(error))
+        if isinstance(error, SettingError | RunError | Refusal):
+            return error
+        name = type(strategy).__name__
+        log.error("%s failed", name, exc_info=error)
+        return Refusal(
+            HTTPStatus.INTERNAL_SERVER_ERROR, f"{name} failed ({type(error).__name__}); the server's log says where."
+        )
+
+    def _fail(self, failure: EngineFailure) -> Refusal:
+        self.failure = self.failure or str(failure)
+        log.error("the rollout engine failed (%s); start the server again", self.failure)
+        return broken(self.failure)
+
+    def _check_whole(self) -> None:
+        if self.failure is not None:
+            raise broken(self.failure)
+
+    def _finished(self, requests: int) -> None:
+        with self._counting:
+            self._waiting -= requests
+
+
+def _served(work: Generation, weights: Weights) -> bool:
+    """Says whether these weights may make the rollouts; who waits for others is told so."""
+    try:
+        work.wanted.check(weights)
+    except Refusal as refusal:
+        work.done.set_exception(refusal)
+        return False
+    return True

@@ -24,7 +24,6 @@ from ngrpo.types.rollouts import Request, Rollout, Sampling
 log = logging.getLogger(__name__)
 
 _MIB = 1 << 20
-_DTYPES = DTYPES | {"float16": torch.float16}
 
 
 class RemoteEngine:
@@ -78,7 +77,7 @@ class RemoteEngine:
     @property
     def dtype(self) -> torch.dtype:
         """Of the weights as they are served."""
-        return _DTYPES[self._served()["dtype"]]
+        return DTYPES[self._served()["dtype"]]
 
     @property
     def tf32(self) -> bool:

@@ -7,9 +7,10 @@ from vllm_checks import run_interpreted
 
 pytest.importorskip("vllm.v1", reason="vLLM is not installed")
 pytest.importorskip("triton", reason="Triton is not installed")
-pytestmark = [pytest.mark.vllm, pytest.mark.slow]
+pytestmark = pytest.mark.vllm
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("exploration", "tolerance"), [("neighbor", 1e-4), ("gaussian", 1e-3), ("hrpo", 1e-4), ("hidden", 1e-4)]
 )
@@ -21,7 +22,9 @@ def test_preempted_and_chunked_rollouts_are_those_of_the_torch_engine(exploratio
     assert report["error"] < tolerance
 
 
-@pytest.mark.parametrize("kind", ["neighbor", "gaussian", "hrpo", "hidden"])
+@pytest.mark.parametrize(
+    "kind", ["neighbor", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("gaussian", "hrpo", "hidden"))]
+)
 def test_bursts_make_the_rollouts_of_single_steps(kind: str):
     """Stops inside a burst, budgets that it does not divide, prefixes, fewer slots than requests."""
     for length, made in run_interpreted("interpreted_bursts.py", kind, "--bursts", "5", "32").items():
@@ -30,6 +33,7 @@ def test_bursts_make_the_rollouts_of_single_steps(kind: str):
         assert len(made["lengths"]) > 3
 
 
+@pytest.mark.slow
 def test_bursts_give_way_to_preemptions():
     (made,) = run_interpreted("interpreted_bursts.py", "neighbor", "--bursts", "32", "--blocks", "9", "--long").values()
     assert_same(made, "neighbor")
@@ -38,11 +42,13 @@ def test_bursts_give_way_to_preemptions():
     assert max(made["bursts"]) > 4
 
 
+@pytest.mark.slow
 def test_bursts_under_tensor_parallelism():
     (made,) = run_interpreted("interpreted_bursts.py", "neighbor", "--bursts", "32", "--workers", "2").values()
     assert_same(made, "neighbor")
 
 
+@pytest.mark.slow
 def test_rows_of_equal_length_are_equal_bit_for_bit():
     """The batch is the same at every step then; otherwise a product of another number of rows rounds otherwise."""
     for made in run_interpreted("interpreted_bursts.py", "neighbor", "--bursts", "7", "32", "--long").values():

@@ -1,5 +1,6 @@
 """Algorithms as compositions of pure functions.
 
+- ``adaptive_entropy.py``: The entropy bonus whose coefficient follows the entropy
 - ``advantage.py``: Advantages from the rewards of the G responses to each prompt
 - ``aggregate.py``: Aggregation of per-token losses to one number, as a weight for every token
 - ``best.py``: The largest reward that can be had, for advantages that compare rewards with it

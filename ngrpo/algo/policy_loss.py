@@ -3,10 +3,12 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ngrpo.algo.adaptive_entropy import AdaptiveEntropy
 from ngrpo.algo.aggregate import BatchTotals
 from ngrpo.algo.clip import Surrogate
 from ngrpo.algo.correction import Correction, NoCorrection, RolloutCorrection
@@ -42,6 +44,7 @@ class Algorithm:
             policy that made the rollouts, off the rewards: off every token's where the credit is by token, else summed
             off the response's before the advantage; ``kl`` is then only logged.
         entropy_coef: weight of the policy's entropy, subtracted from the loss and aggregated like the surrogate.
+        adaptive_entropy: follows the entropy with that weight instead, which must then be 0; None for a constant one.
         zero_signal: of groups that have advantage 0 on every token (all responses equally good, as far as this
             algorithm can tell): "keep" counts them in the denominators and regularises them, "drop" excludes them.
         truncated: of responses that ran into the length limit: "keep" learns from them like from any other, "drop"
@@ -64,6 +67,7 @@ class Algorithm:
     kl_coef: float = 0.0
     kl_in: str = "loss"
     entropy_coef: float = 0.0
+    adaptive_entropy: AdaptiveEntropy | None = None
     zero_signal: str = "keep"
     truncated: str = "keep"
     prompts_per_batch: int = 16
@@ -75,6 +79,11 @@ class Algorithm:
                 raise SettingError(
                     f"algo.{name}={getattr(self, name)} must not be negative: set it to 0 for no {term}, or above."
                 )
+        if self.adaptive_entropy is not None and self.entropy_coef > 0:
+            raise SettingError(
+                f"algo.entropy_coef={self.entropy_coef} is a constant, and algo.adaptive_entropy chooses the "
+                "coefficient by the entropy; set algo.entropy_coef=0."
+            )
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
                 raise SettingError(f"algo.{name}={getattr(self, name)} is not known; choose {' or '.join(choices)}.")
@@ -92,6 +101,20 @@ class Algorithm:
     def needs_reference(self) -> bool:
         """Whether a reference model must be kept."""
         return self.kl_coef > 0
+
+    @property
+    def entropy_weight(self) -> float:
+        """The coefficient of the entropy bonus in the next optimiser step."""
+        return self.entropy_coef if self.adaptive_entropy is None else self.adaptive_entropy.weight
+
+    def state_dict(self) -> dict[str, Any]:
+        """Holds what parts of the algorithm have learned; the same on every rank, empty where none has a state."""
+        return {} if self.adaptive_entropy is None else {"adaptive_entropy": self.adaptive_entropy.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores it."""
+        if self.adaptive_entropy is not None and "adaptive_entropy" in state:
+            self.adaptive_entropy.load_state_dict(state["adaptive_entropy"])
 
     @property
     def advantages_need_old_log_prob(self) -> bool:
@@ -166,7 +189,7 @@ class Algorithm:
         kl = self._kl(batch)
         token = self._token_weight(batch)
         counted = batch.kept & token.counted
-        by_token = correction.weight * (token.weight * surrogate.loss).sum(0) - self.entropy_coef * batch.entropy
+        by_token = correction.weight * (token.weight * surrogate.loss).sum(0) - self.entropy_weight * batch.entropy
         if token.penalty is not None:
             by_token = by_token + token.penalty * (log_prob - batch.old_log_prob).abs()
         if self.kl_in == "loss":

@@ -30,6 +30,7 @@ _HOMES = {
     "algo.kl": ("ngrpo.algo.kl",),
     "algo.credit": ("ngrpo.algo.credit", "ngrpo.algo.consistency"),
     "algo.correction": ("ngrpo.algo.correction",),
+    "algo.adaptive_entropy": ("ngrpo.algo.adaptive_entropy",),
     "algo.token_weight": ("ngrpo.algo.token_weight",),
     "exploration": ("ngrpo.exploration",),
     "evaluator.exploration": ("ngrpo.exploration",),

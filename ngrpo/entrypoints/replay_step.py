@@ -86,7 +86,7 @@ def replay(bad: BadStep, checkpoint: Path | None, permissions: StoredPermissions
         model,
         temperature=config.rollout.temperature,
         exploration=exploration,
-        entropy_gradient=algorithm.entropy_coef > 0,
+        entropy_gradient=algorithm.entropy_weight > 0,
     )
 
     def report(problem: int, sample: Sample) -> SampleReport:

@@ -47,6 +47,7 @@ from ngrpo.types.rollouts import Rollout
 
 T = TypeVar("T")
 
+_ALGORITHM = "algorithm"
 _SCALES = "loss_scales"
 """Of a checkpoint."""
 
@@ -220,15 +221,18 @@ class PolicyOptimization(LightningModule):
         batch.update = Update(advantages, self.policy_update.ratios, self.policy_update.entropies)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Adds the loss scales, where there are any."""
+        """Adds the loss scales and the state of the algorithm, where there are any."""
         states = {name: scale.state_dict() for name, scale in self.loss_scales.items()}
         if any(states.values()):
             checkpoint[_SCALES] = states
+        if state := self.algorithm.state_dict():
+            checkpoint[_ALGORITHM] = state
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         """Takes them back."""
         for name, state in checkpoint.get(_SCALES, {}).items():
             self.loss_scales[name].load_state_dict(state)
+        self.algorithm.load_state_dict(checkpoint.get(_ALGORITHM, {}))
 
     def follow_tokens(self, share: float) -> None:
         """Sets the policy's learning rate by the share of the token limit that is used up.

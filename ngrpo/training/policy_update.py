@@ -107,10 +107,23 @@ class PolicyUpdate:
             optimizer.step()
             self.schedule.step()
         metrics["policy/changed_share"] = watch.after(self.reduce_everywhere)
+        metrics |= self._follow_entropy(
+            metrics["policy/entropy"], made=finite and bool(metrics["policy/sequences"] > 0)
+        )
         if not finite:
             metrics["policy/sequences"] = torch.tensor(0.0)  # nothing was learned, and NaN must stay out of averages
         optimizer.zero_grad()
         return metrics
+
+    def _follow_entropy(self, entropy: Tensor, made: bool) -> dict[str, Tensor]:
+        """Returns the coefficient that the step had, where it follows the entropy, and goes on to the next."""
+        adaptive = self.algorithm.adaptive_entropy
+        if adaptive is None:
+            return {}
+        used = torch.tensor(adaptive.weight)
+        if made:
+            adaptive.update(float(entropy))
+        return {"policy/entropy_coef": used}
 
     def accumulate(self, samples: Sequence[Sample], backward: Callable[[Tensor], None]) -> dict[str, Tensor]:
         """Adds the gradient of the policy's loss, normalised by the counts of the whole minibatch on all ranks.
@@ -138,6 +151,6 @@ class PolicyUpdate:
 
     def _forward(self, batch: PackedBatch) -> TokenScores:
         scores: TokenScores = self.model(
-            batch, self.settings.temperature, self.exploration, entropy_gradient=self.algorithm.entropy_coef > 0
+            batch, self.settings.temperature, self.exploration, entropy_gradient=self.algorithm.entropy_weight > 0
         )
         return scores

@@ -84,6 +84,8 @@ CASES = {
         "trainer.schedule._target_=ngrpo.training.optim.lr_schedule.cosine",
         "trainer.max_generated_tokens=1300",
     ],
+    # What parts of the algorithm have learned.
+    "adaptive_entropy": ["algo=adaptive_entropy", "algo.adaptive_entropy.target=9", "algo/token_weight=forking"],
     # Two sources, one of them from the start again, and problems that come by the pass rates of the run itself.
     "mixture": [
         "data=mixture",
@@ -136,6 +138,8 @@ def test_resume_after_kill_is_exact(tmp_path: Path, cache: dict[str, str], case:
         assert all(torch.equal(m["exp_avg"], second["state"][i]["exp_avg"]) for i, m in first["state"].items())
         assert first["param_groups"] == second["param_groups"]
     assert any(name.startswith("critic.") for name in one["state_dict"]) == (case in ("ppo", "float16"))
+    assert one.get("algorithm") == two.get("algorithm")
+    assert ("algorithm" in one) == (case == "adaptive_entropy")
     assert one.get("loss_scales") == two.get("loss_scales")
     assert ("loss_scales" in one) == (case == "float16")
     tables = [state["callbacks"]["RolloutCallback"]["tables"]["neighbors"] for state in (one, two)]

@@ -23,7 +23,8 @@ ARG PIP_EXTRA_INDEX_URL
 ARG TORCH=2.13.0
 RUN pip install "torch==${TORCH}"
 # hadolint ignore=DL3013
-RUN --mount=type=bind,from=wheel,source=/wheels,target=/wheels pip install /wheels/*.whl
+RUN --mount=type=bind,from=wheel,source=/wheels,target=/wheels \
+    wheel="$(ls /wheels/ngrpo-*.whl)" && pip install "${wheel}[train]"
 USER 1000
 WORKDIR /work
 ENTRYPOINT ["ngrpo"]
@@ -37,7 +38,7 @@ ARG PIP_EXTRA_INDEX_URL
 RUN apt-get update && apt-get install --yes --no-install-recommends gcc g++ && rm -rf /var/lib/apt/lists/*
 # hadolint ignore=DL3013
 RUN --mount=type=bind,from=wheel,source=/wheels,target=/wheels \
-    wheel="$(ls /wheels/ngrpo-*.whl)" && pip install "${wheel}[vllm]"
+    wheel="$(ls /wheels/ngrpo-*.whl)" && pip install "${wheel}[train,vllm]"
 USER 1000
 WORKDIR /work
 ENTRYPOINT ["ngrpo"]

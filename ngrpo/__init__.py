@@ -67,6 +67,7 @@ serve_old_names(
         "train": f"{_API}.training",
         "verify": f"{_API}.verification",
     },
+    importing="ngrpo.utils.optional_packages:naming_extras",
 )
 
 

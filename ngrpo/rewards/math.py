@@ -8,6 +8,7 @@ from ngrpo.rewards.answers.boxed import answer_of
 from ngrpo.rewards.isolation.pool import Pair, VerifierPool
 from ngrpo.rewards.unevaluated import Correct, echoes
 from ngrpo.types.scores import Score, Verdict
+from ngrpo.utils.optional_packages import require
 
 _MOST_WORKERS = 1024
 """More than any machine has cores for; a slip of the keyboard must not start processes until it has no memory left."""
@@ -45,6 +46,7 @@ class MathReward:
         wrong: float = 0.0,
         require_evaluated: bool = False,
     ) -> None:
+        require("latex2sympy2_extended", "the mathematics reward", extra="math")
         if not (math.isfinite(timeout_s) and timeout_s > 0):
             raise SettingError(f"reward.timeout_s is {timeout_s}; set a positive number of seconds, such as 5.")
         if not 1 <= workers <= _MOST_WORKERS:

@@ -25,4 +25,6 @@
 - ``token_weight.py``: Token weights: which tokens the surrogate learns from, and how much from each
 - ``truncation.py``: Exclusion of responses that were cut off at the length limit (DAPO's overlong filtering)
 - ``value_loss.py``: The critic's loss, per token
+- ``within_group.py``: Selection inside a group: which of the responses to a prompt are learned from, by something else
+  than the reward
 """

@@ -39,6 +39,8 @@ class Algorithm:
         credit: from the responses' advantages to those of their tokens; see `ngrpo.algo.credit`.
         token_weight: which tokens count, and how much; see `ngrpo.algo.token_weight`.
         correction: weights for the distance between engine and trainer; see `ngrpo.algo.correction`.
+        within_group: (rewards [P, G], lengths [P, G]) -> rewards, NaN where a response is not learned from; see
+            `ngrpo.algo.within_group`. None learns from all.
         kl_coef: weight of the KL to the reference; 0 needs no reference model.
         kl_in: "loss" adds ``kl_coef * kl``, aggregated like the surrogate. "reward" takes ``kl_coef * k1``, under the
             policy that made the rollouts, off the rewards: off every token's where the credit is by token, else summed
@@ -64,6 +66,7 @@ class Algorithm:
     credit: Credit = field(default_factory=Broadcast)
     correction: RolloutCorrection = field(default_factory=NoCorrection)
     token_weight: TokenWeighting = field(default_factory=EvenTokens)
+    within_group: Callable[[Tensor, Tensor], Tensor] | None = None
     kl_coef: float = 0.0
     kl_in: str = "loss"
     entropy_coef: float = 0.0
@@ -156,7 +159,11 @@ class Algorithm:
         penalty = self._penalty(batch)
         if not self.credit.token_level:
             batch = replace(batch, rewards=batch.rewards - per_sequence_sum(penalty, batch.lengths))
-        advantages = batch.groups.flat(self.advantage(batch.groups.table(batch.rewards)))
+        rewards = batch.groups.table(batch.rewards)
+        if self.within_group is not None:
+            rewards = self.within_group(rewards, batch.groups.table(batch.lengths.to(rewards.dtype)))
+            batch = replace(batch, rewards=batch.groups.flat(rewards))
+        advantages = batch.groups.flat(self.advantage(rewards))
         credited = self.credit(batch, advantages, penalty)
         if self.zero_signal == "drop":
             credited = _without_zero_signal(credited, batch)

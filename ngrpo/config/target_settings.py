@@ -31,6 +31,7 @@ _HOMES = {
     "algo.credit": ("ngrpo.algo.credit", "ngrpo.algo.consistency"),
     "algo.correction": ("ngrpo.algo.correction",),
     "algo.adaptive_entropy": ("ngrpo.algo.adaptive_entropy",),
+    "algo.within_group": ("ngrpo.algo.within_group",),
     "algo.token_weight": ("ngrpo.algo.token_weight",),
     "exploration": ("ngrpo.exploration",),
     "evaluator.exploration": ("ngrpo.exploration",),

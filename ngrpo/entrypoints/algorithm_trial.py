@@ -35,6 +35,7 @@ def try_algorithm(algorithm: Algorithm, group_size: int) -> None:
     Raises:
         SettingError: one of them raises, or returns something else than its setting asks for.
     """
+    _try_within_group(algorithm, group_size)
     _try_advantage(algorithm, group_size)
     _try_credit(algorithm)
     new = torch.linspace(-1.0, -0.8, _TOKENS).requires_grad_()
@@ -52,6 +53,19 @@ def try_algorithm(algorithm: Algorithm, group_size: int) -> None:
     _check("kl", "divergences", divergence, (_TOKENS,), gradient=True)
     _try_token_weight(algorithm)
     _try_correction(algorithm)
+
+
+def _try_within_group(algorithm: Algorithm, group_size: int) -> None:
+    """Of a group of several rewards, the last response unscored."""
+    if algorithm.within_group is None:
+        return
+    rewards, lengths = torch.zeros(1, group_size), torch.arange(1.0, group_size + 1)[None]
+    rewards[0, -1] = math.nan
+    function = algorithm.within_group
+    kept = _called("within_group", lambda: function(rewards.clone(), lengths))
+    _check("within_group", "rewards", kept, (1, group_size), finite=False)
+    if not bool((kept.isnan() | (kept == rewards)).all()):
+        raise _refused("within_group", "other rewards; return each as it is, or nan, which excludes it")
 
 
 def _try_advantage(algorithm: Algorithm, group_size: int) -> None:

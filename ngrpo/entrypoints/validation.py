@@ -128,18 +128,26 @@ def check_group(algorithm: Algorithm, rollout: RolloutSettings) -> None:
             f"rollout.group_size=1 leaves nothing to compare with, and algo.advantage={advantage.__name__} compares "
             "the rollouts of a group; set rollout.group_size to 2 or more."
         )
+    kept = _keywords(algorithm.within_group).get("k")
+    if kept is not None and not 2 <= kept < rollout.group_size:
+        raise SettingError(
+            f"algo.within_group.k={kept} of rollout.group_size={rollout.group_size} responses leaves nothing to choose "
+            f"or to compare; set it to 2 or more, and rollout.group_size to {max(kept, 2) + 1} or more."
+        )
     if getattr(advantage, "compares_subsets", False):
-        check_subsets(advantage.__name__, _parameter(algorithm.advantage, "k"), rollout.group_size)
+        size = rollout.group_size if kept is None else kept
+        check_subsets(advantage.__name__, _parameter(algorithm.advantage, "k"), size, kept is not None)
 
 
-def check_subsets(advantage: str, k: int, group_size: int) -> None:
+def check_subsets(advantage: str, k: int, size: int, within_group: bool) -> None:
     """A subset is smaller than the group."""
     if k < 1:
         raise SettingError(f"algo.advantage.k={k} is no number of responses; choose 1 or more.")
-    if group_size <= k:
+    if size <= k:
+        setting = "algo.within_group.k" if within_group else "rollout.group_size"
         raise SettingError(
-            f"rollout.group_size={group_size} leaves no rollout beside the algo.advantage.k={k} of a subset, so that "
-            f"algo.advantage={advantage} is 0 throughout; set rollout.group_size to {k + 1} or more, or lower "
+            f"{setting}={size} leaves no rollout beside the algo.advantage.k={k} of a subset, so that "
+            f"algo.advantage={advantage} is 0 throughout; set {setting} to {k + 1} or more, or lower "
             "algo.advantage.k."
         )
 

@@ -17,6 +17,7 @@ from ngrpo.algo import advantage, aggregate, clip, kl, ratio, subsets
 from ngrpo.algo.correction import Truncate
 from ngrpo.algo.credit import DiscountedReturns, GeneralisedAdvantage
 from ngrpo.algo.policy_loss import Algorithm
+from ngrpo.algo.within_group import shortest
 from ngrpo.config.schema import register
 from ngrpo.data.curriculum import EveryProblem, SampledByPassRate
 from ngrpo.entrypoints.input_validation import check_context, check_mixtures
@@ -89,6 +90,18 @@ def test_a_group_without_a_rollout_beside_the_subset_is_refused(function: Any) -
     assert_refused(caught.value, "algo.advantage.k=0 ", "1 or more")
     with pytest.raises(SettingError, match="algo.advantage.k=2"):  # the function's own default
         check_group(algorithm(advantage=function.func), RolloutSettings(group_size=2))
+
+
+@pytest.mark.parametrize(("kept", "size", "refused"), [(2, 3, False), (4, 4, True), (1, 4, True)])
+def test_a_selection_inside_a_group_leaves_some_and_compares_some(kept: int, size: int, refused: bool) -> None:
+    chosen = algorithm(within_group=partial(shortest, k=kept))
+    with pytest.raises(SettingError) if refused else nullcontext() as caught:
+        check_group(chosen, RolloutSettings(group_size=size))
+    if refused:
+        assert_refused(caught.value, f"algo.within_group.k={kept} ", f"rollout.group_size={size} ", "2 or more")
+    of_subsets = algorithm(advantage=partial(subsets.maxk, k=4), within_group=partial(shortest, k=3))
+    with pytest.raises(SettingError, match=r"algo.within_group.k=3 leaves .*algo.advantage.k=4"):
+        check_group(of_subsets, RolloutSettings(group_size=8))
 
 
 @pytest.mark.parametrize(("bounds", "refused"), [((0.0, 1.0), False), ((-1.0, 1.0), True), (None, False)])

@@ -2,10 +2,9 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
 
 from ngrpo.serving.generation import Generation
 
@@ -14,72 +13,76 @@ T = TypeVar("T")
 Make = Callable[[list[Generation]], None]
 """Makes rollouts that can be one call, and gives them to those who wait; raises nothing."""
 
-
-class EngineThreads(Protocol):
-    """Where an engine's work is done."""
-
-    def submit(self, work: Generation) -> None:
-        """Has rollouts made."""
-
-    def alone(self, action: Callable[[], T]) -> "Future[T]":
-        """Has something done when no rollout is being made, before those that are asked for later."""
-
-    def close(self) -> None:
-        """Ends the threads when what was begun is done."""
+_Action = Callable[[], None]
 
 
-class OneThread:
-    """One thread, for an engine that is called by one: what waits and can be one call is made together.
+class EngineThreads:
+    """Calls an engine in the order of the asking; what waits and can be one call is made together.
+
+    An action waits until no call runs, and what was asked for after it waits for the action.
 
     Args:
         make: see `Make`.
+        calls: most calls at a time: 1 for an engine that is called by one thread.
     """
 
-    def __init__(self, make: Make) -> None:
+    def __init__(self, make: Make, calls: int) -> None:
         self._make = make
-        self._waiting: deque[Generation | Callable[[], None]] = deque()
+        self._waiting: deque[Generation | _Action] = deque()
         self._changed = threading.Condition()
+        self._running = 0
+        self._alone = False
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
-        self._thread.start()
+        self._threads = [threading.Thread(target=self._run, name="engine", daemon=True) for _ in range(calls)]
+        for thread in self._threads:
+            thread.start()
 
     def submit(self, work: Generation) -> None:
-        """Has rollouts made (see `EngineThreads`)."""
+        """Has rollouts made."""
         self._add(work)
 
     def alone(self, action: Callable[[], T]) -> "Future[T]":
-        """Has something done alone (see `EngineThreads`)."""
+        """Has something done when no rollout is being made."""
         done: Future[T] = Future()
         self._add(lambda: _settle(done, action))
         return done
 
     def close(self) -> None:
-        """Ends the thread."""
+        """Ends the threads when all that was asked for is done."""
         with self._changed:
             self._closed = True
-            self._changed.notify()
-        self._thread.join()
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join()
 
-    def _add(self, item: "Generation | Callable[[], None]") -> None:
+    def _add(self, item: "Generation | _Action") -> None:
         with self._changed:
             self._waiting.append(item)
-            self._changed.notify()
+            self._changed.notify_all()
 
     def _run(self) -> None:
-        while (item := self._next()) is not None:
-            if isinstance(item, list):
-                self._make(item)
-            else:
-                item()
+        while (item := self._begun()) is not None:
+            try:
+                if isinstance(item, list):
+                    self._make(item)
+                else:
+                    item()
+            finally:
+                with self._changed:
+                    self._running -= 1
+                    self._alone = False
+                    self._changed.notify_all()
 
-    def _next(self) -> "list[Generation] | Callable[[], None] | None":
-        """Returns an action, or all that joins the first work and was asked for before the next action."""
+    def _begun(self) -> "list[Generation] | _Action | None":
+        """Waits for what may begin: an action, or all that joins the first work and was asked for before an action."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closed)
+            self._changed.wait_for(lambda: self._may_begin() or (self._closed and not self._waiting))
             if not self._waiting:
                 return None
+            self._running += 1
             first = self._waiting.popleft()
             if not isinstance(first, Generation):
+                self._alone = True
                 return first
             joined, later = [first], list[Generation]()
             while self._waiting and isinstance(self._waiting[0], Generation):
@@ -89,62 +92,10 @@ class OneThread:
             self._waiting.extendleft(reversed(later))
             return joined
 
-
-class ManyThreads:
-    """A thread for each request, for an engine that runs those of many callers together.
-
-    Args:
-        make: see `Make`.
-        most: threads at a time.
-    """
-
-    def __init__(self, make: Make, most: int = 256) -> None:
-        self._make = make
-        self._pool = ThreadPoolExecutor(max_workers=most, thread_name_prefix="engine")
-        self._changed = threading.Condition()
-        self._running = 0
-        self._want_alone = 0
-
-    def submit(self, work: Generation) -> None:
-        """Has rollouts made (see `EngineThreads`)."""
-        self._pool.submit(self._shared, work)
-
-    def alone(self, action: Callable[[], T]) -> "Future[T]":
-        """Has something done alone (see `EngineThreads`)."""
-        done: Future[T] = Future()
-        with self._changed:
-            self._want_alone += 1
-        threading.Thread(target=self._exclusive, args=(done, action), name="engine-alone", daemon=True).start()
-        return done
-
-    def close(self) -> None:
-        """Ends the threads."""
-        self._pool.shutdown(cancel_futures=True)
-
-    def _shared(self, work: Generation) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._want_alone == 0)
-            self._running += 1
-        with self._leaving():
-            self._make([work])
-
-    @contextmanager
-    def _leaving(self) -> Iterator[None]:
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._running -= 1
-                self._changed.notify_all()
-
-    def _exclusive(self, done: "Future[Any]", action: Callable[[], Any]) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._running == 0)
-            self._running += 1
-        with self._leaving():
-            _settle(done, action)
-            with self._changed:
-                self._want_alone -= 1
+    def _may_begin(self) -> bool:
+        if not self._waiting or self._alone:
+            return False
+        return isinstance(self._waiting[0], Generation) or self._running == 0
 
 
 def _settle(done: "Future[T]", action: Callable[[], T]) -> None:

@@ -23,7 +23,7 @@ from ngrpo.remote.tensor_parts import version_of
 from ngrpo.rollout.engine import RolloutEngine, StreamingEngine
 from ngrpo.rollout.recovery import EngineFailure, engine_failures
 from ngrpo.rollout.request_limits import check_requests
-from ngrpo.serving.engine_threads import EngineThreads, ManyThreads, OneThread
+from ngrpo.serving.engine_threads import EngineThreads
 from ngrpo.serving.generation import Choice, Generation, Made, Weights
 from ngrpo.serving.refusals import Refusal, broken, busy, engine_failed
 from ngrpo.serving.tensor_store import TensorStore
@@ -32,6 +32,10 @@ from ngrpo.types.rollouts import Rollout
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_CALLS = 16
+"""Calls at a time of an engine that takes several: each has records and a session of its own in vLLM's workers, so that
+what waits is better made together than beside them."""
 
 _MOST_BOUND = 32
 """Strategies whose tables are kept."""
@@ -91,7 +95,7 @@ class ServedModel:
         self._bound: OrderedDict[tuple[Choice, str], BoundExploration] = OrderedDict()
         self._binding = threading.Lock()
         self._many = isinstance(engine, StreamingEngine)
-        self._threads: EngineThreads = ManyThreads(self._make) if self._many else OneThread(self._make)
+        self._threads = EngineThreads(self._make, _CALLS if self._many else 1)
 
     @property
     def waiting(self) -> int:

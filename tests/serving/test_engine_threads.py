@@ -7,11 +7,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ngrpo.exploration.token import TokenSampling
-from ngrpo.serving.engine_threads import EngineThreads, ManyThreads, OneThread
+from ngrpo.serving.engine_threads import EngineThreads
 from ngrpo.serving.generation import Choice, Generation
 from ngrpo.types.rollouts import Request, Sampling
-
-KINDS: list[Callable[..., EngineThreads]] = [OneThread, ManyThreads]
 
 
 def work(name: str, number: int) -> Generation:
@@ -58,8 +56,8 @@ def recorder() -> Iterator[Recorder]:
     made.go_on.set()
 
 
-def test_one_thread_joins_what_waits_up_to_the_next_action(recorder: Recorder) -> None:
-    threads = OneThread(recorder)
+def test_one_call_joins_what_waits_up_to_the_next_action(recorder: Recorder) -> None:
+    threads = EngineThreads(recorder, calls=1)
     threads.submit(first := work("a", 0))
     recorder.begun.wait(10)
     before = [work(name, number) for number, name in enumerate("abab", start=1)]
@@ -75,9 +73,9 @@ def test_one_thread_joins_what_waits_up_to_the_next_action(recorder: Recorder) -
     threads.close()
 
 
-def test_many_threads_run_beside_each_other(recorder: Recorder) -> None:
-    threads = ManyThreads(recorder)
-    works = [work("a", number) for number in range(4)]
+def test_several_calls_run_beside_each_other(recorder: Recorder) -> None:
+    threads = EngineThreads(recorder, calls=4)
+    works = [work(name, number) for number, name in enumerate("abcd")]
     for one in works:
         threads.submit(one)
     deadline = time.monotonic() + 10
@@ -90,11 +88,9 @@ def test_many_threads_run_beside_each_other(recorder: Recorder) -> None:
     threads.close()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_action_is_alone_and_before_what_is_asked_later(
-    kind: Callable[..., EngineThreads], recorder: Recorder
-) -> None:
-    threads = kind(recorder)
+@pytest.mark.parametrize("calls", [1, 4])
+def test_an_action_is_alone_and_before_what_is_asked_later(calls: int, recorder: Recorder) -> None:
+    threads = EngineThreads(recorder, calls)
     threads.submit(first := work("a", 0))
     recorder.begun.wait(10)
     done = threads.alone(recorder.note(100))
@@ -109,10 +105,20 @@ def test_an_action_is_alone_and_before_what_is_asked_later(
     threads.close()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_actions_error_is_its_askers(kind: Callable[..., EngineThreads], recorder: Recorder) -> None:
+def test_what_waits_is_made_before_the_end(recorder: Recorder) -> None:
+    threads = EngineThreads(recorder, calls=2)
+    works = [work(name, number) for number, name in enumerate("abcde")]
+    for one in works:
+        threads.submit(one)
     recorder.go_on.set()
-    threads = kind(recorder)
+    threads.close()
+    assert all(one.done.done() for one in works)
+
+
+@pytest.mark.parametrize("calls", [1, 4])
+def test_an_actions_error_is_its_askers(calls: int, recorder: Recorder) -> None:
+    recorder.go_on.set()
+    threads = EngineThreads(recorder, calls)
     with pytest.raises(ZeroDivisionError):
         threads.alone(lambda: 1 // 0).result(10)
     threads.submit(one := work("a", 0))

@@ -127,8 +127,12 @@ def test_a_body_that_does_not_come_is_not_waited_for() -> None:
 
 
 def test_headers_have_a_largest_size(server: RunningServer) -> None:
-    status, _, _ = server.ask("GET", "/health", headers={"X-Long": "x" * 2_000_000})
+    try:
+        status, _, _ = server.ask("GET", "/health", headers={"X-Long": "x" * 2_000_000})
+    except ConnectionError:  # it hung up before all was sent
+        status = 400
     assert status in (400, 431)
+    assert server.ask("GET", "/health")[0] == 200
 
 
 def test_requests_have_a_largest_number(guarded: RunningServer) -> None:

@@ -261,3 +261,18 @@ def test_the_run_of_trl_is_as_quoted() -> None:
     assert f"from {first:.2f} to {last:.2f}; the largest replay difference was" in text
     assert f"difference was {max(one['replay_difference'] for one in made):.1e}" in text
     assert made[-1]["step"] + 3 == 120
+
+
+def test_bursts_are_as_fast_as_quoted() -> None:
+    slow, fast = benchmark("bursts_h200")["machines"]
+    rows = re.findall(r"^\| `burst=.*\| ([\d,]+) \| ([\d.]*) ?\|$", PAGES["docs/vllm.md"], flags=re.MULTILINE)
+    names = ("burst 1", "burst 32", "burst 32, captured")
+    assert [speed for speed, _ in rows] == [f"{mean(fast[name]):,.0f}" for name in names]
+    assert [host for _, host in rows] == ["", *(f"{mean(fast['host_ms'][name]):.2f}" for name in names[1:])]
+    assert fast["different_rows"] == [0] * 5
+    text = " ".join(PAGES["docs/vllm.md"].split())
+    assert f"vLLM plain, without log-probs, made {fast['plain']:,} there" in text
+    speeds = (
+        f"made {mean(slow['burst 1']):,.0f}, vLLM plain {slow['plain']:,}, and `burst=32` {mean(slow[names[2]]):,.0f}."
+    )
+    assert speeds in text

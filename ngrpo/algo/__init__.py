@@ -17,6 +17,7 @@
   excludes
 - ``moments.py``: Mean and variance over the whole rollout batch, on all ranks
 - ``order_statistics.py``: Order statistics over all ranks: the k-th smallest of values, and quantiles
+- ``outcome_bonus.py``: Outcome bonuses: exploration by final answer, added to the advantages
 - ``policy_loss.py``: An algorithm as a composition of functions, and the loss that they make together
 - ``ratio.py``: Importance ratio of the current policy to the one before this rollout batch, by token or by sequence
 - ``segments.py``: Reductions over packed sequences: per-token tensors are flat [N], ``lengths`` [S] sums to N

@@ -28,6 +28,7 @@ class ScoredBatch:
         values: float [N], the critic's value of the state before each token, or None without a critic.
         bootstrap: float [S], its value after the last token of a truncated response and 0 after a finished one; None
             counts as 0 everywhere.
+        bonus: float [S], added to the advantages of the responses; None is 0.
     """
 
     groups: Groups
@@ -40,6 +41,7 @@ class ScoredBatch:
     ref_log_prob: Tensor | None = None
     values: Tensor | None = None
     bootstrap: Tensor | None = None
+    bonus: Tensor | None = None
 
 
 class Credited(NamedTuple):

@@ -17,6 +17,7 @@ from ngrpo.algo.groups import Groups
 from ngrpo.algo.kl import k1, k3
 from ngrpo.algo.loss_terms import LossInputs, LossOutput, LossSums
 from ngrpo.algo.marks import is_marked, reads_log_prob, signed
+from ngrpo.algo.outcome_bonus import OutcomeBonus
 from ngrpo.algo.segments import per_sequence_sum, sequence_index
 from ngrpo.algo.token_weight import EvenTokens, TokenWeight, TokenWeighting, WeighedTokens, even
 from ngrpo.algo.truncation import without_truncated
@@ -41,6 +42,7 @@ class Algorithm:
         correction: weights for the distance between engine and trainer; see `ngrpo.algo.correction`.
         within_group: (rewards [P, G], lengths [P, G]) -> rewards, NaN where a response is not learned from; see
             `ngrpo.algo.within_group`. None learns from all.
+        bonus: numbers by final answer that are added to the advantages; see `ngrpo.algo.outcome_bonus`.
         kl_coef: weight of the KL to the reference; 0 needs no reference model.
         kl_in: "loss" adds ``kl_coef * kl``, aggregated like the surrogate. "reward" takes ``kl_coef * k1``, under the
             policy that made the rollouts, off the rewards: off every token's where the credit is by token, else summed
@@ -67,6 +69,7 @@ class Algorithm:
     correction: RolloutCorrection = field(default_factory=NoCorrection)
     token_weight: TokenWeighting = field(default_factory=EvenTokens)
     within_group: Callable[[Tensor, Tensor], Tensor] | None = None
+    bonus: OutcomeBonus | None = None
     kl_coef: float = 0.0
     kl_in: str = "loss"
     entropy_coef: float = 0.0
@@ -112,12 +115,18 @@ class Algorithm:
 
     def state_dict(self) -> dict[str, Any]:
         """Holds what parts of the algorithm have learned; the same on every rank, empty where none has a state."""
-        return {} if self.adaptive_entropy is None else {"adaptive_entropy": self.adaptive_entropy.state_dict()}
+        return {name: part.state_dict() for name, part in self._stateful.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores it."""
-        if self.adaptive_entropy is not None and "adaptive_entropy" in state:
-            self.adaptive_entropy.load_state_dict(state["adaptive_entropy"])
+        for name, part in self._stateful.items():
+            if name in state:
+                part.load_state_dict(state[name])
+
+    @property
+    def _stateful(self) -> dict[str, AdaptiveEntropy | OutcomeBonus]:
+        parts = {"adaptive_entropy": self.adaptive_entropy, "bonus": self.bonus}
+        return {name: part for name, part in parts.items() if part is not None}
 
     @property
     def advantages_need_old_log_prob(self) -> bool:
@@ -164,6 +173,8 @@ class Algorithm:
             rewards = self.within_group(rewards, batch.groups.table(batch.lengths.to(rewards.dtype)))
             batch = replace(batch, rewards=batch.groups.flat(rewards))
         advantages = batch.groups.flat(self.advantage(rewards))
+        if batch.bonus is not None:
+            advantages = advantages + batch.bonus.to(advantages.dtype)
         credited = self.credit(batch, advantages, penalty)
         if self.zero_signal == "drop":
             credited = _without_zero_signal(credited, batch)

@@ -32,6 +32,7 @@ _HOMES = {
     "algo.correction": ("ngrpo.algo.correction",),
     "algo.adaptive_entropy": ("ngrpo.algo.adaptive_entropy",),
     "algo.within_group": ("ngrpo.algo.within_group",),
+    "algo.bonus": ("ngrpo.algo.outcome_bonus",),
     "algo.token_weight": ("ngrpo.algo.token_weight",),
     "exploration": ("ngrpo.exploration",),
     "evaluator.exploration": ("ngrpo.exploration",),

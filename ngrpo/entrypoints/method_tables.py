@@ -67,8 +67,9 @@ def algorithms(conf: Path) -> MethodTable:
         correction = [] if node.correction._target_.endswith(".NoCorrection") else [_call(node.correction)]
         weights = [] if node.token_weight._target_.endswith(".EvenTokens") else [_call(node.token_weight)]
         chosen = [_call(node.within_group)] if "within_group" in node else []
+        bonus = [_call(node.bonus)] if "bonus" in node else []
         parts = (
-            ", ".join([*chosen, _call(node.advantage), *credit]),
+            ", ".join([*chosen, _call(node.advantage), *bonus, *credit]),
             ", ".join([_call(node.ratio), _call(node.clip), *weights, *correction]),
             _call(node.aggregate),
             _kl(node),

@@ -35,7 +35,7 @@ from ngrpo.training.optim.offload import HOST, move_state
 from ngrpo.training.optim.parameter_groups import critic_groups, policy_groups
 from ngrpo.training.policy_update import PolicyUpdate
 from ngrpo.training.rounding import warn_of_rounding
-from ngrpo.training.sample_preparation import prepare_samples
+from ngrpo.training.sample_preparation import outcome_bonus, prepare_samples
 from ngrpo.training.samples import Sample, Update
 from ngrpo.training.scoring import Scorer
 from ngrpo.training.step_metrics import average
@@ -207,8 +207,9 @@ class PolicyOptimization(LightningModule):
         start = time.perf_counter()
         experience = batch.experience
         self.guard.begin(batch.iteration, experience)
+        bonus = outcome_bonus(experience, self.algorithm)
         samples, advantages = self.forward_passes.within_memory(
-            lambda: prepare_samples(experience, self.algorithm, self.scorer), experience.rollouts
+            lambda: prepare_samples(experience, self.algorithm, self.scorer, bonus), experience.rollouts
         )
         scored = time.perf_counter()
         before = [update.begin(samples) for update in self._updates]

@@ -1,19 +1,36 @@
 """Preparation of the samples that each rank trains on: balanced over the ranks, scored, with advantages."""
 
+from dataclasses import replace
+
 from torch import Tensor
 
 from ngrpo.algo.policy_loss import Algorithm
-from ngrpo.distributed.collectives import ranks
+from ngrpo.distributed.collectives import gathered, ranks
 from ngrpo.training.load_balancing import LoadBalance
 from ngrpo.training.samples import Sample, make_samples, scored_batch, split_credit
 from ngrpo.training.scoring import Scorer
 from ngrpo.types.experience import Experience
 
 
-def prepare_samples(experience: Experience, algorithm: Algorithm, scorer: Scorer) -> tuple[list[Sample], list[Tensor]]:
+def outcome_bonus(experience: Experience, algorithm: Algorithm) -> Tensor | None:
+    """Returns the bonuses of this rank's responses by their answers, which are counted (a collective); None without."""
+    if algorithm.bonus is None:
+        return None
+    return algorithm.bonus(experience.keys, [score.answer for score in experience.scores], gathered)
+
+
+def prepare_samples(
+    experience: Experience, algorithm: Algorithm, scorer: Scorer, bonus: Tensor | None = None
+) -> tuple[list[Sample], list[Tensor]]:
     """Balances the rollouts over the ranks, scores them there, and assigns advantages (a collective).
 
     Advantages are made where the rollouts were generated, whose groups are whole there.
+
+    Args:
+        experience: of this rank.
+        algorithm: assigns advantages.
+        scorer: scores.
+        bonus: of each response, float32; see `outcome_bonus`, which may be called once only.
 
     Returns:
         What this rank trains on, minibatch by minibatch, and the advantages of the rollouts that it generated; float32
@@ -25,6 +42,6 @@ def prepare_samples(experience: Experience, algorithm: Algorithm, scorer: Scorer
     rollouts = balance.scatter(experience.rollouts)
     precomputed = scorer.precompute(rollouts)
     batch = scored_batch(experience, precomputed.map(balance.gather), passes.reduce)
-    credits = split_credit(experience.rollouts, algorithm.assign(batch))
+    credits = split_credit(experience.rollouts, algorithm.assign(replace(batch, bonus=bonus)))
     samples = make_samples(rollouts, balance.scatter(credits), precomputed)
     return samples, [credit.advantages for credit in credits]

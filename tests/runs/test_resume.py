@@ -85,7 +85,12 @@ CASES = {
         "trainer.max_generated_tokens=1300",
     ],
     # What parts of the algorithm have learned.
-    "adaptive_entropy": ["algo=adaptive_entropy", "algo.adaptive_entropy.target=9", "algo/token_weight=forking"],
+    "adaptive_entropy": [
+        "algo=adaptive_entropy",
+        "algo.adaptive_entropy.target=9",
+        "algo/token_weight=forking",
+        "algo/bonus=ucb_con",
+    ],
     # Two sources, one of them from the start again, and problems that come by the pass rates of the run itself.
     "mixture": [
         "data=mixture",

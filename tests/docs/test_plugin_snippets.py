@@ -10,7 +10,7 @@ from places import ROOT
 from prose import PAGES
 
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGES["docs/plugins.md"], flags=re.MULTILINE | re.DOTALL)
-REPLAY, TRL = BLOCKS[:2]
+REPLAY, TRL, VERL = BLOCKS
 
 
 def run(code: str, folder: Path) -> str:
@@ -34,6 +34,11 @@ def test_trl_trains(tmp_path: Path) -> None:
     differences = [float(one) for one in re.findall(r"'exploration/replay_difference': '?([\d.e-]+)", said)]
     assert len(differences) == 2
     assert max(differences) < 1e-4
+
+
+def test_a_record_becomes_fields_of_verl(tmp_path: Path) -> None:
+    pytest.importorskip("verl", reason="verl is not installed")
+    run(VERL + "assert extra_fields['exploration']['exploration_tokens'].tolist() == [-1, -1, 7, -1]", tmp_path)
 
 
 def test_a_user_of_trl_changes_five_lines_at_most() -> None:

@@ -73,7 +73,8 @@ def unknown_settings(page: str) -> list[str]:
 
 TRL = {"loss_type", "use_bias_correction_kl", "scale_rewards", "importance_sampling_level"}
 OTHERS = TRL | {
-    "answer", "completions", "engine", "left", "logprobs", "max_new_tokens", "max_prompt_tokens", "questions", "right"
+    "actor_rollout_ref.model.external_lib", "answer", "completions", "engine", "left", "logprobs",
+    "max_new_tokens", "max_prompt_tokens", "questions", "right"
 }  # fmt: skip
 """Arguments of functions, and options of TRL, which are written like settings."""
 

@@ -14,7 +14,7 @@
 - ``interrupts.py``: Interrupts that wait until what they would break is done
 - ``lock.py``: The lock of an output folder: one process group at a time
 - ``numbers.py``: Numbers as people write them; none is minus nothing, such as "-0.000"
-- ``optional_packages.py``: Packages that only some settings need
+- ``optional_packages.py``: Packages that only some parts of the program need
 - ``out_of_memory.py``: The test for out-of-memory errors, on CUDA and on a CPU
 - ``provenance.py``: The code that produced a result: git commit and package versions
 - ``remote_error.py``: Exceptions of another process, and the place in the code that an exception comes from

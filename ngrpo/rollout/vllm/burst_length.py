@@ -2,6 +2,8 @@
 
 _LONGER_BELOW = 1 / 16
 _SHORTER_ABOVE = 1 / 4
+_SHORTEST = 2
+"""Single steps are no bursts, and say nothing of what a burst would waste: their length would never grow again."""
 
 
 class BurstLength:
@@ -24,6 +26,6 @@ class BurstLength:
         """Notes a burst: tokens that belong to a response, and tokens that were computed."""
         wasted = 1 - made / computed
         if wasted > _SHORTER_ABOVE:
-            self._now = max(1, self._now // 2)
+            self._now = min(self._most, max(_SHORTEST, self._now // 2))
         elif wasted < _LONGER_BELOW:
             self._now = min(self._most, self._now * 2)

@@ -65,8 +65,9 @@ class BurstScheduler(AsyncScheduler):
         """Counts the tokens that a burst will make as computed, as vLLM does with those of a step."""
         super()._update_after_schedule(scheduler_output)
         scheduled = scheduler_output.num_scheduled_tokens
-        nothing_else = scheduler_output.total_num_scheduled_tokens == len(scheduled)
-        steps = self._steps if nothing_else and not scheduler_output.preempted_req_ids else 1
+        tokens = scheduler_output.total_num_scheduled_tokens  # none while vLLM is paused
+        decode_alone = 0 < tokens == len(scheduled) and not scheduler_output.preempted_req_ids
+        steps = self._steps if decode_alone else 1
         note_burst(scheduler_output, steps)
         for request_id in scheduled:
             request = self.requests[request_id]
@@ -80,10 +81,13 @@ class BurstScheduler(AsyncScheduler):
 def _possible(vllm_config: Any) -> bool:
     """Says whether the workers can advance rows by themselves.
 
-    Not in vLLM's old runner; where a token's position is not a number; where a row's cache lies on several GPUs.
+    Not in vLLM's old runner; where a row's cache lies on several GPUs; where a token's position is not a number; where
+    vLLM embeds the tokens before each forward, and its graphs read the embeddings.
     """
     alone = vllm_config.parallel_config.decode_context_parallel_size == 1 and vllm_config.kv_transfer_config is None
-    return vllm_config.use_v2_model_runner and alone and not vllm_config.model_config.uses_mrope
+    model = vllm_config.model_config
+    embedded_before = model.is_multimodal_model or model.enable_prompt_embeds
+    return vllm_config.use_v2_model_runner and alone and not (model.uses_mrope or embedded_before)
 
 
 def _remaining(request: Request) -> int:

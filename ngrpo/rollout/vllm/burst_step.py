@@ -94,7 +94,7 @@ class BurstStep:
     def forward(self, number: int) -> Tensor:
         """Runs the model without a graph, the ``number``-th time after the first; returns hidden states [T, d]."""
         batch, attention, state = self._batch, self._attention, self._state
-        longest = batch.seq_lens_cpu_upper_bound + number
+        longest = (batch.seq_lens_cpu_upper_bound + number).clamp(max=state.max_model_len)  # ended rows stay shorter
         at_this_step = replace(batch, seq_lens_cpu_upper_bound=longest)
         metadata = state.attention_metadata(at_this_step, attention)
         with set_forward_context(

@@ -1,6 +1,7 @@
 """Bursts: the steps after a batch's first are made here, without vLLM's scheduler and runner in between."""
 
 import logging
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -28,7 +29,7 @@ class Bursts:
     """
 
     def __init__(self, state: "MixingModelState", steps: int) -> None:
-        self._state = state
+        self._state, self._most = state, steps
         self._rows = BurstRows.empty(state.max_num_reqs, steps, state.device)
         self._wanted = 1
         self._runner: DecodeRunner | None = None
@@ -47,16 +48,34 @@ class Bursts:
         steps, self._wanted = self._wanted, 1
         return steps
 
-    def _capturable(self, attention: Attention) -> bool:
-        """Says whether what lies between two forwards can be captured; tells once where it cannot.
+    def note_step(self, tokens: Tensor, batch: InputBatch, lengths: Tensor, decided: Tensor) -> None:
+        """Notes the rows that a single step ends: the burst after it is scheduled before vLLM knows of them.
 
-        Under tensor parallelism it talks to other GPUs, for which vLLM has a way of capturing of its own.
+        Args:
+            tokens: what it chose; int64 [R].
+            batch: its rows.
+            lengths: tokens of each row without the chosen one; int64 [R].
+            decided: the row was not being prefilled; bool [R].
         """
-        updatable = attention.updatable()
-        if not (updatable or self._told):
-            log.warning("vLLM's attention needs the host at each step here: bursts do not run from CUDA graphs")
-            self._told = True
-        return updatable and self._state.vllm_config.parallel_config.tensor_parallel_size == 1
+        if self._most > 1:
+            states = batch.idx_mapping
+            ends = self._state.mixing.ends(tokens, self._state.addresses[states])
+            self.ended[states] |= decided & (ends | (lengths + 1 >= self._state.limits[states]))
+
+    def _graph(self, batch: InputBatch, attention: Attention) -> Callable[[], Tensor] | None:
+        """Returns the replay of the batch's graph, None where there is none that can be fed; tells once.
+
+        A graph reads the attention's metadata, which would stay those of the first step.
+        """
+        assert self._runner is not None
+        if attention.mode != CUDAGraphMode.FULL:
+            return None
+        if not attention.updatable():
+            if not self._told:
+                log.warning("vLLM's attention needs the host at each step here: bursts do not run from CUDA graphs")
+                self._told = True
+            return None
+        return self._runner.full_graph(batch)
 
     def go_on(self, tokens: Tensor, batch: InputBatch, attention: Attention, steps: int) -> tuple[Tensor, Tensor]:
         """Makes the steps after the first.
@@ -72,8 +91,9 @@ class Bursts:
         """
         assert self._runner is not None
         states, count = batch.idx_mapping, batch.num_reqs
-        graph = self._runner.full_graph(batch) if attention.mode == CUDAGraphMode.FULL else None
-        captured = graph is not None and self._capturable(attention)
+        graph = self._graph(batch, attention)
+        # Several GPUs talk to each other between two forwards, for which vLLM has a way of capturing of its own.
+        captured = graph is not None and self._state.vllm_config.parallel_config.tensor_parallel_size == 1
         rows = self._rows.first(batch.num_reqs_after_padding if captured else count)
         rows.fill(states, self._state.addresses[states], self._state.limits[states], ~self.ended[states])
         step = BurstStep(self._state, self._runner, rows, batch, attention)

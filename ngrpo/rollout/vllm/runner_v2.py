@@ -143,6 +143,8 @@ class MixingSampler:
         prefilled = lengths >= self.state.prefill_lengths[rows]
         tokens = mixing.choose(logits, self.state.addresses[rows], lengths, prefilled, hidden)
         more = self.state.more_steps(tokens, input_batch)
+        if more is None:
+            self.state.bursts.note_step(tokens, input_batch, lengths, prefilled)
         chosen, made = (tokens.view(-1, 1), prefilled.int()) if more is None else more
         return SamplerOutput(
             sampled_token_ids=chosen,

@@ -94,10 +94,11 @@ class MixingState:
     def end(self, number: int) -> None:
         """Ends a session, finished or not; does nothing for one that is not live."""
         session = self.sessions.pop(number, None)
-        self.failures.pop(number, None)
+        # Steps that were captured after a failure choose no tokens, and must never run for another session.
+        failed = self.failures.pop(number, None) is not None
         if session is not None and session.vectors is not None and self.device.type != "cpu":
             torch.cuda.synchronize(self.device)  # a step in flight may still write to its host memory
-        if session is not None and session.vectors is None:
+        if session is not None and session.vectors is None and not failed:
             self._spare = session
         if not self.sessions:
             self.buffers.clear()
@@ -146,7 +147,12 @@ class MixingState:
             try:
                 return run()
             except Exception as error:
-                if not from_strategy(error, self.sessions[number].spec.strategy):
+                # What cannot be captured is run without a graph, and may be sound there.
+                if _capturing(self.device) or not from_strategy(error, self.sessions[number].spec.strategy):
                     raise
                 self.failures[number] = traceback_text(error)
         return None
+
+
+def _capturing(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()

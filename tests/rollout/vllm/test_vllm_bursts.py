@@ -1,20 +1,30 @@
 """The pieces of bursts: their length, the rows on the device, and the memory of a session that is used again."""
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from ngrpo.errors import SettingError
+from ngrpo.exploration.base import Exploration, Step, StepContext
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.rollout.records.buffers import MixingBuffers
 from ngrpo.rollout.records.session import Admission, Session, SessionSpec
 from ngrpo.rollout.vllm.burst_length import BurstLength
 from ngrpo.rollout.vllm.burst_rows import BurstRows, advance, note
 from ngrpo.rollout.vllm.engine import VllmEngine
+from ngrpo.rollout.vllm.settings import burst_of
 
 pytest.importorskip("vllm.v1", reason="vLLM is not installed")
+
+from ngrpo.rollout.vllm import mixing_state
+from ngrpo.rollout.vllm.mixing_state import MixingState
+
 pytestmark = pytest.mark.vllm
 
 CPU = torch.device("cpu")
@@ -37,14 +47,21 @@ def test_bursts_are_as_long_as_the_longest_row_needs():
 
 def test_bursts_become_shorter_where_rows_end_often_and_long_again():
     length = BurstLength(32)
-    for expected in (16, 8, 4, 2, 1, 1):
+    for expected in (16, 8, 4, 2, 2):
         length.observe(made=50, computed=100)
         assert length.steps(100) == expected
-    for expected in (2, 4, 8, 16, 32, 32):
+    for expected in (4, 8, 16, 32, 32):
         length.observe(made=99, computed=100)
         assert length.steps(100) == expected
     length.observe(made=90, computed=100)
     assert length.steps(100) == 32
+
+
+def test_an_engine_without_bursts_never_gets_any():
+    length = BurstLength(1)
+    for made in (0, 100):
+        length.observe(made, computed=100)
+        assert length.steps(100) == 1
 
 
 def rows(states: list[int], limits: list[int], live: list[bool], padded: int) -> BurstRows:
@@ -120,6 +137,101 @@ def test_a_call_of_another_shape_or_computation_gets_memory_of_its_own(changed):
     assert session.spec is SPEC
     assert session.first_address == 2**32
     assert not session.renew(SPEC, torch.zeros(10, 4), 2)
+
+
+def test_a_step_in_which_nothing_was_scheduled_is_no_burst(monkeypatch: pytest.MonkeyPatch):
+    """A paused vLLM schedules none of its rows; the workers would keep the burst for the prompts that come next."""
+    from vllm.v1.core.sched.async_scheduler import AsyncScheduler
+
+    from ngrpo.rollout.vllm.burst_scheduler import BurstScheduler
+
+    monkeypatch.setattr(AsyncScheduler, "_update_after_schedule", lambda *given: None)
+    scheduler: Any = object.__new__(BurstScheduler)
+    row = SimpleNamespace(
+        is_prefill_chunk=False, num_prompt_tokens=4, max_tokens=20, num_tokens=5, num_output_placeholders=1
+    )
+    row.num_computed_tokens, scheduler._steps, scheduler.requests = 5, 8, {"row": row}
+    for scheduled, steps in (({}, 1), ({"row": 1}, 8), ({"row": 7}, 1)):
+        output: Any = SimpleNamespace(num_scheduled_tokens=scheduled, preempted_req_ids=set())
+        output.total_num_scheduled_tokens = sum(scheduled.values())
+        scheduler._update_after_schedule(output)
+        assert burst_of(output) == steps
+
+
+@pytest.mark.parametrize("other", ["uses_mrope", "is_multimodal_model", "enable_prompt_embeds"])
+def test_what_the_host_prepares_for_each_forward_leaves_no_burst(other: str):
+    from ngrpo.rollout.vllm.burst_scheduler import _possible
+
+    model = SimpleNamespace(uses_mrope=False, is_multimodal_model=False, enable_prompt_embeds=False)
+    config = SimpleNamespace(
+        parallel_config=SimpleNamespace(decode_context_parallel_size=1),
+        kv_transfer_config=None,
+        use_v2_model_runner=True,
+        model_config=model,
+    )
+    assert _possible(config)
+    setattr(model, other, True)
+    assert not _possible(config)
+
+
+@pytest.mark.parametrize("updatable", [True, False])
+def test_a_graph_whose_metadata_would_stay_is_not_replayed(updatable: bool):
+    from vllm.config import CUDAGraphMode
+
+    from ngrpo.rollout.vllm.burst_step import Attention
+    from ngrpo.rollout.vllm.bursts import Bursts
+
+    bursts: Any = object.__new__(Bursts)
+    bursts._told, bursts._runner = False, SimpleNamespace(full_graph=lambda batch: batch)
+    group = SimpleNamespace(supports_draft_decode_metadata_update=updatable)
+    attention = Attention(CUDAGraphMode.FULL, (), torch.zeros(0), [[group]], None, {})
+    assert (bursts._graph("batch", attention) is None) is not updatable
+    assert bursts._told is not updatable
+    assert bursts._graph("batch", replace(attention, mode=CUDAGraphMode.PIECEWISE)) is None
+
+
+class FailsAlways(NeighborMixing):
+    """Its author's code raises at every step."""
+
+    def step(self, logits: Tensor, ctx: StepContext) -> Step:
+        raise KeyError("a typing error of the author")
+
+
+def state_with(strategy: Exploration) -> MixingState:
+    """A worker's state with one session, number 0."""
+    state: Any = object.__new__(MixingState)
+    state.device, state.failures, state._spare = CPU, {}, None
+    state.sessions = {0: Session(replace(SPEC, strategy=strategy), torch.zeros(0, 4), CPU)}
+    state.buffers = MixingBuffers(4, 2, CPU)
+    made: MixingState = state
+    return made
+
+
+def chosen_by(state: MixingState) -> Tensor:
+    rows = torch.zeros(1, dtype=torch.int64)
+    return state.choose(torch.zeros(1, 10), rows, rows + 1, rows == 0, None)
+
+
+def test_the_memory_of_a_session_that_failed_is_not_used_again():
+    """A step that was captured after the failure makes no tokens, for whoever has that memory."""
+    state = state_with(FailsAlways(rate=0.5, k=2))
+    chosen_by(state)
+    assert "a typing error" in state.failures[0]
+    state.end(0)
+    assert state._spare is None
+    state = state_with(SPEC.strategy)
+    (session,) = state.sessions.values()
+    state.end(0)
+    assert state._spare is session
+
+
+def test_what_fails_while_it_is_captured_is_no_failure_of_the_strategy(monkeypatch: pytest.MonkeyPatch):
+    """It may ask for what only a capture forbids; `CapturedSteps` runs it without a graph then."""
+    monkeypatch.setattr(mixing_state, "_capturing", lambda device: True)
+    state = state_with(FailsAlways(rate=0.5, k=2))
+    with pytest.raises(KeyError, match="a typing error"):
+        chosen_by(state)
+    assert not state.failures
 
 
 def test_settings_that_no_burst_can_serve_are_refused():

@@ -1,6 +1,6 @@
 """Makes the same rollouts in Model Runner V2 with bursts and without, on the CPU, its Triton kernels interpreted.
 
-    python interpreted_bursts.py neighbor --bursts 5 32 [--blocks 9] [--workers 2]
+    python interpreted_bursts.py neighbor --bursts 5 32 [--blocks 9] [--workers 2] [--asynchronous]
 
 A script of its own (see `interpreted_triton`). Prints a JSON report.
 """
@@ -11,7 +11,15 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from vllm_checks import KINDS, as_one_piece, continued, count_preemptions, random_requests, start_engine
+from vllm_checks import (
+    KINDS,
+    as_one_piece,
+    continued,
+    count_preemptions,
+    random_requests,
+    schedule_asynchronously,
+    start_engine,
+)
 
 from ngrpo.exploration.runtime.bound import bind
 from ngrpo.exploration.vocabulary import Vocabulary
@@ -30,6 +38,7 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=160)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--long", action="store_true", help="responses that nothing ends before their budget")
+    parser.add_argument("--asynchronous", action="store_true", help="schedule as on a GPU")
     arguments = parser.parse_args()
     made = {burst: rollouts_of(arguments, burst) for burst in (1, *arguments.bursts)}
     expected, _ = made.pop(1)
@@ -54,7 +63,9 @@ def rollouts_of(arguments: argparse.Namespace, burst: int) -> tuple[list[Rollout
         source, strategy, workers=arguments.workers, burst=burst, num_gpu_blocks_override=arguments.blocks
     )
     preempted: list[str] = count_preemptions(engine) if arguments.workers == 1 else []
-    lengths = note_bursts(engine)
+    if arguments.asynchronous:
+        schedule_asynchronously(engine)
+    lengths, wasted = note_bursts(engine), note_wasted(engine)
     bound = bind(strategy, engine.embedding(), Vocabulary.of(source.tokenizer()))
     requests = random_requests(6, 20, 60)
     sampling = LONG if arguments.long else SAMPLING
@@ -63,8 +74,13 @@ def rollouts_of(arguments: argparse.Namespace, burst: int) -> tuple[list[Rollout
     rollouts += engine.generate(requests, sampling, bound, slots=2)
     if not strategy.stateful:
         rollouts += going_on(engine, rollouts[: len(requests)], sampling, bound)
+    core = engine.llm.llm_engine.engine_core.engine_core
+    while core.batch_queue:
+        core.step_fn()  # what was scheduled before the last response had ended
     engine.close()
-    return rollouts, {"preemptions": len(preempted), "bursts": lengths}
+    return rollouts, {
+        "preemptions": len(preempted), "bursts": lengths, "told": engine.wasted_tokens, "wasted": sum(wasted)
+    }  # fmt: skip
 
 
 def going_on(engine: VllmEngine, rollouts: list[Rollout], sampling: Sampling, bound: Any) -> list[Rollout]:
@@ -86,6 +102,23 @@ def note_bursts(engine: VllmEngine) -> list[int]:
 
     core.model_executor.execute_model = noted
     return lengths
+
+
+def note_wasted(engine: VllmEngine) -> list[int]:
+    """Returns a list to which every later burst adds its tokens that vLLM has no use for."""
+    scheduler = engine.llm.llm_engine.engine_core.engine_core.scheduler
+    update, wasted = scheduler.update_from_output, []
+
+    def noted(scheduler_output: Any, output: Any) -> Any:
+        steps = getattr(scheduler_output, "ngrpo_burst", 1)
+        live = [i for i in scheduler_output.num_scheduled_tokens if i in scheduler.requests]
+        used = sum(len(output.sampled_token_ids[output.req_id_to_index[i]]) for i in live)
+        if steps > 1:
+            wasted.append(steps * len(scheduler_output.num_scheduled_tokens) - used)
+        return update(scheduler_output, output)
+
+    scheduler.update_from_output = noted
+    return wasted
 
 
 def same_tokens(a: Rollout, b: Rollout) -> bool:

@@ -43,6 +43,19 @@ def test_bursts_give_way_to_preemptions():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("blocks", ["160", "9"])
+def test_bursts_are_scheduled_while_others_run(blocks: str):
+    """As on GPUs: rows that have ended are scheduled once more, and rows whose tokens are on their way preempted."""
+    report = run_interpreted(
+        "interpreted_bursts.py", "neighbor", "--bursts", "8", "32", "--asynchronous", "--blocks", blocks
+    )
+    for made in report.values():
+        assert_same(made, "neighbor")
+        assert made["told"] == made["wasted"] > 0
+        assert (made["preemptions"] > 0) is (blocks == "9")
+
+
+@pytest.mark.slow
 def test_bursts_under_tensor_parallelism():
     (made,) = run_interpreted("interpreted_bursts.py", "neighbor", "--bursts", "32", "--workers", "2").values()
     assert_same(made, "neighbor")

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -203,6 +204,15 @@ def start_engine(
     keep_process_groups()
     engine.start(device)
     return engine
+
+
+def schedule_asynchronously(engine: VllmEngine) -> None:
+    """Has vLLM schedule the next step before it knows the tokens of the last, which it does on GPUs alone."""
+    core = engine.llm.llm_engine.engine_core.engine_core
+    assert core.batch_queue is None
+    core.batch_queue_size, core.batch_queue = 2, deque(maxlen=2)
+    core.step_fn = core.step_with_batch_queue
+    core.async_scheduling = core.vllm_config.scheduler_config.async_scheduling = True
 
 
 def count_preemptions(engine: VllmEngine) -> list[str]:

@@ -62,6 +62,7 @@ class TorchEngine:
 
     Attributes:
         wasted: tokens that the rows of the last call computed after their end.
+        wasted_tokens: the same of all calls.
 
     Raises:
         SettingError: a setting is out of range, or the engine cannot be exact with it.
@@ -96,7 +97,7 @@ class TorchEngine:
         self.max_batch_size = max_batch_size
         self.compile = compile
         self.burst = burst
-        self.wasted = 0
+        self.wasted = self.wasted_tokens = 0
         self._uncaptured: set[str] = set()
         self._layers: CompiledLayers | None = None
         self._cache: SlotCache | None = None
@@ -218,6 +219,7 @@ class TorchEngine:
                 progress = self._retire(batch, cache, requests, done, report)
         self._note(steps, exploration.strategy)
         self.wasted = made - sum(rollout.generated - 1 for rollout in done.values())
+        self.wasted_tokens += self.wasted
         return [done[number] for number in range(len(requests))]
 
     def _burst(self, device: torch.device) -> int:

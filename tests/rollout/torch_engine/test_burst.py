@@ -228,9 +228,11 @@ def test_what_rows_compute_after_their_end_is_counted(bursting, bound, requests,
     rollouts = made.generate(requests, sampling, bound(made, MIXING))
     longest = max(rollout.length for rollout in rollouts)
     assert made.wasted == sum(longest - rollout.length for rollout in rollouts) > 0
+    before = made.wasted
     made.burst = 1
     made.generate(requests, sampling, bound(made, MIXING))
     assert made.wasted == 0
+    assert made.wasted_tokens == before
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ def yaml_files(group: str) -> list[Path]:
 def read(path: Path) -> dict[str, Any]:
     """Returns what a file sets, with that of the files that it begins from; interpolations stay as they are.
 
-    A part that is chosen by ``defaults`` becomes ``{CHOICE: its file}`` and what is set on top of it. What a file
-    changes outside its group (``override /...``) is not in it.
+    A part that is chosen by ``defaults`` becomes ``{CHOICE: its file}`` and what is set on top of it; ``null`` chooses
+    none. What a file changes outside its group (``override /...``) is not in it.
     """
     content = OmegaConf.to_container(OmegaConf.load(path))
     assert isinstance(content, dict)
@@ -35,7 +35,8 @@ def read(path: Path) -> dict[str, Any]:
         else:
             ((key, name),) = entry.items()
             key = key.removeprefix("override ")
-            made |= {} if "/" in key else {key: {CHOICE: name}}
+            made.pop(key, None)
+            made |= {} if "/" in key or name is None else {key: {CHOICE: name}}
     return made
 
 

@@ -1,4 +1,7 @@
-"""Computation in another dtype over parameters that stay in their own."""
+"""Computation in another dtype over parameters that stay in their own.
+
+In float16 trainer and engine are nearer to each other than in bfloat16 (arXiv 2510.26788).
+"""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -24,6 +24,7 @@ from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.random import request_key
 from ngrpo.exploration.runtime.bound import BoundExploration, bind
 from ngrpo.exploration.vocabulary import Vocabulary
+from ngrpo.plugins.strategies import check_scored_by_token
 from ngrpo.plugins.trl_weights import SameArchitecture, check_adapter, whole_weights
 from ngrpo.replay.hook import replayed
 from ngrpo.replay.records import RecordTensors
@@ -78,7 +79,7 @@ class ExplorationMixin(_Trainer):
         self, *args: Any, exploration: Exploration, engine: RolloutEngine | None = None, **kwargs: Any
     ) -> None:
         _check_version()
-        _check_strategy(exploration)
+        check_scored_by_token(exploration, "TRL")
         for name in ("tools", "environment_factory", "rollout_func"):
             if kwargs.get(name):
                 raise SettingError(f"{name}= makes rollouts of its own, without exploration; leave it out.")
@@ -189,17 +190,6 @@ def _check_version() -> None:
         raise SettingError(
             f"trl {version('trl')} is none that ExploringGRPOTrainer was tested with; run pip install 'ngrpo[trl]'."
         )
-
-
-def _check_strategy(strategy: Exploration) -> None:
-    name = type(strategy).__name__
-    remedy = "use one that is scored by token, such as NeighborMixing or SoftThinking, or this project's own trainer."
-    if not strategy.scores_tokens:
-        raise SettingError(f"exploration={name} is scored by a density, and TRL computes those of tokens; {remedy}")
-    if strategy.learning_rates():
-        raise SettingError(f"exploration={name} learns parameters, which TRL does not train; {remedy}")
-    if strategy.truncates:
-        raise SettingError(f"exploration={name} truncates the softmax, which TRL scores in full; {remedy}")
 
 
 def _check_settings(args: Any) -> None:

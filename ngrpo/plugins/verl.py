@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 
 from ngrpo.errors import SettingError
+from ngrpo.exploration.base import Exploration
+from ngrpo.plugins.strategies import check_replayed_by_records, check_scored_by_token
 from ngrpo.replay.hook import replayed
 from ngrpo.replay.records import RecordTensors
 from ngrpo.types.rollouts import Rollout
@@ -30,8 +32,18 @@ FIELD = "exploration"
 """The field of a batch that holds a record for each of its rows."""
 
 
-def fields(rollout: Rollout) -> dict[str, dict[str, Tensor]]:
-    """Returns what to add to the ``extra_fields`` of an AgentLoopOutput with this rollout's prompt and response."""
+def fields(rollout: Rollout, strategy: Exploration) -> dict[str, dict[str, Tensor]]:
+    """Returns what to add to the ``extra_fields`` of an AgentLoopOutput with a rollout's prompt and response.
+
+    Args:
+        rollout: that of the output.
+        strategy: what made it.
+
+    Raises:
+        SettingError: verl would score the strategy's steps, or replay them, otherwise than they were made.
+    """
+    check_scored_by_token(strategy, "verl")
+    check_replayed_by_records(strategy, "verl")
     whole = RecordTensors.of([rollout], torch.ones(1, rollout.tokens))
     return {FIELD: {name: tensor[0] for name, tensor in whole.tensors().items()}}
 

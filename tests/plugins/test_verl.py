@@ -20,6 +20,7 @@ from ngrpo.modeling.packing import pack  # noqa: E402
 from ngrpo.modeling.policy import ScoringModel  # noqa: E402
 from ngrpo.plugins.verl import FIELD, fields, packed  # noqa: E402
 
+STRATEGY = NeighborMixing(k=2)
 ROLLOUTS = [
     rollout([5, 6, 7], [8, 9, 10, 11], {4: {12: 0.7, 13: 0.3}, 5: {14: 0.6, 15: 0.4}}, key=1),
     rollout([5, 6], [20, 21], {2: {30: 0.5, 31: 0.5}}, key=2),
@@ -40,7 +41,7 @@ def batch() -> DataProto:
         "position_ids": (mask.cumsum(-1) - 1).clamp(min=0),
     }  # fmt: skip
     records = np.empty(4, dtype=object)
-    records[:] = [fields(r)[FIELD] for r in ROLLOUTS]
+    records[:] = [fields(r, STRATEGY)[FIELD] for r in ROLLOUTS]
     return DataProto.from_dict(tensors, non_tensors={FIELD: records, "row": np.arange(4)})
 
 
@@ -60,13 +61,13 @@ def test_a_record_survives_verls_batches() -> None:
     data.reorder(torch.tensor([2, 0, 3, 1]))
     whole = DataProto.concat(data.chunk(2))
     for row, kept in zip(whole.non_tensor_batch["row"], whole.non_tensor_batch[FIELD], strict=True):
-        for name, tensor in fields(ROLLOUTS[row])[FIELD].items():
+        for name, tensor in fields(ROLLOUTS[row], STRATEGY)[FIELD].items():
             assert torch.equal(kept[name], tensor)
 
 
 def test_a_record_of_another_length_is_refused() -> None:
     with pytest.raises(ValueError, match="row 1 has 3 tokens, and its record 4"):
-        packed([fields(r)[FIELD] for r in ROLLOUTS[:2]], [7, 3])
+        packed([fields(r, STRATEGY)[FIELD] for r in ROLLOUTS[:2]], [7, 3])
 
 
 def test_the_engine_computes_this_projects_log_probs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,6 +108,6 @@ def test_the_engine_computes_this_projects_log_probs(monkeypatch: pytest.MonkeyP
     order = [ROLLOUTS[row] for row in data.non_tensor_batch["row"]]
     lm = tiny_model(tiny_config("qwen2"), IMPLEMENTATION)
     form = pack(order)
-    expected = ScoringModel(lm)(form, 1.0, NeighborMixing(k=2)).log_prob
+    expected = ScoringModel(lm)(form, 1.0, STRATEGY).log_prob
     found = logits[form.scored_rows].log_softmax(-1).gather(-1, form.tokens[form.response_slots][:, None])[:, 0]
     torch.testing.assert_close(found, expected.detach(), atol=1e-5, rtol=1e-5)

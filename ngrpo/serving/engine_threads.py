@@ -61,7 +61,7 @@ class EngineThreads:
             self._changed.notify_all()
 
     def _run(self) -> None:
-        while (item := self._begun()) is not None:
+        while (item := self._next_item()) is not None:
             try:
                 if isinstance(item, list):
                     self._make(item)
@@ -73,7 +73,7 @@ class EngineThreads:
                     self._alone = False
                     self._changed.notify_all()
 
-    def _begun(self) -> "list[Generation] | _Action | None":
+    def _next_item(self) -> "list[Generation] | _Action | None":
         """Waits for what may begin: an action, or all that joins the first work and was asked for before an action."""
         with self._changed:
             self._changed.wait_for(lambda: self._may_begin() or (self._closed and not self._waiting))

@@ -84,7 +84,7 @@ print(len({wanted!r}), [name for name in {sorted(EXTRAS)!r} if name in sys.modul
 
 
 def test_it_makes_rollouts_and_replays_them(tmp_path: Path) -> None:
-    (code,) = re.findall(r"^```python\n(import torch\n.*?)^```$", PAGES["docs/plugins.md"], re.MULTILINE | re.DOTALL)
+    code, *_ = re.findall(r"^```python\n(import torch\n.*?)^```$", PAGES["docs/plugins.md"], re.MULTILINE | re.DOTALL)
     done = run(code, tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
 

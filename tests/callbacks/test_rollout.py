@@ -186,7 +186,7 @@ def test_a_resumed_run_counts_on_and_one_that_is_at_its_limit_makes_no_iteration
 
 def test_counts_are_those_of_all_ranks(make):
     callback, policy = make(), Policy()
-    run = trainer(Strategy(others=[[torch.tensor(100.0), torch.tensor(10.0)]]))
+    run = trainer(Strategy(others=[[torch.tensor(100.0), torch.tensor(10.0), torch.tensor(1.0)]]))
     callback.on_train_start(run, policy)
     train(callback, policy, range(1), run)
     assert (callback.tokens_generated, callback.unparsable_references) == (107, 11)

@@ -67,7 +67,7 @@ def decoded(model: PreTrainedModel, steps: int) -> list[Tensor]:
     for step in range(steps):
         at = torch.tensor(PROMPTS) + step
         inputs = embed(torch.tensor([s[i] for s, i in zip(tokens, at.tolist(), strict=True)]))[:, None]
-        plan = DecodeAttention(cache, at)
+        plan = DecodeAttention(cache, at, int(at.max()) + 1)
         hidden = model.base_model(inputs_embeds=inputs, position_ids=at[:, None], use_cache=False, plan=plan)
         found.append(output_logits(model, hidden.last_hidden_state[:, 0]))
     return list(torch.stack(found, dim=1).log_softmax(-1))

@@ -44,7 +44,7 @@ def _score(rank: int, path: str) -> None:
     source = ModelSource(Path(path, "model").read_text())
     rollouts = rollouts_of(source)[rank::2]
     mesh = init_device_mesh("cpu", (2, 1), mesh_dim_names=("data_parallel", "tensor_parallel"))
-    policy = shard(policy_of(source), mesh, mixed=False)
+    policy = shard(policy_of(source), mesh, mixed_in=None)
     log_probs = policy(pack(rollouts), SAMPLING.temperature, STRATEGY).log_prob
     log_probs.sum().backward()
     made: dict[str, Any] = {

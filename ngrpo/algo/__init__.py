@@ -12,6 +12,7 @@
 - ``groups.py``: Groups: the responses to one prompt, identified by the prompt's key and never by their position in
   the batch
 - ``kl.py``: Per-token estimators of the KL divergence to the reference, from log-probs of the sampled tokens
+- ``learned_state.py``: The state of a part of an algorithm: what it has learned from the run so far
 - ``loss_terms.py``: Inputs and outputs of the loss of a microbatch
 - ``marks.py``: Marks on the functions of an algorithm: what one of them needs beside its usual arguments, and what it
   excludes

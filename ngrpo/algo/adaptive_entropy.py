@@ -1,14 +1,33 @@
 """The entropy bonus whose coefficient follows the entropy."""
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
+from ngrpo.algo.learned_state import LearnedState
 from ngrpo.errors import SettingError
 
 
+class EntropyCoefficient(LearnedState, ABC):
+    """A coefficient of the entropy bonus that changes from one optimiser step to the next."""
+
+    @property
+    @abstractmethod
+    def weight(self) -> float:
+        """The coefficient of the next step, 0 or above."""
+
+    @abstractmethod
+    def update(self, entropy: float) -> None:
+        """Follows a step that was made.
+
+        Args:
+            entropy: mean over the step's tokens on all ranks, in nats at the temperature of the rollouts.
+        """
+
+
 @dataclass
-class AdaptiveEntropy:
+class AdaptiveEntropy(EntropyCoefficient):
     """Raises the coefficient of the entropy bonus while the entropy is at its target or below, and lowers it above.
 
         c' = clamp(c + delta if e <= target else c - delta, low, high)        alpha = c where e <= target, else 0

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ngrpo.algo.groups import Groups
+from ngrpo.algo.learned_state import LearnedState
 from ngrpo.errors import SettingError
 
 Answer = tuple[int, str]
@@ -19,7 +20,7 @@ Gather = Callable[[Sequence[Answer]], list[Sequence[Answer]]]
 """Returns the answers of every rank on every rank (a collective)."""
 
 
-class OutcomeBonus(ABC):
+class OutcomeBonus(LearnedState, ABC):
     """Numbers that are added to the advantages of responses, by their final answers.
 
     (arXiv 2509.06941, read in a summary.) To the advantages and not to the rewards: a group's standardisation would
@@ -39,15 +40,6 @@ class OutcomeBonus(ABC):
             answers: final answers; None without one.
             gather: over the ranks.
         """
-
-    def state_dict(self) -> dict[str, Any]:
-        """Holds what was learned, the same on every rank."""
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restores it."""
-        if state:
-            raise ValueError(f"{type(self).__name__} learns nothing, and {sorted(state)} were stored of it")
 
 
 @dataclass

@@ -1,20 +1,21 @@
 """An algorithm as a composition of functions, and the loss that they make together."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ngrpo.algo.adaptive_entropy import AdaptiveEntropy
+from ngrpo.algo.adaptive_entropy import EntropyCoefficient
 from ngrpo.algo.aggregate import BatchTotals
 from ngrpo.algo.clip import Surrogate
 from ngrpo.algo.correction import Correction, NoCorrection, RolloutCorrection
 from ngrpo.algo.credit import Broadcast, Credit, Credited, ScoredBatch
 from ngrpo.algo.groups import Groups
 from ngrpo.algo.kl import k1, k3
+from ngrpo.algo.learned_state import LearnedState
 from ngrpo.algo.loss_terms import LossInputs, LossOutput, LossSums
 from ngrpo.algo.marks import is_marked, reads_log_prob, signed
 from ngrpo.algo.outcome_bonus import OutcomeBonus
@@ -24,6 +25,15 @@ from ngrpo.algo.truncation import without_truncated
 from ngrpo.errors import SettingError
 
 _CHOICES = {"kl_in": ("loss", "reward"), "zero_signal": ("keep", "drop"), "truncated": ("keep", "drop")}
+
+_BASES: Mapping[str, type] = {
+    "credit": Credit,
+    "correction": RolloutCorrection,
+    "token_weight": TokenWeighting,
+    "bonus": OutcomeBonus,
+    "adaptive_entropy": EntropyCoefficient,
+}
+"""What parts that are objects derive from; the others are functions."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +58,7 @@ class Algorithm:
             policy that made the rollouts, off the rewards: off every token's where the credit is by token, else summed
             off the response's before the advantage; ``kl`` is then only logged.
         entropy_coef: weight of the policy's entropy, subtracted from the loss and aggregated like the surrogate.
-        adaptive_entropy: follows the entropy with that weight instead, which must then be 0; None for a constant one.
+        adaptive_entropy: changes that weight with the entropy instead, which must then be 0; None for a constant one.
         zero_signal: of groups that have advantage 0 on every token (all responses equally good, as far as this
             algorithm can tell): "keep" counts them in the denominators and regularises them, "drop" excludes them.
         truncated: of responses that ran into the length limit: "keep" learns from them like from any other, "drop"
@@ -73,13 +83,20 @@ class Algorithm:
     kl_coef: float = 0.0
     kl_in: str = "loss"
     entropy_coef: float = 0.0
-    adaptive_entropy: AdaptiveEntropy | None = None
+    adaptive_entropy: EntropyCoefficient | None = None
     zero_signal: str = "keep"
     truncated: str = "keep"
     prompts_per_batch: int = 16
     optimizer_steps: int = 1
 
     def __post_init__(self) -> None:
+        for name, base in _BASES.items():
+            part = getattr(self, name)
+            if part is not None and not isinstance(part, base):
+                raise SettingError(
+                    f"algo.{name} makes a {type(part).__name__}, which is no {base.__module__}.{base.__name__}; derive "
+                    "its class from that."
+                )
         for name, term in (("kl_coef", "KL term"), ("entropy_coef", "entropy bonus")):
             if not getattr(self, name) >= 0:
                 raise SettingError(
@@ -124,8 +141,8 @@ class Algorithm:
                 part.load_state_dict(state[name])
 
     @property
-    def _stateful(self) -> dict[str, AdaptiveEntropy | OutcomeBonus]:
-        parts = {"adaptive_entropy": self.adaptive_entropy, "bonus": self.bonus}
+    def _stateful(self) -> dict[str, LearnedState]:
+        parts: dict[str, LearnedState | None] = {"adaptive_entropy": self.adaptive_entropy, "bonus": self.bonus}
         return {name: part for name, part in parts.items() if part is not None}
 
     @property

@@ -2,7 +2,9 @@
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -13,9 +15,11 @@ from ngrpo.algo.clip import Surrogate
 from ngrpo.algo.correction import Correction
 from ngrpo.algo.credit import Credited, ScoredBatch
 from ngrpo.algo.groups import Groups
+from ngrpo.algo.learned_state import LearnedState
 from ngrpo.algo.marks import is_marked, signed
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.algo.token_weight import TokenWeight, WeighedTokens
+from ngrpo.entrypoints.state_check import check_state
 from ngrpo.errors import SettingError
 from ngrpo.utils.remote_error import log_traceback, origin
 
@@ -26,17 +30,21 @@ _TOKENS = int(_LENGTHS.sum())
 
 
 def try_algorithm(algorithm: Algorithm, group_size: int) -> None:
-    """Calls advantage, credit, ratio, clip, aggregation, KL and correction once each.
+    """Calls each part once: selection, advantage, bonus, credit, ratio, clip, aggregation, KL, weights, coefficient.
+
+    What learns gets back the state that it had.
 
     Args:
         algorithm: the composition.
         group_size: G, rollouts a prompt.
 
     Raises:
-        SettingError: one of them raises, or returns something else than its setting asks for.
+        SettingError: one of them raises, returns something else than its setting asks for, or has a state that no
+            checkpoint can hold.
     """
     _try_within_group(algorithm, group_size)
     _try_advantage(algorithm, group_size)
+    _try_bonus(algorithm)
     _try_credit(algorithm)
     new = torch.linspace(-1.0, -0.8, _TOKENS).requires_grad_()
     old = torch.full((_TOKENS,), -0.9)
@@ -53,6 +61,7 @@ def try_algorithm(algorithm: Algorithm, group_size: int) -> None:
     _check("kl", "divergences", divergence, (_TOKENS,), gradient=True)
     _try_token_weight(algorithm)
     _try_correction(algorithm)
+    _try_adaptive_entropy(algorithm)
 
 
 def _try_within_group(algorithm: Algorithm, group_size: int) -> None:
@@ -82,6 +91,47 @@ def _try_advantage(algorithm: Algorithm, group_size: int) -> None:
             "advantage",
             f"{float(advantages[2, -1]):g} for a response without a reward (nan); keep nan there, which excludes it",
         )
+
+
+def _try_bonus(algorithm: Algorithm) -> None:
+    """Of two responses with equal answers, one without an answer, and one to another problem; twice, with its state."""
+    bonus = algorithm.bonus
+    if bonus is None:
+        return
+    keys, answers = [1, 1, 1, 2], ["7", "7.0", None, "7"]
+
+    def call() -> Any:
+        return bonus(list(keys), list(answers), lambda pairs: [pairs])
+
+    with _undisturbed("bonus", bonus):
+        for _ in range(2):
+            _check("bonus", "bonuses", _called("bonus", call), (len(keys),))
+
+
+def _try_adaptive_entropy(algorithm: Algorithm) -> None:
+    """After steps of little and of much entropy."""
+    coefficient = algorithm.adaptive_entropy
+    if coefficient is None:
+        return
+
+    def after(entropy: float) -> Any:
+        coefficient.update(entropy)
+        return coefficient.weight
+
+    with _undisturbed("adaptive_entropy", coefficient):
+        for entropy in (0.01, 5.0):
+            weight = _called("adaptive_entropy", lambda entropy=entropy: after(entropy))
+            if not isinstance(weight, int | float) or not 0 <= weight < math.inf:
+                raise _refused("adaptive_entropy", f"weight={weight!r}, which is no coefficient; return 0 or more")
+
+
+@contextmanager
+def _undisturbed(name: str, part: LearnedState) -> Iterator[None]:
+    """Gives a part the state back that it had, as a checkpoint would hold it."""
+    state = deepcopy(_called(name, part.state_dict))
+    yield
+    check_state(f"algo.{name}", _called(name, part.state_dict))
+    _called(name, lambda: part.load_state_dict(state))
 
 
 def _try_credit(algorithm: Algorithm) -> None:

@@ -34,14 +34,17 @@ MORE = {
     **{
         f"algo/{part}/custom": [f"algo.{part}._target_=ngrpo.algo.{target}"]
         for part, target in {
+            "adaptive_entropy": "adaptive_entropy.AdaptiveEntropy",
             "advantage": "advantage.raw",
             "aggregate": "aggregate.token_mean",
+            "bonus": "outcome_bonus.DifferentAnswers",
             "clip": "clip.unclipped",
             "correction": "correction.NoCorrection",
             "credit": "credit.Broadcast",
             "kl": "kl.k1",
             "token_weight": "token_weight.EvenTokens",
             "ratio": "ratio.token",
+            "within_group": "within_group.shortest",
         }.items()
     },
     "data/custom": ["data.path._target_=ngrpo.data.sources.demo.DemoSource"],

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,11 +14,13 @@ from places import ROOT
 from torch import Tensor
 
 from ngrpo.algo import advantage, kl, ratio
+from ngrpo.algo.adaptive_entropy import AdaptiveEntropy, EntropyCoefficient
 from ngrpo.algo.aggregate import token_mean
 from ngrpo.algo.best import with_best
 from ngrpo.algo.clip import Surrogate, clipped_surrogate
 from ngrpo.algo.correction import Correction, RolloutCorrection
 from ngrpo.algo.credit import Broadcast, Credited, ScoredBatch
+from ngrpo.algo.outcome_bonus import DifferentAnswers, Gather, OutcomeBonus, RareAnswers
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.algo.token_weight import TokenWeight, TokenWeighting, WeighedTokens
 from ngrpo.config.instantiate import build
@@ -79,6 +81,42 @@ class Chosen(TokenWeighting):
         return self.make(tokens.log_prob)
 
 
+class Bonus(OutcomeBonus):
+    """A bonus that a function makes of the number of responses; its state is given."""
+
+    def __init__(self, make: Callable[[int], Any], state: Any = None) -> None:
+        self.make, self.state = make, {} if state is None else state
+
+    def __call__(self, keys: Sequence[int], answers: Sequence[str | None], gather: Gather) -> Any:
+        gather([])
+        return self.make(len(keys))
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.state
+
+
+class Coefficient(EntropyCoefficient):
+    """A coefficient that a function makes of the entropy."""
+
+    def __init__(self, make: Callable[[float], Any]) -> None:
+        self.make, self.value = make, make(0.0)
+
+    @property
+    def weight(self) -> Any:
+        return self.value
+
+    def update(self, entropy: float) -> None:
+        self.value = self.make(entropy)
+
+
+def bonus(make: Callable[[int], Any], state: Any = None) -> Algorithm:
+    return replace(SOUND, bonus=Bonus(make, state))
+
+
+def coefficient(make: Callable[[float], Any]) -> Algorithm:
+    return replace(SOUND, adaptive_entropy=Coefficient(make))
+
+
 def token_weight(make: Callable[[Tensor], Any]) -> Algorithm:
     return replace(SOUND, token_weight=Chosen(make))
 
@@ -128,6 +166,25 @@ WRONG = {
     "penalties of responses": (
         token_weight(lambda lp: TokenWeight(lp.exp()[None], lp < 9, lp[:2])), "penalties of shape [2] instead of [5]"
     ),
+    "bonuses of no tensor": (bonus(lambda n: [0.0] * n), "algo.bonus returned a list; return a tensor of shape [4]"),
+    "bonuses of problems": (bonus(lambda n: torch.zeros(2)), "algo.bonus returned bonuses of shape [2] instead of [4]"),
+    "whole bonuses": (bonus(lambda n: torch.zeros(n).long()), "bonuses of dtype torch.int64; return floating-point"),
+    "infinite bonuses": (bonus(lambda n: torch.zeros(n).log()), "algo.bonus returned bonuses that are not finite"),
+    "a bonus's exception": (bonus(lambda n: torch.zeros(n)[n]), "algo.bonus raised IndexError("),
+    "a bonus's state": (
+        bonus(torch.zeros, {"seen": object()}), "algo.bonus has a state that no checkpoint can hold ("
+    ),
+    "a bonus's state of no dictionary": (bonus(torch.zeros, [1]), "algo.bonus has a state_dict() of type list; return"),
+    "a state that cannot be read": (
+        bonus(torch.zeros, {"seen": 1}), "algo.bonus raised ValueError(\"Bonus learns nothing, and ['seen'] were stored"
+    ),
+    "a negative coefficient": (
+        coefficient(lambda entropy: -entropy), "algo.adaptive_entropy returned weight=-0.01, which is no coefficient"
+    ),
+    "a coefficient of no number": (coefficient(str), "algo.adaptive_entropy returned weight='0.01', which is no coeff"),
+    "a coefficient's exception": (
+        coefficient(lambda entropy: [0.0][int(entropy > 1)]), "algo.adaptive_entropy raised IndexError("
+    ),
     "no tensor": (replace(SOUND, advantage=lambda r: r.tolist()), "algo.advantage returned a list; return a tensor"),
     "another shape": (
         replace(SOUND, advantage=lambda r: r.nanmean(-1)),
@@ -163,6 +220,22 @@ WRONG = {
 def test_wrong_ones_are_refused(algorithm: Algorithm, sentence: str) -> None:
     with pytest.raises(SettingError, match=re.escape(sentence)):
         try_algorithm(algorithm, 4)
+
+
+@pytest.mark.parametrize("make", [RareAnswers, partial(RareAnswers, less=0.5), DifferentAnswers, AdaptiveEntropy])
+def test_a_trial_leaves_no_trace(make: Callable[[], Any]) -> None:
+    part = make()
+    before = part.state_dict()
+    setting = "adaptive_entropy" if isinstance(part, AdaptiveEntropy) else "bonus"
+    try_algorithm(replace(SOUND, **{setting: part}), 4)
+    assert part.state_dict() == before == make().state_dict()
+
+
+@pytest.mark.parametrize("setting", ["credit", "correction", "token_weight", "bonus", "adaptive_entropy"])
+def test_objects_must_derive_from_the_class_of_their_setting(setting: str) -> None:
+    sentence = rf"^algo.{setting} makes a \w+, which is no ngrpo.algo.[\w.]+; derive its class from that"
+    with pytest.raises(SettingError, match=sentence):
+        replace(SOUND, **{setting: print})
 
 
 def test_an_exception_shows_its_traceback(caplog: pytest.LogCaptureFixture) -> None:

@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 import torch
@@ -120,7 +121,7 @@ def _try_adaptive_entropy(algorithm: Algorithm) -> None:
 
     with _undisturbed("adaptive_entropy", coefficient):
         for entropy in (0.01, 5.0):
-            weight = _called("adaptive_entropy", lambda entropy=entropy: after(entropy))
+            weight = _called("adaptive_entropy", partial(after, entropy))
             if not isinstance(weight, int | float) or not 0 <= weight < math.inf:
                 raise _refused("adaptive_entropy", f"weight={weight!r}, which is no coefficient; return 0 or more")
 

@@ -12,7 +12,7 @@ from ngrpo.checkpoint.export import Weights, checkpoint_weights
 from ngrpo.checkpoint.folders import open_checkpoint
 from ngrpo.config.instantiate import build
 from ngrpo.config.permissions import StoredPermissions
-from ngrpo.errors import SettingError
+from ngrpo.errors import SettingError, first_line
 from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.cost import PassCost
 from ngrpo.modeling.learned import load_learned
@@ -61,7 +61,8 @@ def replay(bad: BadStep, checkpoint: Path | None, permissions: StoredPermissions
         permissions: what the file's settings may run; what they permit themselves does not count.
 
     Raises:
-        SettingError: the file's settings name code that is not permitted, or the checkpoint is damaged.
+        SettingError: the file's settings name code that is not permitted, or the file or the checkpoint is
+            damaged.
     """
     config = OmegaConf.create(dict(bad.settings))
     parts = permissions.checked(config, ["model", "algo", "exploration"])
@@ -69,6 +70,7 @@ def replay(bad: BadStep, checkpoint: Path | None, permissions: StoredPermissions
     kinds = (ModelSource, Algorithm, Exploration)
     if not all(map(isinstance, (source, algorithm, exploration), kinds)) or "trainer" not in config:
         raise SettingError("the step's settings are not those of a run; it is damaged.")
+    _restore(algorithm, bad)
     model = ScoringModel(source.load(), load_learned(source, exploration))
     if checkpoint is not None:
         open_checkpoint(checkpoint)
@@ -100,6 +102,15 @@ def replay(bad: BadStep, checkpoint: Path | None, permissions: StoredPermissions
         return SampleReport(problem, sample.rollout.generated, sample.excluded, float(output.loss.detach()), norm)
 
     return [report(problem, sample) for problem, sample in zip(bad.problems, bad.samples, strict=True)]
+
+
+def _restore(algorithm: Algorithm, bad: BadStep) -> None:
+    try:
+        algorithm.load_state_dict(dict(bad.algorithm))
+    except Exception as error:
+        raise SettingError(
+            f"what the algorithm had learned cannot be read from the step ({first_line(error)}); it is damaged."
+        ) from error
 
 
 @torch.no_grad()

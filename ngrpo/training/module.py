@@ -255,7 +255,8 @@ class PolicyOptimization(LightningModule):
         """Makes one step of policy and critic on this rank's part of a minibatch; returns their metrics."""
         minibatch = weighed(minibatch, self.algorithm, self.forward_passes.reduce)
         explain = partial(self._overflow, [sample.rollout for sample in minibatch])
-        admits = self.guard.for_minibatch(minibatch, self.forward_passes.reduce, explain)
+        learned = self.algorithm.state_dict
+        admits = self.guard.for_minibatch(minibatch, self.forward_passes.reduce, explain, learned)
         pairs = zip(self._updates, self._optimizers(), strict=True)
         return _merged([update.step(minibatch, one, self.manual_backward, admits) for update, one in pairs])
 

@@ -34,6 +34,11 @@ def always(numbers: Mapping[str, Tensor]) -> bool:
     return True
 
 
+def no_state() -> Mapping[str, Any]:
+    """Has learned nothing."""
+    return {}
+
+
 def unexplained(name: str) -> str:
     """Knows nothing."""
     return ""
@@ -76,17 +81,24 @@ class StepGuard:
         self._nonfinite_rewards = frozenset(key for key, _, bad in everyone if bad)
         self._step = self._skipped = 0
 
-    def for_minibatch(self, samples: Sequence[Sample], reduce: Reduce, explain: Explain = unexplained) -> Admits:
+    def for_minibatch(
+        self,
+        samples: Sequence[Sample],
+        reduce: Reduce,
+        explain: Explain = unexplained,
+        learned: Callable[[], Mapping[str, Any]] = no_state,
+    ) -> Admits:
         """Returns what decides on the steps of one minibatch (a collective).
 
         Args:
             samples: this rank's part of the minibatch.
             reduce: over the data ranks.
             explain: asked of a loss that is not finite.
+            learned: returns what the algorithm has learned so far, for the file of a skipped step.
         """
         here = any(sample.rollout.key in self._nonfinite_rewards for sample in samples)
         anywhere = bool(reduce(torch.tensor(float(here)), "max"))
-        return partial(self.admits, samples, nonfinite_reward=anywhere, explain=explain)
+        return partial(self.admits, samples, nonfinite_reward=anywhere, explain=explain, learned=learned)
 
     @property
     def skipped(self) -> int:
@@ -99,6 +111,7 @@ class StepGuard:
         numbers: Mapping[str, Tensor],
         nonfinite_reward: bool = False,
         explain: Explain = unexplained,
+        learned: Callable[[], Mapping[str, Any]] = no_state,
     ) -> bool:
         """Says whether to make a step.
 
@@ -107,6 +120,7 @@ class StepGuard:
             numbers: what must be finite, by name; the same on all ranks.
             nonfinite_reward: whether a reward of the minibatch is infinite; the same on all ranks.
             explain: asked, on all ranks, of each of them that is not.
+            learned: see `for_minibatch`.
 
         Raises:
             RunError: it is the ``limit``-th in a row that is not.
@@ -120,16 +134,16 @@ class StepGuard:
             return True
         self._in_a_row += 1
         self._skipped += 1
-        self._keep(samples, ", ".join(filter(None, bad)))
+        self._keep(samples, ", ".join(filter(None, bad)), learned)
         return False
 
-    def _keep(self, samples: Sequence[Sample], reason: str) -> None:
+    def _keep(self, samples: Sequence[Sample], reason: str, learned: Callable[[], Mapping[str, Any]]) -> None:
         step = f"iteration {self._iteration + 1}, optimiser step {self._step}"
         if self.run_dir is not None and ranks().first and self._files < _MOST_FILES:
             self._files += 1
             name = f"iteration-{self._iteration + 1}-step-{self._step}-rank-{ranks().data_rank}.pt"
             problems = [self._problems[sample.rollout.key] for sample in samples]
-            bad = BadStep(self.settings, self._iteration, self._step - 1, reason, problems, samples)
+            bad = BadStep(self.settings, self._iteration, self._step - 1, reason, problems, samples, learned())
             save(bad, self.run_dir / FOLDER / name)
         log.warning("%s was skipped: %s", step, reason)
         if self._in_a_row >= self.limit:

@@ -1,7 +1,7 @@
 """Files of the optimiser steps that were skipped for numbers that are not finite, to look at them again."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,8 @@ class BadStep:
         reason: what was not finite.
         problems: key of the problem that each sample answers.
         samples: what the step learned from.
+        algorithm: what the algorithm had learned by then, see `ngrpo.algo.policy_loss.Algorithm.state_dict`; empty in
+            files of versions that did not keep it.
     """
 
     settings: Mapping[str, Any]
@@ -40,6 +42,7 @@ class BadStep:
     reason: str
     problems: Sequence[int]
     samples: Sequence[Sample]
+    algorithm: Mapping[str, Any] = field(default_factory=dict)
 
 
 def save(bad: BadStep, path: Path) -> None:
@@ -53,6 +56,7 @@ def save(bad: BadStep, path: Path) -> None:
         "reason": bad.reason,
         "problems": list(bad.problems),
         "samples": [_plain(sample) for sample in bad.samples],
+        "algorithm": dict(bad.algorithm),
     }
     torch.save(plain, path)
 
@@ -69,7 +73,7 @@ def load(path: Path) -> BadStep:
         known = plain.pop("format") == _FORMAT
         samples = [_sample(sample) for sample in plain.pop("samples")]
         bad = BadStep(samples=samples, **plain)
-        kinds = {"settings": dict, "iteration": int, "step": int, "reason": str, "problems": list}
+        kinds = {"settings": dict, "iteration": int, "step": int, "reason": str, "problems": list, "algorithm": dict}
         if not all(type(getattr(bad, name)) is kind for name, kind in kinds.items()):
             raise TypeError
     except Exception as error:

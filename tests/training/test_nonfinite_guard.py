@@ -17,6 +17,8 @@ from torch.utils.data import DataLoader
 from transformers import AutoModelForCausalLM
 from update_probe import ALGORITHMS, Case, GivenExperience
 
+from ngrpo.algo.adaptive_entropy import AdaptiveEntropy
+from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.config.check import checked
 from ngrpo.config.schema import register
 from ngrpo.distributed.collectives import Ranks
@@ -68,6 +70,7 @@ def fit(
     poisoned: list[int],
     iterations: int,
     precision: str = "32-true",
+    algorithm: Algorithm = ALGORITHMS["grpo"],
 ) -> Weights:
     """Two optimiser steps an iteration, on other rewards in some iterations, with NaN gradients in others."""
     kept = Weights()
@@ -76,7 +79,7 @@ def fit(
         enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
     )  # fmt: skip
     module = PolicyOptimization(
-        ModelSource(case.model_path, **case.source), replace(ALGORITHMS["grpo"], optimizer_steps=2), NeighborMixing(),
+        ModelSource(case.model_path, **case.source), replace(algorithm, optimizer_steps=2), NeighborMixing(),
         partial(torch.optim.AdamW, lr=0.01),
         UpdateSettings(
             temperature=case.temperature, microbatch_tokens=case.microbatch_tokens, precision=precision
@@ -186,6 +189,28 @@ def test_replay_names_the_sample_that_is_not_finite(case: Case, tmp_path: Path) 
     bad.samples[5].old_log_prob[2] = math.nan
     reports = replay(bad, None)
     assert [one.finite for one in reports] == [True] * 5 + [False] + [True] * 2
+
+
+def test_replay_has_the_coefficient_that_the_step_had(case: Case, tmp_path: Path) -> None:
+    register()
+    chosen = ["algo=adaptive_entropy", "exploration=neighbor", f"model.path={case.model_path}"]
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        config = checked(compose("train", overrides=chosen))
+    algorithm = replace(ALGORITHMS["grpo"], adaptive_entropy=AdaptiveEntropy(target=99.0, delta=0.5))
+    fit(case, StepGuard(3, tmp_path, OmegaConf.to_container(config)), {}, [1], 2, algorithm=algorithm)
+    bad = load(tmp_path / "bad_steps" / "iteration-2-step-1-rank-0.pt")
+    assert bad.algorithm["adaptive_entropy"]["coefficient"] == 1.0  # after two steps
+    state = {"coefficient": 0.5, "last": 0.0}
+    once, twice, never = (
+        [one.loss for one in replay(replace(bad, algorithm=learned), None)]
+        for learned in ({"adaptive_entropy": state}, {"adaptive_entropy": state | {"coefficient": 1.0}}, {})
+    )
+    for half, whole, without in zip(once, twice, never, strict=True):
+        assert whole < half < without
+        assert whole - without == pytest.approx(2 * (half - without), rel=1e-4)
+    damaged = replace(bad, algorithm={"adaptive_entropy": {}})
+    with pytest.raises(SettingError, match=r"cannot be read from the step \('coefficient'\); it is damaged.$"):
+        replay(damaged, None)
 
 
 def test_what_is_no_skipped_step_is_refused(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ first makes a random-weight model of the Qwen2 1.5B shape in the folder. With ``
 
 With ``--rows`` the time of a decode step is measured instead, of so many requests at once whose prompts are cached and
 whose contexts are ``--prompt`` + ``--tokens`` / 2 long on average: wall time, and beside it the time in which a kernel
-ran, so that a slow host is seen as such. ``--burst`` lists numbers of decode steps a scheduler round, each measured
-with an engine of its own, one after the other: ``--burst 1 32 1`` shows how far the host drifts in between.
+ran, so that a slow host is seen as such. ``--burst`` lists numbers of decode steps a scheduler round, measured one
+after the other in one engine: ``--burst 1 32 1`` shows how far the host drifts in between. ``plain`` is vLLM's own
+loop, which knows no bursts.
 """
 
 import argparse
@@ -47,6 +48,7 @@ from ngrpo.exploration.runtime.bound import BoundExploration
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.vllm.engine import VllmEngine
+from ngrpo.rollout.vllm.private import scheduler_in_process
 from ngrpo.rollout.vllm.versions import installed_version
 from ngrpo.types.rollouts import Request, Sampling
 
@@ -268,16 +270,19 @@ def engine_modes(arguments: argparse.Namespace) -> tuple[dict[str, Callable[[], 
 
 
 def measure_steps(arguments: argparse.Namespace) -> None:
-    """Measures decode steps, with one engine after the other; reports after each number of rows."""
+    """Measures decode steps in one engine; reports after each number of rows and length of bursts."""
     made: list[DecodeStep] = []
-    for burst in arguments.burst or [None]:
-        started = start_engine(arguments, arguments.tokens + 1, burst)
-        for steps in measured_steps(
-            step_modes(arguments, started), arguments.rows, burst, arguments.tokens, arguments.rounds
-        ):
-            made += steps
-            report_steps(arguments, made)
-        started.engine.close()
+    most = max(arguments.burst) if arguments.burst else None
+    started = start_engine(arguments, arguments.tokens + 1, most)
+    modes = step_modes(arguments, started)
+    for rows in arguments.rows:
+        for burst in arguments.burst or [None]:
+            if burst is not None:
+                scheduler_in_process(started.engine.llm).limit_bursts(burst)
+            for steps in measured_steps(modes, [rows], burst, arguments.tokens, arguments.rounds):
+                made += steps
+                report_steps(arguments, made)
+    started.engine.close()
 
 
 def step_modes(arguments: argparse.Namespace, started: Started) -> dict[str, Generate]:

@@ -24,6 +24,10 @@ class BurstScheduler(AsyncScheduler):
         self._length = BurstLength(settings.burst if settings is not None and _possible(self.vllm_config) else 1)
         self._steps = 1
 
+    def limit_bursts(self, steps: int) -> None:
+        """Makes bursts of at most so many steps from now on, at least 1."""
+        self._length = BurstLength(steps)
+
     def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
         """Schedules a step, or a burst of them."""
         for request in self.running:

@@ -53,11 +53,22 @@ def _words(tensor: Tensor) -> Tensor:
     return octets.view(torch.int32)
 
 
-@lru_cache(maxsize=8)
 def _weights(device: torch.device) -> Tensor:
-    """Returns w of a chunk: multiplications and shifts mod 2^64, lowest bit set; int64 [_CHUNK]."""
+    """Returns w of a chunk: multiplications and shifts mod 2^64, lowest bit set; int64 [_CHUNK].
+
+    They are kept on a CPU only: what is made while vLLM loads a model on a GPU lies in memory that a sleep takes away.
+    """
+    return _kept_weights() if device.type == "cpu" else _made_weights(device)
+
+
+def _made_weights(device: torch.device) -> Tensor:
     w = torch.arange(1, _CHUNK + 1, device=device)
     for _ in range(2):
         w = w * _ODD
         w = w ^ (w >> 29)
     return w | 1
+
+
+@lru_cache(maxsize=1)
+def _kept_weights() -> Tensor:
+    return _made_weights(torch.device("cpu"))

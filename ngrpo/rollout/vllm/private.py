@@ -109,6 +109,11 @@ def end_engine(llm: Any) -> None:
     llm.llm_engine.engine_core.shutdown()
 
 
+def scheduler_in_process(llm: Any) -> Any:
+    """Returns the scheduler of an engine that runs in this process."""
+    return llm.llm_engine.engine_core.engine_core.scheduler
+
+
 def engine_processes(llm: Any) -> list[BaseProcess]:
     """Returns the processes of an engine that runs in its own."""
     return list(llm.llm_engine.engine_core.resources.engine_manager.processes)

@@ -1,4 +1,4 @@
-"""What a GPU alone shows: tensors that change between calls reach captured graphs, and weights come after a sleep."""
+"""What a GPU alone shows: changed tensors reach captured graphs, weights come after a sleep, memory is given back."""
 
 from collections.abc import Iterator
 
@@ -80,3 +80,23 @@ def test_weights_come_after_a_sleep_and_after_a_transfer_that_broke_off():
         engine, {name: weight * 1.1 for name, weight in weights.items()}, ["model.norm.weight"]
     )
     engine.close()
+
+
+def test_an_engine_gives_all_of_its_memory_back_and_the_next_one_sleeps_too():
+    from vllm.device_allocator.cumem import CuMemAllocator
+
+    source = ModelSource(dtype="float32")
+    device = torch.device("cuda")
+    weights = {name: weight.detach() for name, weight in source.load().to(device).named_parameters()}
+    requests = random_requests(6, 5, 60)
+    made = []
+    for _ in range(2):
+        engine = start_engine(source, dtype="float32", device=device)
+        bound = bind(MIXING, engine.embedding(), Vocabulary.of(source.tokenizer()))
+        engine.sleep()
+        engine.wake()
+        engine.sync_weights(weights.items())
+        made.append([rollout.response_ids.tolist() for rollout in engine.generate(requests, UNSTOPPED, bound)])
+        engine.close()
+        assert CuMemAllocator.get_instance().get_current_usage() == 0
+    assert made[0] == made[1]

@@ -115,3 +115,10 @@ def test_rollouts_of_a_prompt_share_its_blocks_and_none_of_a_response(engine, or
 
     engine.generate(second, short, mixing)
     assert cached_tokens[-1] == [len(whole) // 32 * 32]
+
+
+def test_the_scheduler_of_an_engine_in_this_process_is_at_hand(engine):
+    from ngrpo.rollout.vllm.burst_scheduler import BurstScheduler
+    from ngrpo.rollout.vllm.private import scheduler_in_process
+
+    assert isinstance(scheduler_in_process(engine.llm), BurstScheduler)

@@ -21,12 +21,13 @@ class BurstScheduler(AsyncScheduler):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         settings = settings_of(self.vllm_config)
-        self._length = BurstLength(settings.burst if settings is not None and _possible(self.vllm_config) else 1)
+        self._most = settings.burst if settings is not None and _possible(self.vllm_config) else 1
+        self._length = BurstLength(self._most)
         self._steps = 1
 
     def limit_bursts(self, steps: int) -> None:
-        """Makes bursts of at most so many steps from now on, at least 1."""
-        self._length = BurstLength(steps)
+        """Makes bursts of at most so many steps from now on, never more than the engine was started for."""
+        self._length = BurstLength(min(steps, self._most))
 
     def schedule(self, *args: Any, **kwargs: Any) -> SchedulerOutput:
         """Schedules a step, or a burst of them."""

@@ -117,8 +117,13 @@ def test_rollouts_of_a_prompt_share_its_blocks_and_none_of_a_response(engine, or
     assert cached_tokens[-1] == [len(whole) // 32 * 32]
 
 
-def test_the_scheduler_of_an_engine_in_this_process_is_at_hand(engine):
+def test_the_scheduler_of_an_engine_in_this_process_takes_a_limit_of_bursts(engine, oracle, mixing):
     from ngrpo.rollout.vllm.burst_scheduler import BurstScheduler
     from ngrpo.rollout.vllm.private import scheduler_in_process
 
-    assert isinstance(scheduler_in_process(engine.llm), BurstScheduler)
+    scheduler = scheduler_in_process(engine.llm)
+    assert isinstance(scheduler, BurstScheduler)
+    requests = random_requests(2, 5, 60)
+    for steps in (32, 1):  # no more than is possible: the deprecated runner of a CPU makes single steps
+        scheduler.limit_bursts(steps)
+        assert_same_rollouts(engine.generate(requests, UNSTOPPED, mixing), oracle.generate(requests, UNSTOPPED, mixing))

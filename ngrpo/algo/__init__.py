@@ -9,6 +9,7 @@
 - ``correction.py``: Rollout correction: importance weights for the distance of the engine's log-probs from the
   trainer's
 - ``credit.py``: Credit assignment: from one advantage a response to advantages for its tokens
+- ``first_token.py``: Credit for the first token of one right response a group (Latent-GRPO)
 - ``groups.py``: Groups: the responses to one prompt, identified by the prompt's key and never by their position in
   the batch
 - ``kl.py``: Per-token estimators of the KL divergence to the reference, from log-probs of the sampled tokens

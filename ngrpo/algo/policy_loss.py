@@ -1,7 +1,7 @@
 """An algorithm as a composition of functions, and the loss that they make together."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,7 +24,11 @@ from ngrpo.algo.token_weight import EvenTokens, TokenWeight, TokenWeighting, Wei
 from ngrpo.algo.truncation import without_truncated
 from ngrpo.errors import SettingError
 
-_CHOICES = {"kl_in": ("loss", "reward"), "zero_signal": ("keep", "drop"), "truncated": ("keep", "drop")}
+_CHOICES = {
+    "kl_in": ("loss", "reward"),
+    "zero_signal": ("keep", "drop"),
+    "truncated": ("keep", "drop", "zero", "zero_unscored"),
+}
 
 _BASES: Mapping[str, type] = {
     "credit": Credit,
@@ -62,7 +66,8 @@ class Algorithm:
         zero_signal: of groups that have advantage 0 on every token (all responses equally good, as far as this
             algorithm can tell): "keep" counts them in the denominators and regularises them, "drop" excludes them.
         truncated: of responses that ran into the length limit: "keep" learns from them like from any other, "drop"
-            excludes them from the loss, after they have counted in the statistics of their group.
+            excludes them from the loss, after they have counted in the statistics of their group, "zero" gives them
+            advantage 0 then, so that they stay in the denominators, and "zero_unscored" does so before they count.
         prompts_per_batch: prompts per rollout batch, over all ranks.
         optimizer_steps: optimiser steps per rollout batch, which is cut into as many minibatches.
 
@@ -109,7 +114,7 @@ class Algorithm:
             )
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
-                raise SettingError(f"algo.{name}={getattr(self, name)} is not known; choose {' or '.join(choices)}.")
+                raise SettingError(f"algo.{name}={getattr(self, name)} is not known; choose {_either(choices)}.")
         for name in ("prompts_per_batch", "optimizer_steps"):
             if getattr(self, name) < 1:
                 raise SettingError(f"algo.{name}={getattr(self, name)} is too small: set it to 1 or more.")
@@ -185,6 +190,9 @@ class Algorithm:
         penalty = self._penalty(batch)
         if not self.credit.token_level:
             batch = replace(batch, rewards=batch.rewards - per_sequence_sum(penalty, batch.lengths))
+        cut_off = batch.truncated & ~batch.rewards.isnan()
+        if self.truncated == "zero_unscored":
+            batch = replace(batch, rewards=batch.rewards.masked_fill(cut_off, math.nan))
         rewards = batch.groups.table(batch.rewards)
         if self.within_group is not None:
             rewards = self.within_group(rewards, batch.groups.table(batch.lengths.to(rewards.dtype)))
@@ -192,10 +200,14 @@ class Algorithm:
         advantages = batch.groups.flat(self.advantage(rewards))
         if batch.bonus is not None:
             advantages = advantages + batch.bonus.to(advantages.dtype)
+        if self.truncated == "zero":
+            advantages = advantages.masked_fill(cut_off & ~advantages.isnan(), 0.0)
+        if self.truncated == "zero_unscored":
+            advantages = advantages.masked_fill(cut_off, 0.0)
         credited = self.credit(batch, advantages, penalty)
         if self.zero_signal == "drop":
             credited = _without_zero_signal(credited, batch)
-        return credited if self.truncated == "keep" else without_truncated(credited, batch.truncated, batch.lengths)
+        return without_truncated(credited, batch.truncated, batch.lengths) if self.truncated == "drop" else credited
 
     def _penalty(self, batch: ScoredBatch) -> Tensor:
         if self.kl_in == "loss":
@@ -263,6 +275,10 @@ class Algorithm:
         if self.needs_reference:
             raise ValueError(f"kl_coef={self.kl_coef} needs ref_log_prob, which is None")
         return torch.zeros_like(batch.log_prob)
+
+
+def _either(choices: Sequence[str]) -> str:
+    return f"{', '.join(choices[:-1])} or {choices[-1]}"
 
 
 def _without_zero_signal(credited: Credited, batch: ScoredBatch) -> Credited:

@@ -28,7 +28,7 @@ _HOMES = {
     "algo.clip": ("ngrpo.algo.clip",),
     "algo.aggregate": ("ngrpo.algo.aggregate",),
     "algo.kl": ("ngrpo.algo.kl",),
-    "algo.credit": ("ngrpo.algo.credit", "ngrpo.algo.consistency"),
+    "algo.credit": ("ngrpo.algo.credit", "ngrpo.algo.consistency", "ngrpo.algo.first_token"),
     "algo.correction": ("ngrpo.algo.correction",),
     "algo.adaptive_entropy": ("ngrpo.algo.adaptive_entropy",),
     "algo.within_group": ("ngrpo.algo.within_group",),

@@ -7,6 +7,7 @@
 - ``gaussian_top_k.py``: Gaussian soft tokens over the k most likely tokens, with a sparse record
 - ``gumbel.py``: Gumbel soft thinking (SofT-GRPO)
 - ``hrpo.py``: Hybrid latent reasoning (HRPO): a learned gate between the token and the mean embedding
+- ``latent_gumbel.py``: Gumbel soft thinking with one-sided noise (Latent-GRPO)
 - ``min_p.py``: min-p sampling
 - ``neighbor.py``: Semantic neighbor mixing (N-GRPO)
 - ``neighbor_annealed.py``: Semantic neighbor mixing that fades with training time (N-GRPO-T)

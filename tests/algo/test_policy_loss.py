@@ -232,7 +232,7 @@ def test_the_reference_is_needed_only_with_a_kl_term() -> None:
         ({"entropy_coef": -0.1}, ["algo.entropy_coef=-0.1", "set it to 0"]),
         ({"kl_in": "advantage"}, ["algo.kl_in=advantage", "loss or reward"]),
         ({"zero_signal": "loss"}, ["algo.zero_signal=loss", "keep or drop"]),
-        ({"truncated": "mask"}, ["algo.truncated=mask", "keep or drop"]),
+        ({"truncated": "mask"}, ["algo.truncated=mask", "keep, drop, zero or zero_unscored"]),
         ({"prompts_per_batch": 0}, ["algo.prompts_per_batch=0", "1 or more"]),
         ({"optimizer_steps": 0}, ["algo.optimizer_steps=0", "1 or more"]),
         (

@@ -11,6 +11,7 @@ from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.gaussian_top_k import GaussianTopK
 from ngrpo.exploration.gumbel import GumbelSoftThinking
 from ngrpo.exploration.hrpo import HybridReasoning
+from ngrpo.exploration.latent_gumbel import LatentGumbel
 from ngrpo.exploration.neighbor_annealed import AnnealedNeighborMixing
 from ngrpo.exploration.neighbor_entropy import EntropyNeighborMixing
 from ngrpo.exploration.soft import SoftThinking
@@ -22,6 +23,8 @@ STRATEGIES: list[Exploration] = [
     SoftThinking(top_n=4, rate=0.6),
     GumbelSoftThinking(top_k=4, tau_g=0.7),
     GumbelSoftThinking(top_k=6, density="masked_mean"),
+    LatentGumbel(top_k=4),
+    LatentGumbel(top_k=4, one_sided=False, top_p=1.0),
     GaussianSoftTokens(),
     GaussianSoftTokens(tau=0.0001),
     GaussianTopK(k=5),

@@ -9,6 +9,7 @@ from torch import Tensor
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.gumbel import GumbelSoftThinking
+from ngrpo.exploration.latent_gumbel import LatentGumbel
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.soft import SoftThinking
 from ngrpo.exploration.vocabulary import Vocabulary
@@ -24,6 +25,7 @@ STRATEGIES: list[Exploration] = [
     NeighborMixing(rate=0.6, k=3),
     SoftThinking(top_n=4, rate=0.7, cold_entropy=2.5, cold_steps=2),
     GumbelSoftThinking(),
+    LatentGumbel(top_k=4),
     GaussianSoftTokens(),
 ]
 

@@ -16,6 +16,7 @@ from ngrpo.exploration.base import Exploration, Step, StepContext
 from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.gaussian_top_k import GaussianTopK
 from ngrpo.exploration.gumbel import GumbelSoftThinking
+from ngrpo.exploration.latent_gumbel import LatentGumbel
 from ngrpo.exploration.min_p import MinPSampling
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.neighbor_annealed import AnnealedNeighborMixing
@@ -81,6 +82,7 @@ STRATEGIES = [
     SoftThinking(rate=0.5),
     GaussianSoftTokens(),
     GumbelSoftThinking(),
+    LatentGumbel(top_k=4),
     GaussianTopK(),
     MinPSampling(),
 ]

@@ -14,6 +14,7 @@ from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.gaussian_top_k import GaussianTopK
 from ngrpo.exploration.gumbel import GumbelSoftThinking
 from ngrpo.exploration.hrpo import HybridReasoning
+from ngrpo.exploration.latent_gumbel import LatentGumbel
 from ngrpo.exploration.min_p import MinPSampling
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.neighbor_annealed import AnnealedNeighborMixing
@@ -79,6 +80,7 @@ def shipped() -> list[Exploration]:
         SoftThinking(),
         SoftThinking(rate=0.5),
         GumbelSoftThinking(),
+        LatentGumbel(top_k=4),
         GumbelSoftThinking(top_p=1.0, density="masked_mean"),
         GaussianSoftTokens(),
         GaussianSoftTokens(tau=0.0001),

@@ -19,6 +19,7 @@ from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.gaussian_top_k import GaussianTopK
 from ngrpo.exploration.gumbel import GumbelSoftThinking
 from ngrpo.exploration.hrpo import HybridReasoning
+from ngrpo.exploration.latent_gumbel import LatentGumbel
 from ngrpo.exploration.min_p import MinPSampling
 from ngrpo.exploration.neighbor_annealed import AnnealedNeighborMixing
 from ngrpo.exploration.neighbor_entropy import EntropyNeighborMixing
@@ -56,6 +57,7 @@ STRATEGIES: list[Exploration] = [
     EntropyNeighborMixing(),
     SoftThinking(),
     GumbelSoftThinking(top_k=4, tau_g=0.7),
+    LatentGumbel(top_k=4),
     GaussianTopK(k=5),
     GaussianSoftTokens(),
     HybridReasoning(r_min=0.9, r_max=0.95),

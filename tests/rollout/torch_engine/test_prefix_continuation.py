@@ -11,6 +11,7 @@ from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.gaussian_top_k import GaussianTopK
 from ngrpo.exploration.gumbel import GumbelSoftThinking
 from ngrpo.exploration.hrpo import HybridReasoning
+from ngrpo.exploration.latent_gumbel import LatentGumbel
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.model_check.own_scores import own_scores
@@ -24,6 +25,7 @@ STRATEGIES: list[Exploration] = [
     TokenSampling(),
     NEIGHBOR,
     GumbelSoftThinking(top_k=4, tau_g=0.7),
+    LatentGumbel(top_k=4),
     GaussianTopK(k=5),
     GaussianSoftTokens(),
     HybridReasoning(r_min=0.5, r_max=0.9),

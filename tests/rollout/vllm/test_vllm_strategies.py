@@ -27,6 +27,7 @@ from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.gaussian_top_k import GaussianTopK
 from ngrpo.exploration.gumbel import GumbelSoftThinking
 from ngrpo.exploration.hrpo import HybridReasoning
+from ngrpo.exploration.latent_gumbel import LatentGumbel
 from ngrpo.exploration.neighbor_annealed import AnnealedNeighborMixing
 from ngrpo.exploration.neighbor_entropy import EntropyNeighborMixing
 from ngrpo.exploration.runtime.bound import BoundExploration
@@ -44,6 +45,7 @@ SUMS: list[Exploration] = [
     SoftThinking(top_n=6, rate=0.5, cold_entropy=0.3, cold_steps=4),
     GumbelSoftThinking(end_token=None),
     GumbelSoftThinking(density="masked_mean", tau_g=0.5),
+    LatentGumbel(end_token=None),
     EntropyNeighborMixing(rate_min=0.2, rate_max=0.8, end_token=None),
 ]
 ANNEALED = AnnealedNeighborMixing(rate_start=0.8, rate_end=0.1, schedule_iterations=6, end_token=None)

@@ -14,6 +14,7 @@
 - ``neighbor_base.py``: The base of the strategies that mix a token with its semantic neighbours: their table and
   their gated step
 - ``neighbor_entropy.py``: Semantic neighbor mixing that follows the uncertainty of each step (N-GRPO-E)
+- ``neighbor_selective.py``: Semantic neighbor mixing where the mixture is another vector than the anchor's
 - ``neighbor_table.py``: The table of nearest rows of the input embedding: built in blocks, cached on disk
 - ``random.py``: Counter-based randomness: a hash of (request key, absolute position, stream), drawn on the device
 - ``runtime/``: The machinery that runs a strategy: binding, checks, the decode step, compilation

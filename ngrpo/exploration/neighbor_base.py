@@ -1,5 +1,6 @@
 """The base of the strategies that mix a token with its semantic neighbours: their table and their gated step."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -40,7 +41,14 @@ class NeighborBase(Exploration):
         excluded = excluded_rows(embedding, vocabulary, self.excluded_ids)
         return {"neighbors": neighbor_table(embedding, self.width, self.metric, excluded)}
 
-    def mixed_step(self, logits: Tensor, ctx: StepContext, rate: Tensor | float, k: Tensor | None = None) -> Step:
+    def mixed_step(
+        self,
+        logits: Tensor,
+        ctx: StepContext,
+        rate: Tensor | float,
+        k: Tensor | None = None,
+        where: Callable[[Tensor, Tensor], Tensor] | None = None,
+    ) -> Step:
         """Mixes the gated rows, draws the others.
 
         Args:
@@ -49,6 +57,7 @@ class NeighborBase(Exploration):
             rate: rho; one number, or float32 [R].
             k: ids of the mixture that get weight, the anchor included; int64 [] or [R]. The others are the anchor's
                 again, with weight 0. None for all.
+            where: says of ids and weights, [R, K] each, which rows may be mixed; bool [R]. None for all.
         """
         anchor = logits.argmax(-1)
         ids = ctx.tables["neighbors"][anchor].long()
@@ -59,7 +68,10 @@ class NeighborBase(Exploration):
             scores = scores.masked_fill(surplus, -torch.inf)
         gate = ctx.uniform("gate") < rate
         mixed = gate & ~ctx.ended & ~ctx.is_end(anchor)
-        return Step(torch.where(mixed, anchor, ctx.sample(logits)), mixed, ids, scores.softmax(-1))
+        weights = scores.softmax(-1)
+        if where is not None:
+            mixed = mixed & where(ids, weights)
+        return Step(torch.where(mixed, anchor, ctx.sample(logits)), mixed, ids, weights)
 
 
 def check_ranges(rates: dict[str, float], sizes: dict[str, int], least: int) -> None:

@@ -14,6 +14,7 @@ from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.latent_gumbel import LatentGumbel
 from ngrpo.exploration.neighbor_annealed import AnnealedNeighborMixing
 from ngrpo.exploration.neighbor_entropy import EntropyNeighborMixing
+from ngrpo.exploration.neighbor_selective import SelectiveNeighborMixing
 from ngrpo.exploration.soft import SoftThinking
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.policy import ScoringModel
@@ -31,6 +32,7 @@ STRATEGIES: list[Exploration] = [
     HybridReasoning(r_min=0.5, r_max=0.9),
     AnnealedNeighborMixing(rate_start=0.5, schedule_iterations=10),
     EntropyNeighborMixing(rate_min=0.2, rate_max=0.8),
+    SelectiveNeighborMixing(rate=0.9, max_cosine=0.999),
 ]
 each_strategy = pytest.mark.parametrize("strategy", STRATEGIES, ids=[type(s).__name__ for s in STRATEGIES])
 

@@ -21,6 +21,7 @@ from ngrpo.exploration.min_p import MinPSampling
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.neighbor_annealed import AnnealedNeighborMixing
 from ngrpo.exploration.neighbor_entropy import EntropyNeighborMixing
+from ngrpo.exploration.neighbor_selective import SelectiveNeighborMixing
 from ngrpo.exploration.runtime import compiled as module
 from ngrpo.exploration.runtime.compiled import compiled
 from ngrpo.exploration.runtime.decide import decide
@@ -79,6 +80,7 @@ STRATEGIES = [
     NeighborMixing(rate=0.5),
     AnnealedNeighborMixing(rate_start=0.5, schedule_iterations=10),
     EntropyNeighborMixing(rate_min=0.2, rate_max=0.8),
+    SelectiveNeighborMixing(rate=0.8, max_cosine=0.9),
     SoftThinking(rate=0.5),
     GaussianSoftTokens(),
     GumbelSoftThinking(),

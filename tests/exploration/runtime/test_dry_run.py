@@ -19,6 +19,7 @@ from ngrpo.exploration.min_p import MinPSampling
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.neighbor_annealed import AnnealedNeighborMixing
 from ngrpo.exploration.neighbor_entropy import EntropyNeighborMixing
+from ngrpo.exploration.neighbor_selective import SelectiveNeighborMixing
 from ngrpo.exploration.runtime.bound import bind
 from ngrpo.exploration.soft import SoftThinking
 from ngrpo.exploration.token import TokenSampling
@@ -77,6 +78,7 @@ def shipped() -> list[Exploration]:
         NeighborMixing(),
         AnnealedNeighborMixing(),
         EntropyNeighborMixing(),
+        SelectiveNeighborMixing(),
         SoftThinking(),
         SoftThinking(rate=0.5),
         GumbelSoftThinking(),

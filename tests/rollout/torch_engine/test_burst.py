@@ -23,6 +23,7 @@ from ngrpo.exploration.latent_gumbel import LatentGumbel
 from ngrpo.exploration.min_p import MinPSampling
 from ngrpo.exploration.neighbor_annealed import AnnealedNeighborMixing
 from ngrpo.exploration.neighbor_entropy import EntropyNeighborMixing
+from ngrpo.exploration.neighbor_selective import SelectiveNeighborMixing
 from ngrpo.exploration.runtime.bound import BoundExploration
 from ngrpo.exploration.soft import SoftThinking
 from ngrpo.exploration.token import TokenSampling
@@ -55,6 +56,7 @@ STRATEGIES: list[Exploration] = [
     MIXING,
     AnnealedNeighborMixing(),
     EntropyNeighborMixing(),
+    SelectiveNeighborMixing(rate=0.9, max_cosine=0.999),
     SoftThinking(),
     GumbelSoftThinking(top_k=4, tau_g=0.7),
     LatentGumbel(top_k=4),

@@ -30,6 +30,7 @@ from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.latent_gumbel import LatentGumbel
 from ngrpo.exploration.neighbor_annealed import AnnealedNeighborMixing
 from ngrpo.exploration.neighbor_entropy import EntropyNeighborMixing
+from ngrpo.exploration.neighbor_selective import SelectiveNeighborMixing
 from ngrpo.exploration.runtime.bound import BoundExploration
 from ngrpo.exploration.soft import SoftThinking
 from ngrpo.exploration.token import TokenSampling
@@ -47,6 +48,7 @@ SUMS: list[Exploration] = [
     GumbelSoftThinking(density="masked_mean", tau_g=0.5),
     LatentGumbel(end_token=None),
     EntropyNeighborMixing(rate_min=0.2, rate_max=0.8, end_token=None),
+    SelectiveNeighborMixing(rate=0.9, max_cosine=0.999, end_token=None),
 ]
 ANNEALED = AnnealedNeighborMixing(rate_start=0.8, rate_end=0.1, schedule_iterations=6, end_token=None)
 VECTORS: list[Exploration] = [

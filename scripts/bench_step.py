@@ -8,7 +8,7 @@ Random weights of the Qwen2 1.5B shape (1.78 B parameters), 16 prompts x 8 compl
 optimiser step. ``ours`` is ``scripts/train.py exploration=neighbor algo=grpo rollout=vllm`` with the settings below:
 float32 weights and moments, the moments in host memory during generation. ``ours bf16`` keeps all of them in bfloat16
 on the card, as TRL does here; ``trl`` is TRL's trainer with vLLM in its process, ``trl liger`` the same with its Liger
-loss.
+loss, ``ours in trl`` the same with exploration by our vLLM engine (`ExploringGRPOTrainer`).
 
 With ``--devices``: ``cards`` has a training process and an engine process a card, ``cards plain`` gathers
 weights for every microbatch, ``cards ahead`` makes the next rollouts beside the update, ``cards tensor`` splits the
@@ -176,12 +176,12 @@ def run_one(arguments: argparse.Namespace, result: Path, kept: Sequence[str]) ->
     run_ours(arguments, result, [*method(arguments, arguments.prompts), *engine(arguments), *stored])
 
 
-def run_trl(arguments: argparse.Namespace, result: Path, liger: bool) -> None:
+def run_trl(arguments: argparse.Namespace, result: Path, liger: bool = False, exploring: bool = False) -> None:
     """Runs TRL's trainer."""
     from step_trl import run_trl as run
 
     texts = prompts(arguments.prompt_words)
-    run(arguments, model_folder(arguments), texts, GROUP, result, record_after(arguments), liger)
+    run(arguments, model_folder(arguments), texts, GROUP, result, record_after(arguments), liger, exploring)
 
 
 def with_burst(
@@ -242,7 +242,8 @@ class Case:
 ALONE = (
     Case("ours", partial(run_one, kept=FLOAT32)),
     Case("ours bf16", partial(run_one, kept=BFLOAT16)),
-    Case("trl", partial(run_trl, liger=False), ("trl", "vllm"), ours=False),
+    Case("ours in trl", partial(run_trl, exploring=True), ("trl",), ours=False),
+    Case("trl", run_trl, ("trl", "vllm"), ours=False),
     Case("trl liger", partial(run_trl, liger=True), ("trl", "vllm", "liger_kernel"), ours=False),
 )
 """On one card."""

@@ -17,6 +17,8 @@ from places import ROOT
 class Trainer:
     """Calls what TRL's trainer calls; an optimiser steps in each step of the training."""
 
+    logged = {"loss": 1.0}
+
     def __init__(self, model: str, args: Any, train_dataset: Any, reward_funcs: Any, processing_class: Any) -> None:
         assert (Path(model) / "config.json").exists()
         self.steps = args.max_steps
@@ -44,6 +46,7 @@ class Trainer:
             self.optimizer.step()
             for callback in self.callbacks:
                 callback.on_step_end(None, SimpleNamespace(global_step=step + 1), None)
+                callback.on_log(None, None, None, logs=dict(self.logged))
 
 
 @pytest.fixture
@@ -69,6 +72,12 @@ def run_trl(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
         handle.remove()
 
 
+def made_arguments(folder: Path) -> Namespace:
+    return Namespace(
+        work=folder, prompts=2, tokens=8, prompt_tokens=4, warm_up=1, steps=2, engine="torch", engine_memory=0.35
+    )
+
+
 @pytest.mark.parametrize("record", [False, True])
 def test_steps_after_the_warm_up_are_timed(
     run_trl: Any, tiny_model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, record: bool
@@ -85,9 +94,9 @@ def test_steps_after_the_warm_up_are_timed(
             """Ends."""
 
     monkeypatch.setattr(kernel_times, "recorded_kernels", Recording)
-    arguments = Namespace(work=tmp_path, prompts=2, tokens=8, prompt_tokens=4, warm_up=1, steps=2)
     result = tmp_path / "trl.json"
-    run_trl(arguments, Path(tiny_model_path), ["one", "two"], 8, result, 3 if record else None, liger=False)
+    after = 3 if record else None
+    run_trl(made_arguments(tmp_path), Path(tiny_model_path), ["one", "two"], 8, result, after, False, False)
     made = json.loads(result.read_text())
     assert len(made["steps"]) == 2
     for step in made["steps"]:
@@ -95,3 +104,25 @@ def test_steps_after_the_warm_up_are_timed(
         assert 0 < step["optimizer_s"] <= step["update_s"]
     assert len(recordings) == record
     assert made.get("kernel_s") == (3.0 if record else None)
+
+
+def test_the_exploring_trainer_takes_the_place_of_trls_and_says_how_well_it_replays(
+    run_trl: Any, tiny_model_path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Exploring(Trainer):
+        logged = {"loss": 1.0, "exploration/replay_difference": 2e-6}
+
+        def __init__(self, exploration: Any, engine: Any, **given: Any) -> None:
+            super().__init__(**given)
+            assert engine is None
+            assert not hasattr(given["args"], "generation_kwargs")  # which a trainer that explores refuses
+            assert exploration.rate > 0
+
+    plugin = ModuleType("ngrpo.plugins.trl")
+    plugin.ExploringGRPOTrainer = Exploring  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "ngrpo.plugins.trl", plugin)
+    result = tmp_path / "ours.json"
+    run_trl(made_arguments(tmp_path), Path(tiny_model_path), ["one", "two"], 8, result, None, False, True)
+    made = json.loads(result.read_text())
+    assert made["exploration/replay_difference"] == 2e-6
+    assert "loss" not in made

@@ -14,7 +14,8 @@
 - ``algo/``: Algorithms as compositions of pure functions
 - ``modeling/``: Models: loading, packing, attention, replay, sharding
 - ``replay/``: Replay for any trainer: a model of transformers sees the inputs that rollouts saw; imports torch alone
-- ``plugins/``: Exploration in other programs that train: each plug-in is one module, which imports that program
+- ``plugins/``: Exploration in other programs that train: each plug-in is one module to import, which imports that
+  program
 - ``data/``: Prompts: sources, chat templates, the data module
 - ``evaluation/``: Evaluation: Mean@k, Pass@k, reports
 - ``checkpoint/``: Checkpoints: complete folders on disk, what they belong to, and the exported policy

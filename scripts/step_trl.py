@@ -36,7 +36,8 @@ def run_trl(
     config = GRPOConfig(
         output_dir=str(arguments.work / "trl"), per_device_train_batch_size=micro,
         gradient_accumulation_steps=group * arguments.prompts // micro, num_generations=group,
-        max_completion_length=arguments.tokens, use_cpu=not torch.cuda.is_available(), beta=0.001, bf16=True, gradient_checkpointing=True, learning_rate=1e-6,
+        max_completion_length=arguments.tokens, use_cpu=not torch.cuda.is_available(),
+        beta=0.001, bf16=True, gradient_checkpointing=True, learning_rate=1e-6,
         max_steps=arguments.warm_up + arguments.steps + (record_after is not None), logging_steps=1,
         report_to="none", save_strategy="no",
         temperature=1.0, use_liger_kernel=liger, model_init_kwargs={"dtype": "bfloat16"}, **own,

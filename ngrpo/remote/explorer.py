@@ -64,6 +64,7 @@ class RemoteExplorer:
         max_new_tokens: int | None = None,
         stop_ids: Sequence[int] | None = None,
         oldest_step: int = 0,
+        progress: int = 0,
     ) -> list[RemoteRollout]:
         """Makes rollouts of prompts, those of ``ngrpo.sample`` with the same seed, model and settings.
 
@@ -77,6 +78,7 @@ class RemoteExplorer:
             max_new_tokens: most response tokens; None for the server's.
             stop_ids: token ids that end a response; None for the model's.
             oldest_step: least number of the weights; older ones are an error.
+            progress: training iterations behind the weights, for strategies that change with them.
 
         Returns:
             The rollouts, n to a prompt and prompt after prompt.
@@ -94,6 +96,7 @@ class RemoteExplorer:
         asked: dict[str, Any] = {
             "sampling": {name: value for name, value in sampling.items() if value is not None},
             "weights": {"oldest_step": oldest_step},
+            "progress": progress,
             "text": True,
         }
         if named is not None:

@@ -1,4 +1,4 @@
-"""The code of docs/plugins.md runs as it stands there, and asks a user of TRL for few changes."""
+"""The code of the pages for other trainers runs as it stands there, and asks a user of TRL for few changes."""
 
 import re
 import subprocess
@@ -9,8 +9,14 @@ import pytest
 from places import ROOT
 from prose import PAGES
 
-BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGES["docs/plugins.md"], flags=re.MULTILINE | re.DOTALL)
-REPLAY, TRL, VERL = BLOCKS
+
+def block(page: str) -> str:
+    """The only one of a page."""
+    (code,) = re.findall(r"^```python\n(.*?)^```$", PAGES[page], flags=re.MULTILINE | re.DOTALL)
+    return str(code)
+
+
+REPLAY, TRL, VERL = (block(f"docs/{name}.md") for name in ("plugins", "trl", "verl"))
 
 
 def run(code: str, folder: Path) -> str:

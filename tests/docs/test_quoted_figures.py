@@ -257,7 +257,7 @@ def test_exact_products_take_as_long_as_quoted() -> None:
 def test_the_run_of_trl_is_as_quoted() -> None:
     made = benchmark("trl_demo_cpu")["generations"]
     first, last = (mean(one["reward"] for one in part) for part in (made[:5], made[-5:]))
-    text = " ".join(PAGES["docs/plugins.md"].split())
+    text = " ".join(PAGES["docs/trl.md"].split())
     assert f"from {first:.2f} to {last:.2f}; the largest replay difference was" in text
     assert f"difference was {max(one['replay_difference'] for one in made):.1e}" in text
     assert made[-1]["step"] + 3 == 120

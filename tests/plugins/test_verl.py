@@ -9,7 +9,9 @@ import torch
 pytest.importorskip("verl", reason="verl is not installed: pip install verl==0.9.1 in an environment of its own")
 from made_models import tiny_config, tiny_model  # noqa: E402
 from made_rollouts import rollout  # noqa: E402
+from tensordict import NonTensorStack  # noqa: E402
 from verl import DataProto  # noqa: E402
+from verl.trainer.ppo.padding_utils import construct_minimal_padding_template  # noqa: E402
 from verl.utils import tensordict_utils as tu  # noqa: E402
 from verl.workers.engine.fsdp import transformer_impl  # noqa: E402
 from verl.workers.engine.utils import prepare_micro_batches  # noqa: E402
@@ -18,7 +20,8 @@ from ngrpo.exploration.neighbor import NeighborMixing  # noqa: E402
 from ngrpo.modeling.attention import IMPLEMENTATION  # noqa: E402
 from ngrpo.modeling.packing import pack  # noqa: E402
 from ngrpo.modeling.policy import ScoringModel  # noqa: E402
-from ngrpo.plugins.verl import FIELD, fields, packed  # noqa: E402
+from ngrpo.plugins import verl as _plugin  # noqa: E402, F401 (wraps the engine)
+from ngrpo.plugins.verl_records import EXTRA, FIELD, fields, packed, records_in  # noqa: E402
 
 STRATEGY = NeighborMixing(k=2)
 ROLLOUTS = [
@@ -65,12 +68,41 @@ def test_a_record_survives_verls_batches() -> None:
             assert torch.equal(kept[name], tensor)
 
 
+def test_batches_without_records_are_found_to_have_none() -> None:
+    rows = [fields(ROLLOUTS[0], STRATEGY), {"other": 1}]
+    assert records_in({"input_ids": torch.zeros(2, 1)}) is None
+    assert records_in({EXTRA: [{"other": 1}, {}]}) is None
+    assert records_in({EXTRA: rows}) == [rows[0][FIELD], None]
+
+
+def test_what_verl_fills_a_batch_up_with_has_no_record() -> None:
+    r = ROLLOUTS[0]
+    prompt, response = r.prompt_ids, r.response_ids
+    sample = {"prompts": prompt, "responses": response, EXTRA: fields(r, STRATEGY)}
+    sample |= {"input_ids": torch.cat((prompt, response)), "response_mask": torch.ones_like(response)}
+    filling, _ = construct_minimal_padding_template(sample, {}, eos_token_id=0)
+    kept = {name: value for name, value in filling.items() if name in sample}
+    batch = tu.list_of_dict_to_tensordict([sample, kept])
+    rows = records_in(batch)
+    assert rows is not None
+    assert rows[0] is not None
+    assert rows[1] is None
+    assert packed(rows, batch["input_ids"].offsets().diff().tolist()).tokens.shape == (1, r.tokens + 128)
+
+
+def test_a_row_without_a_record_saw_its_tokens() -> None:
+    records = packed([None, fields(ROLLOUTS[1], STRATEGY)[FIELD], None], [3, 4, 9])
+    assert records.mixed().slots.tolist() == [3 + 2]
+    assert records.tokens.shape == (1, 16)
+
+
 def test_a_record_of_another_length_is_refused() -> None:
     with pytest.raises(ValueError, match="row 1 has 3 tokens, and its record 4"):
         packed([fields(r, STRATEGY)[FIELD] for r in ROLLOUTS[:2]], [7, 3])
 
 
-def test_the_engine_computes_this_projects_log_probs(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("newer", [False, True], ids=["DataProto", "transfer queue"])
+def test_the_engine_computes_this_projects_log_probs(monkeypatch: pytest.MonkeyPatch, newer: bool) -> None:
     model = tiny_model(tiny_config("qwen2"), "sdpa")
     data = batch()
     data.reorder(torch.tensor([2, 0, 3, 1]))
@@ -86,6 +118,10 @@ def test_the_engine_computes_this_projects_log_probs(monkeypatch: pytest.MonkeyP
         values = nested(name)
         given.pop(name)
         given[name] = values
+    if newer:  # further fields stay in one dictionary a row, and what fills a batch up has none
+        given.pop(FIELD)
+        rows = [r if r.mixture.positions.numel() else None for r in (ROLLOUTS[i] for i in data.non_tensor_batch["row"])]
+        given[EXTRA] = NonTensorStack(*({} if r is None else fields(r, STRATEGY) for r in rows))
     settings = {"use_dynamic_bsz": False, "micro_batch_size_per_gpu": 2, "temperature": 1.0, "use_fused_kernels": False}
     tu.assign_non_tensor(given, calculate_entropy=False, **settings)
     micro_batches, _ = prepare_micro_batches(given)

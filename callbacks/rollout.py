@@ -124,10 +124,12 @@ class RolloutCallback(Callback):
     def _refills_continuously(self) -> bool:
         """Says whether further prompts may start before a round has ended.
 
-        Several ranks would have to talk more often, and a reward with a state must get its answers in a fixed order.
+        Several ranks would have to talk more often, a reward with a state must get its answers in a fixed order, and
+        trees grow in rounds of their own.
         """
         selection, worker = self.selection, self.worker
         wanted = selection.max_refills > 0 and selection.by_group and world_size() == 1
+        wanted = wanted and worker.settings.scheduler.one_round
         return wanted and isinstance(worker.engine, StreamingEngine) and not isinstance(worker.reward, Stateful)
 
     def _selected_in_rounds(self, batch: PromptBatch, prefetched: Experience | None) -> GroupSelection:

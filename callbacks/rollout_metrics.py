@@ -22,6 +22,9 @@ class RolloutMetrics(Callback):
     ``train/reward``, ``reward/<verdict>`` are fractions, and so is ``reward/left_out``: responses that have no reward,
     or an infinite one, and take no part in the loss. ``rollout/tokens_per_s`` is that of all ranks together. Lengths
     are of what was generated, without a prefix that was given. The groups are those trained on, after selection.
+    ``rollout/tokens_per_response`` is what a response of them cost: all tokens that were generated for the batch, those
+    that several responses have in common once, dropped groups and branches included. ``rollout/branch_depth`` is how
+    often responses forked on their way.
     """
 
     def on_train_batch_start(
@@ -58,6 +61,8 @@ def rollout_values(experience: Experience) -> dict[str, Tensor]:
     return {
         "rollout/length_mean": torch.tensor([r.generated for r in experience.rollouts]),
         "rollout/truncated": experience.truncated,
+        "rollout/tokens_per_response": torch.tensor(experience.tokens / len(experience.rollouts)),
+        "rollout/branch_depth": torch.tensor([0 if r.path is None else r.path.depth for r in experience.rollouts]),
         "time/generate_s": torch.tensor(experience.generate_s),
         "time/reward_s": torch.tensor(experience.reward_s),
     }

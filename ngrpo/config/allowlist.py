@@ -26,7 +26,7 @@ PARTS = (
     "ngrpo.exploration", "ngrpo.loggers.csv", "ngrpo.loggers.mlflow", "ngrpo.loggers.tensorboard",
     "ngrpo.loggers.trackio", "ngrpo.loggers.wandb", "ngrpo.modeling.loading",
     "ngrpo.modeling.lora", "ngrpo.rewards",
-    "ngrpo.rollout.auto", "ngrpo.rollout.dynamic_sampling", "ngrpo.rollout.remote_engine",
+    "ngrpo.rollout.auto", "ngrpo.rollout.dynamic_sampling", "ngrpo.rollout.remote_engine", "ngrpo.rollout.scheduling",
     "ngrpo.rollout.torch_engine.engine", "ngrpo.rollout.vllm.engine", "ngrpo.training.critic_update",
     "ngrpo.training.optim.lr_schedule", "ngrpo.training.optim.optimizers",
 )  # fmt: skip

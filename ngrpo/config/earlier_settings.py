@@ -25,6 +25,8 @@ BEFORE: Mapping[str, object] = {
     "data.template_args": {},
     "data.template_date": None,
     "rollout.exact": False,
+    "rollout.scheduler._target_": "ngrpo.rollout.scheduling.independent.IndependentSamples",
+    "algo.shared_tokens": "once",
     "algo.correction.floor": 0.0,
     "algo.token_weight._target_": "ngrpo.algo.token_weight.EvenTokens",
 }

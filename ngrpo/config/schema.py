@@ -11,9 +11,10 @@ from ngrpo.config import config_dir, demo_default, engine_dtype, environment, ru
 
 @dataclass
 class RolloutConfig:
-    """``rollout``: see `ngrpo.rollout.worker.RolloutSettings`; ``engine`` is a `_target_` node."""
+    """``rollout``: see `ngrpo.rollout.worker.RolloutSettings`; ``engine`` and ``scheduler`` are `_target_` nodes."""
 
     engine: Any = MISSING
+    scheduler: Any = MISSING
     group_size: int = MISSING
     max_new_tokens: int = MISSING
     temperature: float = MISSING

@@ -9,8 +9,8 @@ from ngrpo.errors import SettingError
 
 _NODES = {
     "train": (
-        "model", "data", "reward", "algo", "selection", "exploration", "rollout.engine", "trainer.optimizer",
-        "trainer.schedule",
+        "model", "data", "reward", "algo", "selection", "exploration", "rollout.engine",
+        "rollout.scheduler", "trainer.optimizer", "trainer.schedule",
     ),
     "evaluate": ("model", "reward", "evaluator", "rollout.engine"),
     "sample": ("model", "exploration", "rollout.engine"),
@@ -28,13 +28,14 @@ _HOMES = {
     "algo.clip": ("ngrpo.algo.clip",),
     "algo.aggregate": ("ngrpo.algo.aggregate",),
     "algo.kl": ("ngrpo.algo.kl",),
-    "algo.credit": ("ngrpo.algo.credit", "ngrpo.algo.consistency", "ngrpo.algo.first_token"),
+    "algo.credit": ("ngrpo.algo.credit", "ngrpo.algo.consistency", "ngrpo.algo.first_token", "ngrpo.algo.tree_credit"),
     "algo.correction": ("ngrpo.algo.correction",),
     "algo.adaptive_entropy": ("ngrpo.algo.adaptive_entropy",),
     "algo.within_group": ("ngrpo.algo.within_group",),
     "algo.bonus": ("ngrpo.algo.outcome_bonus",),
     "algo.token_weight": ("ngrpo.algo.token_weight",),
     "exploration": ("ngrpo.exploration",),
+    "rollout.scheduler": ("ngrpo.rollout.scheduling",),
     "evaluator.exploration": ("ngrpo.exploration",),
     "trainer.schedule": ("ngrpo.training.optim.lr_schedule",),
 }

@@ -97,7 +97,12 @@ def build_components(config: DictConfig) -> Components:
         selection=build(config.selection),
         critic=_optional(config.critic),
         rollout=RolloutSettings(
-            settings.group_size, settings.max_new_tokens, settings.temperature, settings.ahead, settings.exact
+            settings.group_size,
+            settings.max_new_tokens,
+            settings.temperature,
+            settings.ahead,
+            settings.exact,
+            build(settings.scheduler),
         ),
         engine=build(settings.engine, model=source, exploration=exploration, exact=settings.exact),
         curriculum=_optional(config.data.get("curriculum")),

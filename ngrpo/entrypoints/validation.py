@@ -41,6 +41,7 @@ from ngrpo.modeling.tensor_parallel import SETTING
 from ngrpo.rewards.terms.base import WeightedTerm, bounds_of
 from ngrpo.rollout.dynamic_sampling import DynamicSampling
 from ngrpo.rollout.engine import RolloutEngine
+from ngrpo.rollout.scheduling.base import Scheduler
 from ngrpo.rollout.worker import RolloutSettings
 from ngrpo.training.critic_update import CriticSettings
 from ngrpo.training.update_settings import UpdateSettings
@@ -86,6 +87,7 @@ def check_settings(parts: Components, config: DictConfig) -> None:
     check_precision(parts.source, parts.update)
     check_lora(parts.source, parts.processes)
     check_support(exploration)
+    check_scheduler(parts.rollout, exploration)
     warn_of_equal_groups(exploration)
     check_engine(parts.engine, parts.processes)
     check_ahead(parts.rollout, parts.engine, algorithm, parts.selection, parts.curriculum)
@@ -235,6 +237,22 @@ def check_engine(engine: RolloutEngine, ranks: int) -> None:
             f"rollout.engine={type(engine).__name__} as configured runs beside one training process, and "
             f"trainer.devices x trainer.num_nodes={ranks}; set rollout.engine.own_process=true with "
             "rollout.engine.tensor_parallel_size=1, or rollout=torch."
+        )
+
+
+def check_scheduler(rollout: RolloutSettings, exploration: Exploration) -> None:
+    """A scheduler must be one, and take rollouts of the strategy."""
+    scheduler: Any = rollout.scheduler
+    if not isinstance(scheduler, Scheduler):
+        made = type(scheduler).__name__
+        raise SettingError(
+            f"rollout.scheduler makes a {made}; name a scheduler, such as those of conf/rollout/scheduler."
+        )
+    refusal = scheduler.refusal(exploration)
+    if refusal is not None:
+        raise SettingError(
+            f"rollout.scheduler={type(scheduler).__name__} cannot branch rollouts of exploration="
+            f"{type(exploration).__name__}: {refusal}; set rollout/scheduler=independent, or take another strategy."
         )
 
 

@@ -18,6 +18,7 @@ are the parts of the loop in `ngrpo.callbacks.rollout`. An engine is any object 
 - ``remote_engine.py``: The engine on other machines: rollouts come from servers (``ngrpo serve``), and weights go to
   them
 - ``request_limits.py``: Refusals of requests that an engine cannot serve as they are
+- ``scheduling/``: Schedulers: which requests make the responses to a prompt, from independent samples to trees
 - ``serialization.py``: Serialization of rollouts and experiences: primitives and tensors, which run no code when they
   are read
 - ``served_dtype.py``: The dtype that an engine serves a model in: ``rollout.engine.dtype``

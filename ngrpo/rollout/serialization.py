@@ -6,6 +6,7 @@ from typing import Any
 from torch import Tensor
 
 from ngrpo.types.experience import Experience
+from ngrpo.types.paths import Path
 from ngrpo.types.problems import Problem, Prompt
 from ngrpo.types.records import Record
 from ngrpo.types.rollouts import Mixture, Rollout, StopReason
@@ -30,11 +31,13 @@ def serialize_rollout(rollout: Rollout) -> dict[str, Any]:
         "positions": cpu_copy(rollout.mixture.positions),
         "record": [cpu_copy(channel) for channel in rollout.mixture.record],
         "prefix_length": rollout.prefix_length,
+        "path": None if rollout.path is None else [list(rollout.path.nodes), list(rollout.path.starts)],
     }
 
 
 def deserialize_rollout(state: dict[str, Any]) -> Rollout:
     """The inverse of `serialize_rollout`."""
+    path = state.get("path")  # absent before there were trees
     return Rollout(
         key=state["key"],
         prompt_ids=state["prompt_ids"],
@@ -43,6 +46,7 @@ def deserialize_rollout(state: dict[str, Any]) -> Rollout:
         mixture=Mixture(state["positions"], Record._make(state["record"])),
         stop_reason=StopReason(state["stop_reason"]),
         prefix_length=state.get("prefix_length", 0),  # absent in version 0.1
+        path=None if path is None else Path(*map(tuple, path)),
     )
 
 

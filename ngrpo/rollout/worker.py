@@ -4,7 +4,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar, cast
 
 import torch
@@ -33,6 +33,9 @@ from ngrpo.rollout.recovery import (
     taken_whole,
     transferred_with_recovery,
 )
+from ngrpo.rollout.scheduling.base import Scheduler
+from ngrpo.rollout.scheduling.growth import grow
+from ngrpo.rollout.scheduling.independent import IndependentSamples
 from ngrpo.types.experience import Experience
 from ngrpo.types.problems import Prompt
 from ngrpo.types.rollouts import Request, Rollout, Sampling, StopReason
@@ -94,6 +97,7 @@ class RolloutSettings:
         temperature: tau of rollouts and of the trainer's log-probs.
         ahead: batches that are prefetched, 0 or 1, with weights as many updates old.
         exact: trainer and engine give a token the same log-prob, bit for bit (`ngrpo.modeling.exact`).
+        scheduler: which requests make the rollouts of a prompt.
     """
 
     group_size: int = 8
@@ -101,6 +105,7 @@ class RolloutSettings:
     temperature: float = 1.0
     ahead: int = 0
     exact: bool = False
+    scheduler: Scheduler = field(default_factory=IndependentSamples)
 
     def __post_init__(self) -> None:
         for name in ("group_size", "max_new_tokens"):
@@ -335,7 +340,18 @@ class RolloutWorker:
         Raises:
             EngineFailure: the engine failed.
         """
-        return self._make_experience(prompts, self.settings.group_size, iteration, self.sampling, self.bound)
+        size, bound, limit = self.settings.group_size, self.bound, self.sampling.max_new_tokens
+        requests = self._training_requests(prompts, iteration)
+        start = time.perf_counter()
+        trees = grow(
+            self.settings.scheduler,
+            [requests[first : first + size] for first in range(0, len(requests), size)],
+            limit,
+            lambda asked, until: self._generate(asked, replace(self.sampling, max_new_tokens=until), bound),
+        )
+        rollouts = [leaf for tree in trees for leaf in tree.leaves]
+        made = self._scored(prompts, size, rollouts, time.perf_counter() - start, int(bound.progress))
+        return replace(made, discarded_tokens=sum(tree.pruned_tokens for tree in trees))
 
     def shape_rewards(self, experience: Experience) -> Experience:
         """Adds the reward terms to an iteration's rollouts; once an iteration, since terms may count (a collective)."""
@@ -404,7 +420,8 @@ class RolloutWorker:
     ) -> list[Experience]:
         """Makes what `roll_out` makes in the rounds of dynamic sampling, without waiting for one to end.
 
-        Needs a `StreamingEngine`; rewards are called group by group, in the order in which groups finish.
+        Needs a `StreamingEngine`, and a scheduler that asks for all in one round; rewards are called group by group, in
+        the order in which groups finish.
 
         Args:
             prompts: of the first round.
@@ -426,7 +443,7 @@ class RolloutWorker:
         def requests(further: Sequence[Prompt]) -> list[Request]:
             if progress is not None:
                 progress.grow(len(further) * size)
-            return self._requests(further, size, iteration)
+            return self._training_requests(further, iteration)
 
         opened = self.engine.stream(self.sampling, bound, len(prompts) * size, progress)
         with stream_failures(opened, bound.strategy) as stream:
@@ -448,6 +465,13 @@ class RolloutWorker:
             requests = [replace(one, expected_tokens=n) for one, n in zip(requests, each, strict=True)]
         rollouts = self._generate(requests, sampling, bound)
         return self._scored(prompts, samples, rollouts, time.perf_counter() - start, int(bound.progress))
+
+    def _training_requests(self, prompts: Sequence[Prompt], iteration: int) -> list[Request]:
+        """Returns the requests of independent samples, all those of a prompt with the beginning that it is given."""
+        given = [self.settings.scheduler.beginning(prompt.problem.key, prompt.ids) for prompt in prompts]
+        size = self.settings.group_size
+        requests = self._requests(prompts, size, iteration)
+        return [replace(one, prefix=given[number // size]) for number, one in enumerate(requests)]
 
     def _requests(self, prompts: Sequence[Prompt], samples: int, iteration: int) -> list[Request]:
         return [

@@ -1,6 +1,7 @@
 """The data that is passed everywhere: problems and prompts, requests and rollouts, their records and scores.
 
 - ``experience.py``: The rollout batch of a rank: prompts, rollouts, scores
+- ``paths.py``: Paths of responses that have first tokens in common: which node of a tree each token belongs to
 - ``problems.py``: Problems that a source yields, and prompts that engines take
 - ``records.py``: Decisions and records of a strategy: one set of channels in engines, rollouts and trainer
 - ``rollouts.py``: Requests to a rollout engine, and the rollouts that it returns

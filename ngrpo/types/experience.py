@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from ngrpo.types.paths import distinct_tokens
 from ngrpo.types.problems import PassRate, Prompt
 from ngrpo.types.rollouts import Rollout, StopReason
 from ngrpo.types.scores import Score, Verdict
@@ -24,7 +25,8 @@ class Experience:
         generate_s: wall-clock seconds spent generating.
         reward_s: wall-clock seconds spent scoring.
         terms: the weighted values of the reward terms beside correctness, by name; float32 [P * G] each.
-        discarded_tokens: response tokens of groups that were generated for the batch and then dropped.
+        discarded_tokens: response tokens that were generated for the batch and then dropped, with their group or as a
+            branch of a tree that was given up.
         finished: training iterations that were finished when the rollouts were made (`StepContext.progress`); of a
             batch with replaced groups, those of its first rollouts.
     """
@@ -92,8 +94,13 @@ class Experience:
 
     @property
     def tokens(self) -> int:
-        """Response tokens that were generated, discarded ones included and given ones not."""
-        return sum(r.generated for r in self.rollouts) + self.discarded_tokens
+        """Response tokens that were generated, discarded ones included and given ones not.
+
+        Those that several responses have in common were generated once.
+        """
+        paths = [rollout.path for rollout in self.rollouts]
+        starts = [rollout.prefix_length for rollout in self.rollouts]
+        return distinct_tokens(paths, starts, [r.length for r in self.rollouts]) + self.discarded_tokens
 
     @property
     def truncated(self) -> Tensor:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ngrpo.errors import SettingError
+from ngrpo.types.paths import Path
 from ngrpo.types.records import Record
 
 
@@ -117,6 +118,8 @@ class Rollout:
         stop_reason: why it ended.
         prefix_length: F, the first response tokens that were given (`Request.prefix`) and not chosen. They are context:
             their log-probs are 0 and were not computed, and nothing is trained on them.
+        path: the nodes of a tree that its generated tokens make up (`ngrpo.rollout.scheduling`); None for a rollout
+            that has no generated tokens in common with others.
     """
 
     key: int
@@ -126,6 +129,7 @@ class Rollout:
     mixture: Mixture
     stop_reason: StopReason
     prefix_length: int = 0
+    path: Path | None = None
 
     @property
     def length(self) -> int:

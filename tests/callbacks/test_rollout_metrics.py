@@ -53,6 +53,8 @@ def test_figures_of_an_iteration():
             "train/distinct_answers": (3 + 2) / 2,
             "rollout/length_mean": 4.0,
             "rollout/length_max": 7.0,
+            "rollout/tokens_per_response": 4.0,
+            "rollout/branch_depth": 0.0,
             "rollout/truncated": 2 / 8,
             "rollout/tokens_per_s": 16.0,
             "time/generate_s": 2.0,

@@ -73,6 +73,7 @@ FURTHER_OVERRIDES = {
     "reward/llm_judge": ["reward.url=http://localhost:1/v1", "reward.model=judge"],
     "benchmark/custom": ["benchmark.custom.path=problems.json"],
     "exploration/custom": ["exploration._target_=ngrpo.exploration.token.TokenSampling"],
+    "rollout/scheduler/custom": ["rollout.scheduler._target_=ngrpo.rollout.scheduling.independent.IndependentSamples"],
 }
 
 

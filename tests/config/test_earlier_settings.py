@@ -49,6 +49,7 @@ MORE = {
     },
     "data/custom": ["data.path._target_=ngrpo.data.sources.demo.DemoSource"],
     "exploration/custom": ["exploration._target_=ngrpo.exploration.token.TokenSampling"],
+    "rollout/scheduler/custom": ["rollout.scheduler._target_=ngrpo.rollout.scheduling.independent.IndependentSamples"],
     "rollout/base": ["rollout.engine={_target_:ngrpo.rollout.torch_engine.engine.TorchEngine}"],
 }
 

@@ -1,0 +1,14 @@
+"""Schedulers: which requests make the responses to a prompt, from independent samples to trees.
+
+A scheduler (`base`) sees the `tree` of a prompt and asks for branches; `growth` makes requests of them, round by round,
+and rollouts of what comes back. Each of the other modules is a scheduler.
+
+- ``at_positions.py``: Forks at chosen positions of a response: where the policy was least sure, or where it was fed a
+  mixture
+- ``at_share.py``: Forks at shares of the length of a response
+- ``base.py``: The contract of schedulers: which requests make the responses to a prompt, round by round
+- ``growth.py``: The growth of trees: branches become requests, and their rollouts the responses of a tree
+- ``independent.py``: Independent samples: every response starts from the prompt
+- ``segments.py``: Forks at the ends of segments of fixed length (TreePO)
+- ``tree.py``: The tree of responses to a prompt, as far as it has grown
+"""

@@ -1,0 +1,179 @@
+"""The growth of trees: branches become requests, and their rollouts the responses of a tree."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise
+
+import torch
+
+from ngrpo.errors import SettingError
+from ngrpo.exploration.random import request_key
+from ngrpo.rollout.scheduling.base import Scheduler
+from ngrpo.rollout.scheduling.tree import Branch, Response, Tree
+from ngrpo.types.paths import Path, distinct_tokens
+from ngrpo.types.rollouts import Prefix, Request, Rollout, StopReason
+
+Generate = Callable[[list[Request], int], list[Rollout]]
+"""Makes a rollout a request, of at most so many response tokens."""
+
+
+class GrowingTree:
+    """The responses to one prompt, while they are made.
+
+    Keys of branches come from the key of the request that made the last token in common, the number of tokens in common
+    and how many branches were asked for there before: from nothing that is made beside the tree.
+
+    Args:
+        roots: the G requests of the prompt as they would be made independently; those that start anew take their keys.
+        limit: most response tokens.
+        scheduler: asks for branches.
+    """
+
+    def __init__(self, roots: Sequence[Request], limit: int, scheduler: Scheduler) -> None:
+        self.tree = Tree(request_key(roots[0].key, len(roots)), len(roots), limit, roots[0].given)
+        self._roots = list(roots)
+        self._scheduler = scheduler
+        self._asked: dict[tuple[int, int], int] = {}
+        self._prefixes: dict[tuple[int, int], Prefix] = {}
+        self._generated = 0
+
+    def ask(self) -> list[tuple[Branch, Request]]:
+        """Returns the scheduler's next branches with their requests; none when the tree has grown.
+
+        Raises:
+            SettingError: a branch is none, or there are not as many whole responses as are wanted.
+        """
+        branches = list(self._scheduler.branches(self.tree))
+        if not branches and self.tree.missing:
+            raise self._refused(f"ends with {len(self.tree.leaves)} whole responses of {self.tree.size}")
+        return [(branch, self._request(branch)) for branch in branches]
+
+    def add(self, branches: Sequence[Branch], rollouts: Sequence[Rollout]) -> None:
+        """Adds the rollouts of what was asked for.
+
+        Raises:
+            SettingError: there are more whole responses than are wanted.
+        """
+        made = [self._response(branch, rollout) for branch, rollout in zip(branches, rollouts, strict=True)]
+        self.tree = replace(self.tree, rounds=self.tree.rounds + 1, made=(*self.tree.made, *made))
+        self._generated += sum(rollout.generated for rollout in rollouts)
+        if self.tree.missing < 0:
+            raise self._refused(f"asks for {len(self.tree.leaves)} whole responses of {self.tree.size}")
+
+    @property
+    def leaves(self) -> list[Rollout]:
+        """The whole responses, with their paths."""
+        return with_paths([self.tree.made[number] for number in self.tree.leaves])
+
+    @property
+    def pruned_tokens(self) -> int:
+        """Tokens that were generated and are in no whole response."""
+        leaves = self.leaves
+        starts, ends = [one.prefix_length for one in leaves], [one.length for one in leaves]
+        return self._generated - distinct_tokens([one.path for one in leaves], starts, ends)
+
+    def _request(self, branch: Branch) -> Request:
+        parent = self._parent(branch)
+        until = self.tree.limit if branch.until is None else branch.until
+        if not max(branch.at, self.tree.given) < until <= self.tree.limit:
+            raise self._refused(
+                f"asks for a branch at token {branch.at} of at most {until}, and responses have at most "
+                f"{self.tree.limit}"
+            )
+        if parent is None:
+            number = self._count(0, 0)
+            root = self._roots[number % len(self._roots)]
+            return root if number < len(self._roots) else replace(root, key=request_key(root.key, number))
+        maker = parent.maker(branch.at - 1)
+        number = self._count(maker, branch.at)
+        goes_on = number == 0 and not parent.whole and branch.at == parent.rollout.length
+        prefix = self._prefixes.setdefault((maker, branch.at), parent.rollout.cut(branch.at))
+        key = maker if goes_on else request_key(maker, branch.at, number)
+        return replace(self._roots[0], key=key, prefix=prefix)
+
+    def _count(self, maker: int, at: int) -> int:
+        """Returns how many branches were asked for at this place before."""
+        number = self._asked.get((maker, at), 0)
+        self._asked[maker, at] = number + 1
+        return number
+
+    def _parent(self, branch: Branch) -> Response | None:
+        if branch.at <= self.tree.given:
+            return None
+        if branch.parent is None or not 0 <= branch.parent < len(self.tree.made):
+            raise self._refused(f"asks for a branch of response {branch.parent} of {len(self.tree.made)}")
+        parent = self.tree.made[branch.parent]
+        last = parent.rollout.length - parent.whole
+        if branch.at > last:
+            raise self._refused(f"asks for a branch at token {branch.at} of a response that can have one up to {last}")
+        return parent
+
+    def _response(self, branch: Branch, rollout: Rollout) -> Response:
+        parent, start = self._parent(branch), rollout.prefix_length
+        whole = rollout.stop_reason is StopReason.STOP or rollout.length >= self.tree.limit
+        if parent is None:
+            return Response(rollout, branch, whole, ((rollout.key, start),))
+        log_probs = torch.cat((parent.rollout.log_probs[:start], rollout.log_probs[start:]))
+        joined = replace(rollout, log_probs=log_probs, prefix_length=self.tree.given)
+        kept = tuple(origin for origin in parent.origins if origin[1] < start)
+        own = () if kept[-1][0] == rollout.key else ((rollout.key, start),)
+        return Response(joined, branch, whole, kept + own)
+
+    def _refused(self, fault: str) -> SettingError:
+        return SettingError(f"rollout.scheduler={type(self._scheduler).__name__} {fault}; correct its branches.")
+
+
+def grow(scheduler: Scheduler, roots: Sequence[Sequence[Request]], limit: int, generate: Generate) -> list[GrowingTree]:
+    """Grows the trees of all prompts, a round of each beside one another.
+
+    Args:
+        scheduler: asks for branches.
+        roots: the G requests of each prompt, see `GrowingTree`.
+        limit: most response tokens.
+        generate: called once a round for each limit on the tokens that branches have.
+    """
+    trees = [GrowingTree(requests, limit, scheduler) for requests in roots]
+    while any(asked := [tree.ask() for tree in trees]):
+        branches = [pair for pairs in asked for pair in pairs]
+        made = _generated(branches, limit, generate)
+        ends = [0, *accumulate(len(pairs) for pairs in asked)]
+        for tree, pairs, (start, end) in zip(trees, asked, pairwise(ends), strict=True):
+            if pairs:
+                tree.add([branch for branch, _ in pairs], made[start:end])
+    return trees
+
+
+def _generated(branches: Sequence[tuple[Branch, Request]], limit: int, generate: Generate) -> list[Rollout]:
+    """Makes the rollouts of branches, those of equal limits together."""
+    made: dict[int, Rollout] = {}
+    limits = [limit if branch.until is None else branch.until for branch, _ in branches]
+    for until in sorted(set(limits)):
+        numbers = [number for number, own in enumerate(limits) if own == until]
+        made |= zip(numbers, generate([branches[number][1] for number in numbers], until), strict=True)
+    return [made[number] for number in range(len(branches))]
+
+
+def with_paths(leaves: Sequence[Response]) -> list[Rollout]:
+    """Returns whole responses with the nodes that they have in common; those that have none get no path."""
+    return [_with_path(one, [common(one, other) for other in leaves if other is not one]) for one in leaves]
+
+
+def _with_path(leaf: Response, shared: Sequence[int]) -> Rollout:
+    first = leaf.rollout.prefix_length
+    starts = (first, *sorted({end for end in shared if end > first}))
+    if len(starts) == 1:
+        return leaf.rollout
+    return replace(leaf.rollout, path=Path(tuple(request_key(leaf.maker(start), start) for start in starts), starts))
+
+
+def common(one: Response, other: Response) -> int:
+    """Returns how many first tokens two responses have from the same requests, given ones included; else 0."""
+    ends = [[*(start for _, start in each.origins[1:]), each.rollout.length] for each in (one, other)]
+    shared = 0
+    for mine, theirs, end, their_end in zip(one.origins, other.origins, *ends, strict=False):
+        if mine != theirs:
+            break
+        shared = min(end, their_end)
+        if end != their_end:
+            break
+    return shared

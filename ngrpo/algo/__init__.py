@@ -26,6 +26,7 @@
 - ``subsets.py``: Advantages from the subsets of k responses of a group: Pass@k, and its likeness for graded rewards,
   max@k
 - ``token_weight.py``: Token weights: which tokens the surrogate learns from, and how much from each
+- ``tree_credit.py``: Credit by tree (TreePO): a response is compared with its like in every subtree that it is in
 - ``truncation.py``: Exclusion of responses that were cut off at the length limit (DAPO's overlong filtering)
 - ``value_loss.py``: The critic's loss, per token
 - ``within_group.py``: Selection inside a group: which of the responses to a prompt are learned from, by something else

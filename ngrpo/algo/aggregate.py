@@ -18,21 +18,22 @@ class BatchTotals:
 
     Attributes:
         sequences: number of responses with a token that counts.
-        tokens: number of response tokens.
+        tokens: number of response tokens; those that several responses have in common may count once
+            (`ngrpo.algo.loss_terms.LossInputs.share`), which makes the L_i fractions too.
     """
 
     sequences: int
-    tokens: int
+    tokens: float
 
 
 def token_mean(lengths: Tensor, totals: BatchTotals) -> Tensor:
     """``1 / tokens``: every token counts once, long responses more (DAPO, arXiv 2503.14476)."""
-    return torch.ones_like(lengths) / max(totals.tokens, 1)
+    return torch.ones_like(lengths) / (totals.tokens or 1)
 
 
 def seq_mean_token_mean(lengths: Tensor, totals: BatchTotals) -> Tensor:
     """``1 / (sequences L_i)``: every response counts once (GRPO, arXiv 2402.03300; GSPO)."""
-    return 1.0 / (lengths.clamp(min=1) * max(totals.sequences, 1))
+    return 1.0 / (lengths.masked_fill(lengths == 0, 1) * max(totals.sequences, 1))
 
 
 def seq_mean_token_sum(lengths: Tensor, totals: BatchTotals) -> Tensor:

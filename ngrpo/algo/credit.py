@@ -1,6 +1,7 @@
 """Credit assignment: from one advantage a response to advantages for its tokens."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
@@ -10,6 +11,7 @@ from ngrpo.algo.groups import Groups
 from ngrpo.algo.moments import Reduce, whitened
 from ngrpo.algo.segments import discounted_suffix_sum, sequence_index, tokens_left
 from ngrpo.errors import SettingError
+from ngrpo.types.paths import Path
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,8 @@ class ScoredBatch:
         bootstrap: float [S], its value after the last token of a truncated response and 0 after a finished one; None
             counts as 0 everywhere.
         bonus: float [S], added to the advantages of the responses; None is 0.
+        paths: the nodes of a tree that each response is made of, None for one that has no tokens in common with others;
+            S, empty where none has.
     """
 
     groups: Groups
@@ -42,6 +46,7 @@ class ScoredBatch:
     values: Tensor | None = None
     bootstrap: Tensor | None = None
     bonus: Tensor | None = None
+    paths: Sequence[Path | None] = ()
 
 
 class Credited(NamedTuple):

@@ -25,6 +25,8 @@ class LossInputs:
         lengths: int64 [S], sum N.
         token_weight: of a weighting over the whole optimiser batch, or with tokens that a correction rejects; None
             where every token counts.
+        share: of each token that counts in its response, 1/k where k responses have it in common; float [N], None for 1
+            throughout. In the loss, in its counts and in the metrics such a token then counts once in all.
     """
 
     log_prob: Tensor
@@ -35,6 +37,12 @@ class LossInputs:
     advantages: Tensor
     lengths: Tensor
     token_weight: TokenWeight | None = None
+    share: Tensor | None = None
+
+    def counts(self, tokens: Tensor) -> Tensor:
+        """Returns how much each token counts, of those in a mask: its share, and 0 elsewhere; bool [N] -> float [N]."""
+        counted = tokens.to(self.log_prob.dtype)
+        return counted if self.share is None else counted * self.share
 
     @property
     def kept(self) -> Tensor:
@@ -49,7 +57,7 @@ class LossInputs:
 
 @dataclass(frozen=True)
 class LossSums:
-    """Sums over the tokens that are not excluded, detached scalars; they add up over microbatches and ranks.
+    """Sums over the tokens that are not excluded, by their shares; detached scalars that add up over microbatches.
 
     Attributes:
         tokens: their number.

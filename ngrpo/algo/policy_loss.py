@@ -28,6 +28,7 @@ _CHOICES = {
     "kl_in": ("loss", "reward"),
     "zero_signal": ("keep", "drop"),
     "truncated": ("keep", "drop", "zero", "zero_unscored"),
+    "shared_tokens": ("once", "each"),
 }
 
 _BASES: Mapping[str, type] = {
@@ -68,6 +69,10 @@ class Algorithm:
         truncated: of responses that ran into the length limit: "keep" learns from them like from any other, "drop"
             excludes them from the loss, after they have counted in the statistics of their group, "zero" gives them
             advantage 0 then, so that they stay in the denominators, and "zero_unscored" does so before they count.
+        shared_tokens: of tokens that k responses have in common (`ngrpo.rollout.scheduling`): "once" counts each 1/k in
+            each response, in the loss, its denominators and the metrics, so that it is learned from once, with the mean
+            of the k advantages; "each" trains on whole responses as if they had nothing in common, so that its
+            gradient is the sum over the k.
         prompts_per_batch: prompts per rollout batch, over all ranks.
         optimizer_steps: optimiser steps per rollout batch, which is cut into as many minibatches.
 
@@ -91,6 +96,7 @@ class Algorithm:
     adaptive_entropy: EntropyCoefficient | None = None
     zero_signal: str = "keep"
     truncated: str = "keep"
+    shared_tokens: str = "once"
     prompts_per_batch: int = 16
     optimizer_steps: int = 1
 
@@ -235,13 +241,13 @@ class Algorithm:
         correction = self.correction(batch.log_mismatch, lengths)
         kl = self._kl(batch)
         token = self._token_weight(batch)
-        counted = batch.kept & token.counted
+        counted = batch.counts(batch.kept & token.counted)
         by_token = correction.weight * (token.weight * surrogate.loss).sum(0) - self.entropy_weight * batch.entropy
         if token.penalty is not None:
             by_token = by_token + token.penalty * (log_prob - batch.old_log_prob).abs()
         if self.kl_in == "loss":
             by_token = by_token + self.kl_coef * kl
-        counts = per_sequence_sum(counted.to(log_prob.dtype), lengths)
+        counts = per_sequence_sum(counted, lengths)
         weight = self.aggregate(counts, totals)[sequence_index(lengths, log_prob.shape[0])]
         loss = (counted * weight * by_token).sum()
         log_ratio = log_ratio if log_ratio.dim() == 1 else log_ratio[0]  # of the first channel, where they differ
@@ -292,7 +298,7 @@ def _without_zero_signal(credited: Credited, batch: ScoredBatch) -> Credited:
 
 @torch.no_grad()
 def _sums(batch: LossInputs, log_ratio: Tensor, clipped: Tensor, kl: Tensor, correction: Correction) -> LossSums:
-    kept = batch.kept.to(log_ratio.dtype)
+    kept = batch.counts(batch.kept)
     mismatch, zero = batch.log_mismatch, torch.zeros_like(log_ratio)
     return LossSums(
         tokens=kept.sum(),

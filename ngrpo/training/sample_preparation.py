@@ -7,7 +7,7 @@ from torch import Tensor
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.distributed.collectives import gathered, ranks
 from ngrpo.training.load_balancing import LoadBalance
-from ngrpo.training.samples import Sample, make_samples, scored_batch, split_credit
+from ngrpo.training.samples import Sample, make_samples, scored_batch, split_credit, with_shares
 from ngrpo.training.scoring import Scorer
 from ngrpo.types.experience import Experience
 
@@ -43,5 +43,7 @@ def prepare_samples(
     precomputed = scorer.precompute(rollouts)
     batch = scored_batch(experience, precomputed.map(balance.gather), passes.reduce)
     credits = split_credit(experience.rollouts, algorithm.assign(replace(batch, bonus=bonus)))
+    if algorithm.shared_tokens == "once":
+        credits = with_shares(experience.rollouts, credits)
     samples = make_samples(rollouts, balance.scatter(credits), precomputed)
     return samples, [credit.advantages for credit in credits]

@@ -16,6 +16,7 @@ from ngrpo.algo.token_weight import TokenWeight
 from ngrpo.modeling.policy import TokenScores
 from ngrpo.modeling.transfer import onto
 from ngrpo.types.experience import Experience
+from ngrpo.types.paths import shares
 from ngrpo.types.rollouts import Rollout
 
 
@@ -35,6 +36,7 @@ class Sample:
         token_weight: of each token in its optimiser batch; float32 [A, N] or [1, N], None for 1.
         counted: whether each token counts in it; bool [N], None if all do.
         penalty: see `ngrpo.algo.token_weight.TokenWeight`; float32 [N], None for 0.
+        share: see `ngrpo.algo.loss_terms.LossInputs`; float32 [N], None for 1.
     """
 
     rollout: Rollout
@@ -47,13 +49,16 @@ class Sample:
     token_weight: Tensor | None = None
     counted: Tensor | None = None
     penalty: Tensor | None = None
+    share: Tensor | None = None
 
     @property
-    def tokens(self) -> int:
-        """Tokens that count in the loss."""
+    def tokens(self) -> float:
+        """Tokens that count in the loss, by their shares."""
         if self.excluded:
             return 0
-        return self.rollout.generated if self.counted is None else int(self.counted.sum())
+        if self.share is None:
+            return self.rollout.generated if self.counted is None else int(self.counted.sum())
+        return float((self.share if self.counted is None else self.share * self.counted).double().sum())
 
     @property
     def excluded(self) -> bool:
@@ -67,10 +72,12 @@ class ResponseCredit(NamedTuple):
     Attributes:
         advantages: of its tokens; float32 [A, N].
         returns: that the critic learns to predict; float32 [N], None without a critic.
+        share: see `Sample`.
     """
 
     advantages: Tensor
     returns: Tensor | None
+    share: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -128,6 +135,7 @@ def scored_batch(experience: Experience, precomputed: PrecomputedLogProbs, reduc
         old_log_prob=_packed(precomputed.old, cpu),
         ref_log_prob=_packed(precomputed.reference, cpu),
         values=_packed([value[:-1] for value in values], cpu),
+        paths=[rollout.path for rollout in experience.rollouts],
         bootstrap=None if ends is None else ends.where(experience.truncated, torch.zeros_like(ends)),
     )
 
@@ -141,6 +149,13 @@ def split_credit(rollouts: Sequence[Rollout], credited: Credited) -> list[Respon
     return [ResponseCredit(*parts) for parts in zip(advantages, returns, strict=True)]
 
 
+def with_shares(rollouts: Sequence[Rollout], credits: Sequence[ResponseCredit]) -> list[ResponseCredit]:
+    """Returns credits by which tokens that responses have in common count once; an excluded response has no share."""
+    counted = [not bool(credit.advantages.isnan().any()) for credit in credits]
+    found = shares([rollout.path for rollout in rollouts], [rollout.length for rollout in rollouts], counted)
+    return [credit._replace(share=share) for credit, share in zip(credits, found, strict=True)]
+
+
 def make_samples(
     rollouts: Sequence[Rollout], credits: Sequence[ResponseCredit], precomputed: PrecomputedLogProbs
 ) -> list[Sample]:
@@ -149,7 +164,14 @@ def make_samples(
     rows = zip(rollouts, credits, precomputed.old, precomputed.reference, precomputed.values, entropies, strict=True)
     return [
         Sample(
-            rollout, credit.advantages, old, reference, None if value is None else value[:-1], credit.returns, entropy
+            rollout,
+            credit.advantages,
+            old,
+            reference,
+            None if value is None else value[:-1],
+            credit.returns,
+            entropy,
+            share=credit.share,
         )
         for rollout, credit, old, reference, value, entropy in rows
     ]
@@ -160,7 +182,7 @@ def batch_totals(samples: Sequence[Sample], reduce: Reduce) -> BatchTotals:
     kept = [float(tokens) for sample in samples if (tokens := sample.tokens)]
     counts = torch.tensor([float(len(kept)), sum(kept)], dtype=torch.float64)
     sequences, tokens = reduce(counts, "sum").tolist()
-    return BatchTotals(sequences=int(sequences), tokens=int(tokens))
+    return BatchTotals(sequences=int(sequences), tokens=tokens)
 
 
 def loss_inputs(samples: Sequence[Sample], scores: TokenScores, lengths: Tensor) -> LossInputs:
@@ -176,6 +198,7 @@ def loss_inputs(samples: Sequence[Sample], scores: TokenScores, lengths: Tensor)
         advantages=onto(torch.cat([s.advantage for s in samples], dim=-1), device),
         lengths=lengths,
         token_weight=_token_weight(samples, device),
+        share=_shares(samples, device),
     )
 
 
@@ -185,6 +208,13 @@ def _token_weight(samples: Sequence[Sample], device: torch.device) -> TokenWeigh
     if counted is None:
         return None
     return TokenWeight(onto(torch.cat(weights, dim=-1), device), counted, _packed([s.penalty for s in samples], device))
+
+
+def _shares(samples: Sequence[Sample], device: torch.device) -> Tensor | None:
+    if all(sample.share is None for sample in samples):
+        return None
+    whole = [torch.ones(s.rollout.generated) if s.share is None else s.share for s in samples]
+    return onto(torch.cat(whole), device)
 
 
 def by_key(samples: Sequence[Sample], values: Tensor) -> dict[int, Tensor]:

@@ -17,8 +17,8 @@ _FORMAT = 2
 """Raised with what is in a file, and with the noise that is drawn again from its rollouts' keys."""
 
 _LEARNED_FROM = ("advantage", "old_log_prob", "ref_log_prob", "old_value", "returns")
-_WEIGHED_BY = ("token_weight", "counted", "penalty")
-"""Absent from files of versions without token weights."""
+_WEIGHED_BY = ("token_weight", "counted", "penalty", "share")
+"""Absent from files of versions without token weights or trees."""
 
 
 @dataclass(frozen=True)

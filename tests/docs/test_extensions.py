@@ -34,6 +34,7 @@ CURVES: dict[str, tuple[str, Curve]] = {
     "smooth_clip.smooth_clip": ("policy/clip_fraction", lambda faded: all(0 <= one < 1 for one in faded)),
     "median_advantage.median_centred": ("policy/loss", lambda loss: all(map(math.isfinite, loss))),
     "first_answer_bonus.FirstAnswers": ("policy/loss", lambda loss: all(map(math.isfinite, loss))),
+    "late_forks.LateForks": ("rollout/branch_depth", lambda depth: all(one >= 0.75 for one in depth)),
     "harder_pays_more.reward": ("train/reward", lambda reward: all(0 <= one <= 0.6 for one in reward)),
     "counting_reward.Novelty": ("reward/custom", lambda novelty: novelty[0] > novelty[-1] > 0),
     "reward=reward_model": ("train/reward", lambda reward: all(0 < one < 1 for one in reward)),

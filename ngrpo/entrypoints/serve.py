@@ -113,7 +113,14 @@ def web_server(app: ASGIApp) -> uvicorn.Server:
 
 @contextmanager
 def served(config: DictConfig, chosen: str, settings: ServerSettings) -> Iterator[ASGIApp]:
-    """Starts the engine and yields the application; ends the engine afterwards.
+    """Starts the engine and yields the application; ends the engine afterwards (see `handling_of`)."""
+    with handling_of(config, chosen, settings) as handling:
+        yield application(handling)
+
+
+@contextmanager
+def handling_of(config: DictConfig, chosen: str, settings: ServerSettings) -> Iterator[Handling]:
+    """Starts the engine and yields what the handlers need; ends the engine afterwards.
 
     Args:
         config: see `serve`.
@@ -148,14 +155,22 @@ def served(config: DictConfig, chosen: str, settings: ServerSettings) -> Iterato
         store = TensorStore(_store_bytes(settings, size))
         version = weights_digest(source)[:16]
         model = ServedModel(
-            engine, source, parameters, vocabulary, settings.max_waiting, store, version, started_for=strategy
+            engine,
+            source,
+            parameters,
+            vocabulary,
+            settings.max_waiting,
+            sampling.max_new_tokens,
+            store,
+            version,
+            started_for=strategy,
         )
     except BaseException:
         engine.close()
         raise
     reader = Reader(settings, catalogue, tokenizer, prompts, sampling, threading.Lock())
     try:
-        yield application(Handling(settings, model, reader, Metrics(model), source.path))
+        yield Handling(settings, model, reader, Metrics(model), source.path)
     finally:
         model.close()
 

@@ -36,6 +36,10 @@ class OtherWeights(ServerUnavailable):
     """A server has other weights than those that were asked for."""
 
 
+class OlderWeights(SettingError):
+    """A server has weights of the same number as those that were sent, or of a larger one."""
+
+
 class MissingTensors(ServerUnavailable):
     """A server does not have tensors that a request refers to: it was started again, or has dropped them."""
 
@@ -125,6 +129,8 @@ class ServerConnection:
             return MissingTensors(f"{self.url} has no such tensors")
         if code == "missing_tensors":
             return MissingTensors(f"{self.url}: {sentence}")
+        if code == "older_weights":
+            return OlderWeights(f"{self.url} refuses: {sentence}")
         if code == "other_weights":
             return OtherWeights(f"{self.url}: {sentence}")
         if status in _RETRIED:

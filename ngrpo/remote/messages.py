@@ -82,8 +82,9 @@ def request_message(request: Request) -> dict[str, Any]:
         message["prefix"] = {"ids": list(request.prefix.ids)}
         if request.prefix.mixture is not None:
             message["prefix"]["mixture"] = mixture_message(request.prefix.mixture)
-    if request.expected_tokens is not None:
-        message["expected_tokens"] = request.expected_tokens
+    for name in ("expected_tokens", "max_new_tokens"):
+        if getattr(request, name) is not None:
+            message[name] = getattr(request, name)
     return message
 
 

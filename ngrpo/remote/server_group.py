@@ -5,10 +5,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from ngrpo.errors import SettingError
-from ngrpo.remote.connection import MissingTensors, OtherWeights, ServerConnection, ServerUnavailable
+from ngrpo.remote.connection import MissingTensors, OlderWeights, OtherWeights, ServerConnection, ServerUnavailable
 from ngrpo.remote.tensor_parts import TensorPart, version_of
 
 log = logging.getLogger(__name__)
@@ -18,6 +18,20 @@ T = TypeVar("T")
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.25, 8.0
 GENERATE, WEIGHTS, TENSORS = "/ngrpo/generate", "/ngrpo/weights", "/ngrpo/tensors"
 """Paths of the server's interface."""
+
+
+class SentWeights(NamedTuple):
+    """Weights that servers have taken.
+
+    Attributes:
+        version: what the servers call them.
+        step: their number.
+        size: bytes that were sent to each server.
+    """
+
+    version: str
+    step: int
+    size: int
 
 
 class ServerGroup:
@@ -121,15 +135,12 @@ class ServerGroup:
         """Has every server hold a part of some tensors; those that have it are not sent it again."""
         self.everywhere(partial(_put, part))
 
-    def send_weights(self, parts: Iterable[TensorPart], step: int) -> tuple[str, int]:
+    def send_weights(self, parts: Iterable[TensorPart], step: int) -> SentWeights:
         """Sends weights to all servers, which take them when all parts have come.
 
         Args:
             parts: of them.
-            step: number of the weights, which grows.
-
-        Returns:
-            The version that they have from then on, and the number of bytes sent to each server.
+            step: number of the weights, which grows; a larger one where a server has had that many of another sender.
         """
         names, size, taking = list[str](), 0, self.servers
         for part in parts:
@@ -137,9 +148,17 @@ class ServerGroup:
             taking = [server for server in taking if server.url in reached]
             names.append(part.name)
             size += len(part.octets)
+        try:
+            self._have_taken(names, step, taking)
+        except OlderWeights:
+            told = self.everywhere(lambda server: server.get(WEIGHTS), taking)
+            step = 1 + max(int(one["step"]) for one in told.values())
+            self._have_taken(names, step, taking)
+        return SentWeights(version_of(names), step, size)
+
+    def _have_taken(self, names: Sequence[str], step: int, among: Sequence[ServerConnection]) -> None:
         message = {"tensors": names, "step": step}
-        self.everywhere(lambda server: server.post(WEIGHTS, message), taking)
-        return version_of(names), size
+        self.everywhere(lambda server: server.post(WEIGHTS, message), among)
 
 
 def _put(part: TensorPart, server: ServerConnection) -> None:

@@ -30,5 +30,6 @@ def admission_order(requests: Sequence[Request], max_new_tokens: int) -> list[in
 
 def _expected(request: Request, max_new_tokens: int) -> int:
     """Returns how many tokens a request is expected to generate."""
-    whole = max_new_tokens if request.expected_tokens is None else min(request.expected_tokens, max_new_tokens)
+    most = request.limit(max_new_tokens)
+    whole = most if request.expected_tokens is None else min(request.expected_tokens, most)
     return max(0, whole - request.given)

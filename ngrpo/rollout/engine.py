@@ -1,6 +1,6 @@
 """The protocol of rollout engines."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, runtime_checkable
 
@@ -45,6 +45,54 @@ class StreamingEngine(Protocol):
             exploration: strategy of all requests, which all explore.
             at_once: about how many are unfinished at a time.
             report: see `RolloutEngine.generate`.
+        """
+
+
+class ServingStream(RolloutStream, Protocol):
+    """A stream for requests of many askers: some hang up, and some want tokens as they come.
+
+    One thread uses it; `interrupt` is for the others.
+    """
+
+    @property
+    def unfinished(self) -> int:
+        """Requests that were added and have not finished."""
+
+    def add(self, requests: Sequence[Request], watched: bool = False) -> None:
+        """Adds requests; the tokens of watched ones are told as they come."""
+
+    def wait(self) -> list[int]:
+        """Waits until requests have finished or have news, or somebody interrupts; returns those that have finished."""
+
+    def news(self) -> dict[int, list[int]]:
+        """Returns the tokens of watched requests that have come since the last call, of those that go on."""
+
+    def withdraw(self, numbers: Collection[int]) -> None:
+        """Makes nothing more of requests; of those that have finished it changes nothing."""
+
+    def interrupt(self) -> None:
+        """Ends the `wait` of another thread, or its next one."""
+
+
+@runtime_checkable
+class ServingEngine(Protocol):
+    """An engine for a server.
+
+    Attributes:
+        most_streams: open at a time.
+    """
+
+    most_streams: int
+
+    def serving_stream(
+        self, sampling: Sampling, exploration: BoundExploration, plain: bool
+    ) -> AbstractContextManager[ServingStream]:
+        """Opens a stream; the rollout of a request is the one that `RolloutEngine.generate` makes.
+
+        Args:
+            sampling: settings of all requests, of which each may have a smaller ``max_new_tokens``.
+            exploration: strategy of all requests.
+            plain: some may be sampled plainly (`Request.explore`).
         """
 
 

@@ -147,8 +147,7 @@ class RemoteEngine:
         start = time.perf_counter()
         self._table = None
         parts = cut(self._with_table(tensors), self._part_bytes)
-        self._version, size = self._group.send_weights(parts, self._step + 1)
-        self._step += 1
+        self._version, self._step, size = self._group.send_weights(parts, self._step + 1)
         self._sent_at, self._transfer_s = time.time(), time.perf_counter() - start
         self._transfer_mib = size / _MIB
         log.info(

@@ -31,11 +31,14 @@ def check_requests(
     for token in _outside(sampling.stop_ids, vocabulary):
         raise SettingError(f"stop token {token} is no id of the model's vocabulary of {vocabulary}; remove it.")
     for number, request in enumerate(requests):
-        _check_prompt(number, request, sampling.max_new_tokens, max_tokens, vocabulary)
+        budget = request.limit(sampling.max_new_tokens)
+        if budget < 1:
+            raise SettingError(f"request {number} has max_new_tokens={budget}, which makes no token; choose 1 or more.")
+        _check_prompt(number, request, budget, max_tokens, vocabulary)
         if request.prefix is None:
             continue
         who = f"request {number} has a prefix"
-        _check_given(who, request.prefix, sampling)
+        _check_given(who, request.prefix, budget, sampling.stop_ids)
         if strategy.stateful and request.explore:
             raise SettingError(
                 f"{who}, and {type(strategy).__name__} needs at each step what it kept of the step before, which a "
@@ -62,14 +65,13 @@ def _check_prompt(number: int, request: Request, budget: int, max_tokens: int | 
         )
 
 
-def _check_given(who: str, prefix: Prefix, sampling: Sampling) -> None:
+def _check_given(who: str, prefix: Prefix, budget: int, stop_ids: Sequence[int]) -> None:
     given = len(prefix.ids)
-    if given >= sampling.max_new_tokens:
+    if given >= budget:
         raise SettingError(
-            f"{who} of {given} tokens, which leaves none of max_new_tokens={sampling.max_new_tokens}; raise it, or "
-            "shorten the prefix."
+            f"{who} of {given} tokens, which leaves none of max_new_tokens={budget}; raise it, or shorten the prefix."
         )
-    for token in set(sampling.stop_ids).intersection(prefix.ids):
+    for token in set(stop_ids).intersection(prefix.ids):
         raise SettingError(f"{who} with the stop token {token}, after which nothing follows; cut it before.")
 
 

@@ -10,8 +10,8 @@ made together have the same strategy and settings, and each response is of one s
 - ``bodies.py``: The bodies of requests: read within limits of size and time
 - ``catalogue.py``: The strategies that requests may name, built from a name and numbers: no code, no text comes from a
   request
-- ``engine_threads.py``: The threads in which an engine works for any number of clients, and alone when its weights
-  change
+- ``engine_streams.py``: The streams in which an engine makes what many clients ask for, and its weights' changes
+  between them
 - ``fields.py``: The fields of a JSON object, each read with its type and range, and none left over
 - ``generation.py``: The work of an engine: rollouts that a request asks for, and what decides them
 - ``handling.py``: The common part of the handlers: rollouts made for a request, and counted

@@ -98,13 +98,14 @@ class Reader:
             raise fields.wrong("key", None, f"give a whole number in [0, {KEYS}], another one for each rollout")
         explore = fields.flag("explore", True)
         expected = fields.whole("expected_tokens", 0, _MOST_STEPS, -1)
+        most = fields.whole("max_new_tokens", 1, self.sampling.max_new_tokens, self.sampling.max_new_tokens)
         given = fields.object("prefix")
         prefix = None
         if given is not None:
             prefix = prefix_of(given.ids("ids", self.sampling.max_new_tokens) or (), given.take("mixture"))
             given.end()
         fields.end()
-        return Request(prompt, key, explore, prefix, None if expected < 0 else expected)
+        return Request(prompt, key, explore, prefix, None if expected < 0 else expected, most)
 
     def chat(self, messages: Any) -> tuple[int, ...]:
         """Returns the prompt of a conversation, by the chat template."""

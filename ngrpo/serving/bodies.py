@@ -1,10 +1,10 @@
 """The bodies of requests: read within limits of size and time."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from http import HTTPStatus
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 
@@ -15,6 +15,9 @@ from ngrpo.serving.refusals import Refusal, too_large
 T = TypeVar("T")
 
 _MIB = 1 << 20
+_SMALL = 1 << 14
+"""Bytes that are worked on in less time than it takes to change threads a few times."""
+
 _GONE = HTTPStatus.REQUEST_TIMEOUT
 
 
@@ -45,7 +48,19 @@ async def _octets(request: Request, most_mib: float) -> bytes:
     return bytes(content)
 
 
-async def read_json(request: Request, most_mib: float, timeout_s: float) -> Fields:
+class Body(NamedTuple):
+    """A JSON body, read.
+
+    Attributes:
+        fields: of it.
+        size: bytes.
+    """
+
+    fields: Fields
+    size: int
+
+
+async def read_json(request: Request, most_mib: float, timeout_s: float) -> Body:
     """Returns the fields of a JSON body. Its type must be named: a page in a browser cannot send that unasked.
 
     Raises:
@@ -54,11 +69,22 @@ async def read_json(request: Request, most_mib: float, timeout_s: float) -> Fiel
     """
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != JSON:
         raise Refusal(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, f"the body is not {JSON}; set its Content-Type.")
-    return read_object(await read_octets(request, most_mib, timeout_s))
+    octets = await read_octets(request, most_mib, timeout_s)
+    return Body(await here_or_aside(len(octets), lambda: read_object(octets)), len(octets))
 
 
-async def unless_gone(request: Request, waited: "Future[T]") -> T:
-    """Waits for what an engine does; a client that hangs up withdraws what has not begun.
+async def here_or_aside(size: int, work: Callable[[], T]) -> T:
+    """Does what takes as long as a number of bytes is large: here, or in a thread where others would wait for it."""
+    return work() if size <= _SMALL else await asyncio.to_thread(work)
+
+
+async def unless_gone(request: Request, waited: "Future[T]", withdraw: Callable[[], None] | None = None) -> T:
+    """Waits for what an engine does, unless the client hangs up.
+
+    Args:
+        request: the client's.
+        waited: what it waits for.
+        withdraw: is called when it is gone; None cancels what has not begun.
 
     Raises:
         Refusal: the client is gone.
@@ -70,13 +96,21 @@ async def unless_gone(request: Request, waited: "Future[T]") -> T:
         await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
         if answer.done():
             return answer.result()
-        waited.cancel()
+        await asyncio.to_thread(withdraw or waited.cancel)
         raise Refusal(_GONE, "the client is gone.")
     finally:
         gone.cancel()
-        answer.cancel()
+        if not answer.done():
+            answer.add_done_callback(_forget)
+            answer.cancel()
 
 
 async def _disconnected(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
+
+
+def _forget(answer: "asyncio.Future[Any]") -> None:
+    """Looks at what nobody waits for, since an exception that nobody looks at is logged."""
+    if not answer.cancelled():
+        answer.exception()

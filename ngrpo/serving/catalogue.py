@@ -1,5 +1,8 @@
 """The strategies that requests may name, built from a name and numbers: no code, no text comes from a request."""
 
+import json
+import threading
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
@@ -12,6 +15,9 @@ from ngrpo.config.type_check import fits, hints_of, name
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.utils.given_values import shown
+
+_MOST_KEPT = 256
+"""Strategies that are not built again for each request: building one takes milliseconds."""
 
 _MOST_LISTED = 4096
 """Numbers in a list, such as ``excluded_ids``."""
@@ -29,6 +35,8 @@ class Catalogue:
     def __init__(self, presets: Mapping[str, DictConfig], chosen: str, own: DictConfig) -> None:
         self._nodes = {**presets, chosen: own}
         self._chosen = chosen
+        self._lock = threading.Lock()
+        self._made: OrderedDict[str, Exploration] = OrderedDict()
 
     def strategy(self, named: Mapping[str, Any] | None) -> Exploration:
         """Returns the strategy that a request asks for; the server's own where it asks for none.
@@ -40,6 +48,19 @@ class Catalogue:
             SettingError: there is no such strategy, or a setting is no number of it.
         """
         settings = dict(named or {})
+        asked = json.dumps(settings, sort_keys=True)
+        with self._lock:
+            if asked in self._made:
+                self._made.move_to_end(asked)
+                return self._made[asked]
+        made = self._build(settings)
+        with self._lock:
+            self._made[asked] = made
+            while len(self._made) > _MOST_KEPT:
+                self._made.popitem(last=False)
+        return made
+
+    def _build(self, settings: dict[str, Any]) -> Exploration:
         chosen = settings.pop("name", self._chosen)
         if not isinstance(chosen, str) or chosen not in self._nodes:
             known = ", ".join(sorted(self._nodes))

@@ -1,11 +1,17 @@
 """The work of an engine: rollouts that a request asks for, and what decides them."""
 
+from collections.abc import Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from ngrpo.exploration.base import Exploration
 from ngrpo.serving.refusals import other_weights
 from ngrpo.types.rollouts import Request, Rollout, Sampling
+
+
+_LEAST_ROOM = 256
+"""Response tokens for which a stream has room at least; beyond that powers of two, so that there are few streams."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +86,16 @@ class Made:
     weights: Weights
 
 
+class Watcher(Protocol):
+    """Is told of rollouts while they are made, in the engine's thread: it must neither wait nor fail."""
+
+    def tokens(self, place: int, ids: Sequence[int]) -> None:
+        """Is told the next tokens of a rollout that goes on."""
+
+    def finished(self, place: int, rollout: Rollout) -> None:
+        """Is told a rollout that has finished, with all its tokens."""
+
+
 @dataclass(frozen=True, eq=False)
 class Generation:
     """Rollouts to make.
@@ -89,6 +105,7 @@ class Generation:
         sampling: their settings.
         choice: their strategy.
         wanted: the weights that may make them.
+        watcher: is told of them while they are made; None for nobody.
         done: gets the rollouts, or why there are none.
     """
 
@@ -96,8 +113,25 @@ class Generation:
     sampling: Sampling
     choice: Choice
     wanted: Wanted = field(default_factory=Wanted)
+    watcher: Watcher | None = None
     done: "Future[Made]" = field(default_factory=Future)
 
+    @property
+    def plain(self) -> bool:
+        """Whether some are sampled plainly."""
+        return not all(request.explore for request in self.requests)
+
     def joins(self, other: "Generation") -> bool:
-        """Says whether both can be one call of an engine."""
-        return self.sampling == other.sampling and self.choice == other.choice
+        """Says whether both can be in one stream of an engine."""
+        return self.sampling == other.sampling and self.choice == other.choice and self.plain == other.plain
+
+    def with_room(self, most: int) -> "Generation":
+        """Returns the same work for a stream that others with longer or shorter responses can join.
+
+        Args:
+            most: response tokens of a stream.
+        """
+        asked = self.sampling.max_new_tokens
+        room = min(most, max(_LEAST_ROOM, 1 << (asked - 1).bit_length()))
+        requests = [replace(request, max_new_tokens=request.limit(asked)) for request in self.requests]
+        return replace(self, requests=requests, sampling=replace(self.sampling, max_new_tokens=max(room, asked)))

@@ -1,18 +1,21 @@
 """The common part of the handlers: rollouts made for a request, and counted."""
 
-import asyncio
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from starlette.requests import Request
 
 from ngrpo.serving.asked import Reader
-from ngrpo.serving.bodies import read_json, unless_gone
-from ngrpo.serving.fields import Fields
+from ngrpo.serving.bodies import Body, here_or_aside, read_json, unless_gone
 from ngrpo.serving.generation import Choice, Generation, Made, Weights
 from ngrpo.serving.metrics import Metrics
 from ngrpo.serving.served_model import ServedModel
 from ngrpo.serving.settings import ServerSettings
+from ngrpo.types.rollouts import Rollout
+
+_TOKEN_BYTES = 16
+"""Of a token in an answer, about."""
 
 
 @dataclass(frozen=True)
@@ -33,16 +36,28 @@ class Handling:
     metrics: Metrics
     name: str
 
-    async def fields(self, request: Request) -> Fields:
+    async def body(self, request: Request) -> Body:
         """Reads a JSON body."""
         return await read_json(request, self.settings.max_body_mib, self.settings.body_timeout_s)
 
-    async def made(self, request: Request, work: Generation) -> Made:
-        """Has rollouts made, unless the client hangs up before they are begun."""
+    async def made(self, request: Request, body: Body, read: Callable[[], Generation]) -> Made:
+        """Has the rollouts made that a body asks for, unless the client hangs up before.
+
+        Args:
+            request: the client's.
+            body: its body.
+            read: reads it.
+        """
         start = time.perf_counter()
-        made = await unless_gone(request, await asyncio.to_thread(self.model.generate, work))
+        work = await here_or_aside(body.size, lambda: self.model.generate(read()))
+        made = await unless_gone(request, work.done, lambda: self.model.withdraw(work))
         self.metrics.made(strategy_name(work.choice), made.rollouts, time.perf_counter() - start)
         return made
+
+
+def octets_of(rollouts: Sequence[Rollout]) -> int:
+    """Returns about how many bytes rollouts are."""
+    return sum(rollout.tokens + len(rollout.mixture.positions) for rollout in rollouts) * _TOKEN_BYTES
 
 
 def strategy_name(choice: Choice) -> str:

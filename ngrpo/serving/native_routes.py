@@ -12,9 +12,10 @@ from starlette.routing import Route
 from ngrpo.errors import SettingError
 from ngrpo.remote.connection import OCTETS
 from ngrpo.remote.messages import rollout_message
-from ngrpo.serving.bodies import read_octets, unless_gone
+from ngrpo.serving.bodies import here_or_aside, read_octets, unless_gone
+from ngrpo.serving.fields import Fields
 from ngrpo.serving.generation import Generation, Made
-from ngrpo.serving.handling import Handling, weights_message
+from ngrpo.serving.handling import Handling, octets_of, weights_message
 from ngrpo.serving.tensor_store import check_name
 from ngrpo.utils.given_values import shown
 
@@ -67,11 +68,17 @@ class _Native:
 
     async def generate(self, request: Request) -> Response:
         """Makes rollouts of token ids, or conversations."""
-        fields, reader = await self._handling.fields(request), self._handling.reader
+        body = await self._handling.body(request)
+        text = body.fields.flag("text", False)
+        made = await self._handling.made(request, body, lambda: self._asked(body.fields))
+        return await here_or_aside(octets_of(made.rollouts), lambda: self._rollouts(made, text))
+
+    def _asked(self, fields: Fields) -> Generation:
+        reader = self._handling.reader
         asked = fields.objects("requests", self._handling.settings.max_requests)
-        requests = await asyncio.to_thread(lambda: [reader.request(one) for one in asked])
+        requests = [reader.request(one) for one in asked]
         sampling = fields.object("sampling")
-        made_of = Generation(
+        work = Generation(
             requests,
             reader.sampling if sampling is None else reader.sampling_of(sampling),
             reader.choice(fields),
@@ -79,10 +86,8 @@ class _Native:
         )
         if sampling is not None:
             sampling.end()
-        text = fields.flag("text", False)
         fields.end()
-        made = await self._handling.made(request, made_of)
-        return await asyncio.to_thread(self._rollouts, made, text)
+        return work
 
     def _rollouts(self, made: Made, text: bool) -> Response:
         rollouts: list[dict[str, Any]] = []
@@ -100,7 +105,7 @@ class _Native:
 
     async def take_weights(self, request: Request) -> Response:
         """Has the engine take weights that were sent as tensors."""
-        fields = await self._handling.fields(request)
+        fields = (await self._handling.body(request)).fields
         names = fields.take("tensors")
         if not isinstance(names, list) or not 0 < len(names) <= _MOST_PARTS or not all(map(_is_text, names)):
             raise SettingError(f"tensors={shown(names)} cannot be used; give the names of the parts of the weights.")

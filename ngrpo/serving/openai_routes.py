@@ -93,20 +93,22 @@ class _OpenAI:
 
     async def completions(self, request: Request) -> Response:
         """Completes texts, or token ids."""
-        fields = await self._handling.fields(request)
+        body = await self._handling.body(request)
+        fields = body.fields
         prompts = await asyncio.to_thread(self._prompts, fields.take("prompt"))
         asked = await asyncio.to_thread(self._asked, fields, prompts, "max_tokens")
-        made = await self._handling.made(request, asked.work)
+        made = await self._handling.made(request, body, lambda: asked.work)
         return await asyncio.to_thread(self._answer, asked, made, "text_completion", self._completion)
 
     async def chat(self, request: Request) -> Response:
         """Replies to a conversation."""
-        fields = await self._handling.fields(request)
+        body = await self._handling.body(request)
+        fields = body.fields
         messages = fields.take("messages")
         prompt = await asyncio.to_thread(self._reader.chat, messages)
         length = "max_completion_tokens" if fields.has("max_completion_tokens") else "max_tokens"
         asked = await asyncio.to_thread(self._asked, fields, [prompt], length)
-        made = await self._handling.made(request, asked.work)
+        made = await self._handling.made(request, body, lambda: asked.work)
         return await asyncio.to_thread(self._answer, asked, made, "chat.completion", self._reply)
 
     def _prompts(self, given: Any) -> list[tuple[int, ...]]:

@@ -22,6 +22,15 @@ def other_weights(sentence: str) -> Refusal:
     return Refusal(HTTPStatus.CONFLICT, sentence, "other_weights")
 
 
+def older_weights(step: int, served: int) -> Refusal:
+    """Returns the refusal of weights that come after newer ones, or beside others of the same number."""
+    return Refusal(
+        HTTPStatus.CONFLICT,
+        f"step={step} is not newer than the weights of step {served} that are served; send it with a larger number.",
+        "older_weights",
+    )
+
+
 def missing_tensors(names: list[str]) -> Refusal:
     """Returns the refusal of a request that refers to tensors which are not here."""
     listed = ", ".join(name[:12] for name in names[:3])

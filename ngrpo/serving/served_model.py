@@ -4,8 +4,9 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import TypeVar
@@ -20,22 +21,16 @@ from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.remote.tensor_parts import version_of
-from ngrpo.rollout.engine import RolloutEngine, StreamingEngine
+from ngrpo.rollout.engine import RolloutEngine, ServingEngine
 from ngrpo.rollout.recovery import EngineFailure, engine_failures
 from ngrpo.rollout.request_limits import check_requests
-from ngrpo.serving.engine_threads import EngineThreads
-from ngrpo.serving.generation import Choice, Generation, Made, Weights
-from ngrpo.serving.refusals import Refusal, broken, busy, engine_failed
+from ngrpo.serving.engine_streams import EngineStreams, Opened
+from ngrpo.serving.generation import Choice, Generation, Weights
+from ngrpo.serving.refusals import Refusal, broken, busy, engine_failed, missing_tensors, older_weights
 from ngrpo.serving.tensor_store import TensorStore
-from ngrpo.types.rollouts import Rollout
-
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-_CALLS = 16
-"""Calls at a time of an engine that takes several: each has records and a session of its own in vLLM's workers, so that
-what waits is better made together than beside them."""
 
 _MOST_BOUND = 32
 """Strategies whose tables are kept."""
@@ -63,6 +58,7 @@ class ServedModel:
         parameters: of the model.
         vocabulary: the tokenizer's.
         max_waiting: most rollouts that are asked for and not made.
+        max_new_tokens: most response tokens.
         store: tensors that clients have sent.
         version: of the weights that the engine has.
         started_for: the strategy that the engine was made for.
@@ -75,6 +71,7 @@ class ServedModel:
         parameters: Parameters,
         vocabulary: Vocabulary,
         max_waiting: int,
+        max_new_tokens: int,
         store: TensorStore,
         version: str,
         started_for: Exploration,
@@ -94,16 +91,20 @@ class ServedModel:
         self._counting = threading.Lock()
         self._bound: OrderedDict[tuple[Choice, str], BoundExploration] = OrderedDict()
         self._binding = threading.Lock()
-        self._many = isinstance(engine, StreamingEngine)
-        self._threads = EngineThreads(self._make, _CALLS if self._many else 1)
+        if not isinstance(engine, ServingEngine):
+            raise SettingError(f"{type(engine).__name__} cannot serve requests that come one by one; set rollout=auto.")
+        self._serving: ServingEngine = engine
+        self._many = engine.most_streams > 1
+        self._max_new_tokens = max_new_tokens
+        self._streams = EngineStreams(self._opened, self._refusal, engine.most_streams)
 
     @property
     def waiting(self) -> int:
         """Rollouts that are asked for and not made."""
         return self._waiting
 
-    def generate(self, work: Generation) -> "Future[Made]":
-        """Has rollouts made.
+    def generate(self, work: Generation) -> Generation:
+        """Has rollouts made; returns the work as it is made, whose ``done`` gets them.
 
         Raises:
             SettingError: the engine cannot serve a request.
@@ -118,9 +119,14 @@ class ServedModel:
             if self._waiting + len(work.requests) > self._max_waiting:
                 raise busy(self._waiting, self._max_waiting)
             self._waiting += len(work.requests)
+        work = work.with_room(self._max_new_tokens)
         work.done.add_done_callback(lambda _: self._finished(len(work.requests)))
-        self._threads.submit(work)
-        return work.done
+        self._streams.submit(work)
+        return work
+
+    def withdraw(self, work: Generation) -> None:
+        """Makes nothing more of what nobody waits for."""
+        self._streams.withdraw(work)
 
     def take_weights(self, names: Sequence[str], step: int) -> "Future[Weights]":
         """Has the engine take weights from the store, when no rollout is being made.
@@ -131,32 +137,37 @@ class ServedModel:
 
         Raises:
             SettingError: they are not the model's.
-            Refusal: parts are not in the store, or the engine has failed.
+            Refusal: parts are not in the store, the engine has failed, or others of this number are served, or of a
+                larger one.
         """
         self._check_whole()
         version = version_of(names)
-        if version == self.weights.version:  # of another process of the same training
-            self.weights = replace(self.weights, step=step)
-            done: Future[Weights] = Future()
-            done.set_result(self.weights)
-            return done
         tensors: dict[str, Tensor] = {}
-        for part in self.store.get(names):
-            tensors |= part
-        self._check_shapes(tensors)
+        if version != self.weights.version:
+            for part in self.store.get(names):
+                tensors |= part
+            self._check_shapes(tensors)
 
         def take() -> Weights:
             self._check_whole()
-            return self._take(tensors, Weights(version, step, time.time()))
+            served = self.weights
+            if version == served.version:  # of another process of the same training
+                self.weights = replace(served, step=max(step, served.step))
+            elif step <= served.step:
+                raise older_weights(step, served.step)
+            elif not tensors:  # others have come in between
+                raise missing_tensors(list(names))
+            else:
+                self._take(tensors, Weights(version, step, time.time()))
+            self.store.drop(names)
+            return self.weights
 
-        taken = self._threads.alone(take)
-        taken.add_done_callback(lambda _: self.store.drop(names))
-        return taken
+        return self._streams.alone(take)
 
     def embedding(self) -> "Future[Tensor]":
         """Returns the served input embedding table, [V, d], on the CPU."""
         self._check_whole()
-        return self._threads.alone(lambda: self.engine.embedding().detach().cpu())
+        return self._streams.alone(lambda: self.engine.embedding().detach().cpu())
 
     def bind(self, choice: Choice) -> BoundExploration:
         """Binds a strategy to the served weights, or to the tables that a client has sent.
@@ -176,7 +187,7 @@ class ServedModel:
 
     def close(self) -> None:
         """Ends the engine when what was begun is done."""
-        self._threads.close()
+        self._streams.close()
         self.engine.close()
 
     def _check_strategy(self, strategy: Exploration) -> None:
@@ -246,7 +257,7 @@ class ServedModel:
                     f"{list(self._shapes[name])}; send those of the same model."
                 )
 
-    def _take(self, tensors: Mapping[str, Tensor], weights: Weights) -> Weights:
+    def _take(self, tensors: Mapping[str, Tensor], weights: Weights) -> None:
         try:
             with engine_failures():
                 self.engine.sync_weights(tensors.items())
@@ -256,38 +267,23 @@ class ServedModel:
         with self._binding:
             self._bound.clear()
         log.info("weights %s of step %d are served", weights.version, weights.step)
-        return weights
 
-    def _make(self, works: list[Generation]) -> None:
-        """Makes rollouts that can be one call, and gives them to those who wait."""
-        wanted = [work for work in works if work.done.set_running_or_notify_cancel()]
-        able = [work for work in wanted if _served(work, self.weights)]
-        if not able:
-            return
-        try:
-            made = Made(self._rollouts(able), self.weights)
-        except BaseException as error:
-            for work in able:
-                work.done.set_exception(self._refusal(error, work.choice.strategy))
-            return
-        rollouts = iter(made.rollouts)
-        for work in able:
-            work.done.set_result(Made([next(rollouts) for _ in work.requests], made.weights))
-
-    def _rollouts(self, works: Sequence[Generation]) -> list[Rollout]:
+    @contextmanager
+    def _opened(self, first: Generation) -> Iterator[Opened]:
+        """Opens a stream for a work and those that join it."""
         self._check_whole()
-        requests = [request for work in works for request in work.requests]
-        bound = self.bind(works[0].choice)
+        bound = self.bind(first.choice)
         with engine_failures(bound.strategy):
-            return self.engine.generate(requests, works[0].sampling, bound)
+            with self._serving.serving_stream(first.sampling, bound, first.plain) as stream:
+                yield Opened(stream, self.weights)
 
-    def _refusal(self, error: BaseException, strategy: Exploration) -> BaseException:
+    def _refusal(self, error: BaseException, work: Generation) -> BaseException:
         """Returns what those who wait are told of an error."""
         if isinstance(error, EngineFailure):
             return self._fail(error) if self._many else engine_failed(str(error))
         if isinstance(error, SettingError | RunError | Refusal):
             return error
-        name = type(strategy).__name__
+        name = type(work.choice.strategy).__name__
         log.error("%s failed", name, exc_info=error)
         return Refusal(
             HTTPStatus.INTERNAL_SERVER_ERROR, f"{name} failed ({type(error).__name__}); the server's log says where."
@@ -305,13 +301,3 @@ class ServedModel:
     def _finished(self, requests: int) -> None:
         with self._counting:
             self._waiting -= requests
-
-
-def _served(work: Generation, weights: Weights) -> bool:
-    """Says whether these weights may make the rollouts; who waits for others is told so."""
-    try:
-        work.wanted.check(weights)
-    except Refusal as refusal:
-        work.done.set_exception(refusal)
-        return False
-    return True

@@ -17,7 +17,7 @@ class StopReason(StrEnum):
     STOP = "stop"
     """A stop token was emitted; it is the last response token."""
     LENGTH = "length"
-    """``max_new_tokens`` were emitted without a stop token."""
+    """``max_new_tokens`` were emitted, by the request or the call, without a stop token."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,8 @@ class Request:
         prefix: response tokens to go on from; None for none. They count against ``max_new_tokens``.
         expected_tokens: about how many response tokens to expect, those of the prefix included; None if nothing is
             known. What is expected to be long starts first, and no rollout depends on it.
+        max_new_tokens: most response tokens of this one, those of the prefix included; None, or more than those of the
+            call, for the call's.
 
     Raises:
         SettingError: the prefix is mixed at a slot that is none of its own.
@@ -78,6 +80,7 @@ class Request:
     explore: bool = True
     prefix: Prefix | None = None
     expected_tokens: int | None = None
+    max_new_tokens: int | None = None
 
     def __post_init__(self) -> None:
         """Refuses a prefix of another prompt."""
@@ -88,6 +91,10 @@ class Request:
     def given(self) -> int:
         """F, the number of response tokens that are given."""
         return 0 if self.prefix is None else len(self.prefix.ids)
+
+    def limit(self, budget: int) -> int:
+        """Returns the most response tokens in a call that allows ``budget``, those of the prefix included."""
+        return budget if self.max_new_tokens is None else min(self.max_new_tokens, budget)
 
 
 @dataclass(frozen=True)

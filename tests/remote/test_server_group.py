@@ -186,7 +186,7 @@ def test_weights_go_to_all_and_a_server_that_fails_gets_no_more_of_them(
 ) -> None:
     two[1].fails = [(0, None)]
     parts = list(cut(TENSORS.items(), 40))
-    version, size = ServerGroup([one.connection() for one in two]).send_weights(parts, 3)
+    version, _, size = ServerGroup([one.connection() for one in two]).send_weights(parts, 3)
     assert version == version_of(part.name for part in parts)
     assert size == sum(len(part.octets) for part in parts)
     assert two[0].weights == [[part.name for part in parts]]

@@ -1,6 +1,6 @@
 """The state and records of the rollouts that the torch engine is running: one row each, without gaps."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -53,12 +53,14 @@ class BatchState:
     ) -> None:
         budget, device = sampling.max_new_tokens, like.device
         self.sampling = sampling
+        self._stateful = strategy.stateful
         self.end_ids = end_ids
         self.stop_ids = torch.tensor(sampling.stop_ids, device=device)
         self.active = 0
         self.request = torch.zeros(capacity, dtype=torch.int64)
         self.keys = torch.zeros(capacity, dtype=torch.int64, device=device)
         self.prompt_length = torch.ones(capacity, dtype=torch.int64, device=device)
+        self.limit = torch.zeros(capacity, dtype=torch.int64, device=device)
         self.emitted = torch.zeros(capacity, dtype=torch.int64, device=device)
         self.ended = torch.zeros(capacity, dtype=torch.bool, device=device)
         self.done = torch.ones(capacity, dtype=torch.bool, device=device)
@@ -79,6 +81,8 @@ class BatchState:
         self.request[rows] = torch.tensor(numbers)
         self.keys[rows] = torch.tensor([r.key for r in requests], device=device)
         self.prompt_length[rows] = torch.tensor([len(r.prompt_ids) for r in requests], device=device)
+        budget = self.sampling.max_new_tokens
+        self.limit[rows] = torch.tensor([r.limit(budget) for r in requests], device=device)
         if self.explore is not None:
             self.explore[rows] = torch.tensor([r.explore for r in requests], device=device)
         self.emitted[rows] = 0
@@ -122,7 +126,7 @@ class BatchState:
         self.inputs[rows] = inputs
         self.ended[rows] |= is_one_of(step.token, self.end_ids)
         emitted += ~done
-        done |= is_one_of(step.token, self.stop_ids) | (emitted == budget)
+        done |= is_one_of(step.token, self.stop_ids) | (emitted == self.limit[rows])
 
     def last_positions(self, rows: int) -> Tensor:
         """Returns the absolute slot of the newest token of each of the first rows; int64 [rows]."""
@@ -130,8 +134,8 @@ class BatchState:
 
     def look(self) -> Progress:
         """Waits for the device, and says how far the rows are."""
-        rows, budget = slice(0, self.active), self.sampling.max_new_tokens
-        left = torch.where(self.done[rows], 0, budget - self.emitted[rows])
+        rows = slice(0, self.active)
+        left = torch.where(self.done[rows], 0, self.limit[rows] - self.emitted[rows])
         lengths, lefts = torch.stack((self.prompt_length[rows] + self.emitted[rows], left)).tolist()
         running = [length for length, more in zip(lengths, lefts, strict=True) if more]
         finished = [row for row, more in enumerate(lefts) if not more]
@@ -167,6 +171,42 @@ class BatchState:
     def _reason(self, last: int) -> StopReason:
         return StopReason.STOP if last in self.sampling.stop_ids else StopReason.LENGTH
 
+    def new_tokens(self, seen: Mapping[int, int]) -> dict[int, list[int]]:
+        """Returns the tokens of rows beyond those that were seen; one transfer, however many rows there are.
+
+        Args:
+            seen: response tokens by row, at least one row.
+        """
+        at = torch.tensor(list(seen), device=self.keys.device)
+        ends = self.emitted[at].tolist()
+        first, last = min(seen.values()), max(ends)
+        block = self.tokens[at, first:last].tolist()
+        return {
+            row: tokens[start - first : end - first]
+            for (row, start), end, tokens in zip(seen.items(), ends, block, strict=True)
+        }
+
+    def end(self, rows: Sequence[int]) -> None:
+        """Has rows decide nothing more; the next look finds them finished."""
+        self.done[torch.tensor(rows, device=self.keys.device)] = True
+
+    def grow(self, capacity: int) -> None:
+        """Makes room for more rows; the tensors are others afterwards."""
+
+        def longer(channel: Tensor, fill: int = 0) -> Tensor:
+            more = channel.new_full((capacity - len(channel), *channel.shape[1:]), fill)
+            return torch.cat((channel, more))
+
+        self.prompt_length, self.done = longer(self.prompt_length, 1), longer(self.done, 1)
+        self.request, self.keys, self.limit = longer(self.request), longer(self.keys), longer(self.limit)
+        self.emitted, self.ended, self.inputs = longer(self.emitted), longer(self.ended), longer(self.inputs)
+        self.tokens, self.log_probs, self.mixed = longer(self.tokens), longer(self.log_probs), longer(self.mixed)
+        self.records = self.records.map(longer)
+        if self.explore is not None:
+            self.explore = longer(self.explore, 1)
+        if self._stateful:
+            self.state = longer(self.state)
+
     def drop(self, finished: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Closes rows by moving the last active ones into the gaps.
 
@@ -179,7 +219,7 @@ class BatchState:
         target = torch.tensor([row for row in sorted(gone) if row < active], dtype=torch.int64)
         self.request[target] = self.request[source]
         source, target = source.to(device), target.to(device)
-        fixed = (self.keys, self.prompt_length, self.emitted, self.ended, self.done, self.inputs)
+        fixed = (self.keys, self.prompt_length, self.limit, self.emitted, self.ended, self.done, self.inputs)
         for channel in (*fixed, self.tokens, self.log_probs, self.mixed, self.explore, *self.records):
             if channel is not None:
                 channel[target] = channel[source]

@@ -46,12 +46,16 @@ class Steps:
     Args:
         step: makes one step of a shape; reads nothing back to the host.
         largest: shape of the whole batch, if steps are to be captured; None for as they are.
+        note: is told why a step cannot be captured.
     """
 
-    def __init__(self, step: Callable[[StepShape], None], largest: StepShape | None) -> None:
+    def __init__(
+        self, step: Callable[[StepShape], None], largest: StepShape | None, note: Callable[[str], None] | None = None
+    ) -> None:
         self.step = step
         self.largest = largest
         self.failure: str | None = None
+        self._note = note
         self.graphs: dict[StepShape, Replay] = {}
         self._pool: Any = None
 
@@ -83,6 +87,8 @@ class Steps:
         except Exception as error:
             self.failure = f"{type(error).__name__}: {str(error).strip().splitlines()[0]}"
             self.largest = None
+            if self._note is not None:
+                self._note(self.failure)
             return False
         return True
 

@@ -2,8 +2,8 @@
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -26,20 +26,18 @@ from ngrpo.modeling.model_in_memory import ModelInMemory
 from ngrpo.modeling.overflow import cast_weights
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.replay import replay
-from ngrpo.rollout.admission import admission_order
-from ngrpo.rollout.engine import NOT_STARTED, Report
+from ngrpo.rollout.engine import NOT_STARTED, Report, ServingStream
 from ngrpo.rollout.request_limits import check_requests
 from ngrpo.rollout.served_dtype import AUTO, served_dtype
-from ngrpo.rollout.torch_engine.batch_state import BatchState, Progress
+from ngrpo.rollout.torch_engine.batch_state import BatchState
 from ngrpo.rollout.torch_engine.burst import Steps, StepShape, captures
 from ngrpo.rollout.torch_engine.kv_cache import DecodeAttention, PrefillAttention, SlotCache, number_layers
 from ngrpo.rollout.torch_engine.prefill import distinct_beginnings, known_part
+from ngrpo.rollout.torch_engine.stream import Operations, TorchStream
 from ngrpo.types.rollouts import Request, Rollout, Sampling
 
 log = logging.getLogger(__name__)
 
-_ADMIT_SHARE = 4
-"""Waiting requests enter when a quarter of the slots is free: prefills stay large and groups stay together."""
 _BURST_ON_GPU = 32
 """Some milliseconds of the host's, for its look, against a tenth of a second of steps."""
 
@@ -70,6 +68,7 @@ class TorchEngine:
 
     several_ranks = True
     concurrent = True
+    most_streams = 1
     tf32 = False
     checked_as = ""
 
@@ -186,41 +185,45 @@ class TorchEngine:
         if not requests:
             return []
         check_requests(requests, sampling, exploration.strategy, self.embedding().shape)
-        slots = min(self.max_batch_size, len(requests))
-        cache = self._cache_for(slots, max(len(r.prompt_ids) for r in requests) + sampling.max_new_tokens)
+        stream = self._stream(sampling, exploration, all(r.explore for r in requests), grows=False, report=report)
+        stream.add(requests)
+        while stream.unfinished:
+            stream.wait()
+        self._end(stream)
+        return stream.rollouts(range(len(requests)))
+
+    @contextmanager
+    def serving_stream(
+        self, sampling: Sampling, exploration: BoundExploration, plain: bool
+    ) -> Iterator[ServingStream]:
+        """Opens a stream for requests of many askers (see `ServingEngine`)."""
+        with torch.no_grad():
+            stream = self._stream(sampling, exploration, not plain, grows=True, report=None)
+            yield stream
+        self._end(stream)
+
+    def _stream(
+        self, sampling: Sampling, exploration: BoundExploration, all_explore: bool, grows: bool, report: Report | None
+    ) -> TorchStream:
         table = self.embedding()
-        end_ids = torch.tensor(exploration.end_ids, dtype=torch.int64, device=table.device)
+        operations = Operations(
+            self._cache_for, self._steps, self._admit, self.max_batch_size, self._burst(table.device)
+        )
         exploration = replace(exploration, progress=exploration.progress.to(table.device))
-        batch = BatchState(
-            slots,
-            exploration.strategy,
-            sampling,
-            end_ids,
-            like=table,
-            all_explore=all(r.explore for r in requests),
-        )
-        order = admission_order(requests, sampling.max_new_tokens)
-        waiting = deque((number, requests[number]) for number in order)
-        steps = Steps(
-            partial(self._decode, batch, cache, exploration), self._largest_captured(exploration, cache, slots)
-        )
-        done: dict[int, Rollout] = {}
-        made, burst = 0, self._burst(table.device)
-        progress = Progress([], 0, 0)
-        while waiting or batch.active:
-            if batch.active:
-                count = min(burst, progress.left)
-                length = min(progress.longest + count - 1, cache.length)
-                steps.run(StepShape(batch.active, length), count)
-                made += count * batch.active
-                progress = self._retire(batch, cache, requests, done, report)
-            if waiting and slots - batch.active >= min(len(waiting), max(1, slots // _ADMIT_SHARE), slots):
-                self._admit(batch, cache, waiting, slots - batch.active, exploration)
-                progress = self._retire(batch, cache, requests, done, report)
-        self._note(steps, exploration.strategy)
-        self.wasted = made - sum(rollout.generated - 1 for rollout in done.values())
+        return TorchStream(operations, sampling, exploration, table, all_explore, grows, report)
+
+    def _end(self, stream: TorchStream) -> None:
+        self.wasted = stream.wasted
         self.wasted_tokens += self.wasted
-        return [done[number] for number in range(len(requests))]
+
+    def _steps(self, batch: BatchState, cache: SlotCache, exploration: BoundExploration) -> Steps:
+        """Returns the steps of a batch; a GPU's are captured."""
+
+        def note(failure: str) -> None:
+            self._note(failure, exploration.strategy)
+
+        largest = self._largest_captured(exploration, cache, len(batch.keys))
+        return Steps(partial(self._decode, batch, cache, exploration), largest, note)
 
     def _burst(self, device: torch.device) -> int:
         return self.burst or (_BURST_ON_GPU if device.type == "cuda" else 1)
@@ -232,16 +235,15 @@ class TorchEngine:
             return None
         return StepShape(slots, cache.length)
 
-    def _note(self, steps: Steps, strategy: Exploration) -> None:
+    def _note(self, failure: str, strategy: Exploration) -> None:
         """Says once why the steps of a strategy cannot be captured."""
-        if steps.failure is not None:
-            self._uncaptured.add(repr(strategy))
-            log.warning(
-                "the decode steps of model.path=%s with %s run uncaptured: no CUDA graph can be made of them (%s)",
-                self.model.path,
-                strategy,
-                steps.failure,
-            )
+        self._uncaptured.add(repr(strategy))
+        log.warning(
+            "the decode steps of model.path=%s with %s run uncaptured: no CUDA graph can be made of them (%s)",
+            self.model.path,
+            strategy,
+            failure,
+        )
 
     def _cache_for(self, slots: int, length: int) -> SlotCache:
         if self._cache is None or not self._cache.fits(slots, length):
@@ -317,26 +319,3 @@ class TorchEngine:
                 vectors = strategy.inputs(embed, step, context, exploration.parameters)
             inputs = torch.where(step.mixed[:, None], vectors, inputs)
         batch.record(at, step, log_probs, inputs)
-
-    def _retire(
-        self,
-        batch: BatchState,
-        cache: SlotCache,
-        requests: Sequence[Request],
-        done: dict[int, Rollout],
-        report: Report | None,
-    ) -> Progress:
-        """Looks at the rows and removes the finished rollouts."""
-        progress = batch.look()
-        if not progress.finished:
-            return progress
-        numbers = batch.request[progress.finished].tolist()
-        rollouts = batch.take(progress.finished, [requests[number] for number in numbers])
-        done.update(zip(numbers, rollouts, strict=True))
-        cache.move(*batch.drop(progress.finished))
-        if report is not None:
-            running = batch.request[: batch.active].tolist()
-            given = sum(requests[number].given for number in running)
-            generated = int(batch.emitted[: batch.active].sum()) - given
-            report(len(done), sum(rollout.generated for rollout in done.values()) + generated)
-        return progress

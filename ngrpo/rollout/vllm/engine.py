@@ -19,7 +19,7 @@ from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.runtime.bound import BoundExploration
 from ngrpo.exploration.runtime.strategy_errors import StrategyError
 from ngrpo.modeling.loading import DTYPES, ModelSource
-from ngrpo.rollout.engine import NOT_STARTED, Report, RolloutStream
+from ngrpo.rollout.engine import NOT_STARTED, Report, RolloutStream, ServingStream
 from ngrpo.rollout.records.session import CollectedRecords, SessionSpec
 from ngrpo.rollout.request_limits import check_requests
 from ngrpo.rollout.served_dtype import AUTO, served_dtype
@@ -39,6 +39,7 @@ from ngrpo.types.rollouts import Request, Rollout, Sampling
 log = logging.getLogger(__name__)
 
 _BURST = 32
+_STREAMS = 16
 
 _REFUSED = {
     "speculative_config": (None, "speculative decoding accepts tokens whose mixtures were never made"),
@@ -73,6 +74,7 @@ class VllmEngine:
         options: further arguments of ``vllm.LLM``.
 
     Attributes:
+        most_streams: open at a time, each with records and a session of its own in the workers.
         wasted_tokens: computed in bursts for rows that had ended.
 
     Raises:
@@ -137,6 +139,7 @@ class VllmEngine:
             **_scheduler(burst, options),
             "weight_transfer_config": {"backend": self._sender.backend},
         }
+        self.most_streams = _STREAMS
         self.wasted_tokens = 0
         self._sendable = False
         self._asleep = False
@@ -249,6 +252,22 @@ class VllmEngine:
     ) -> AbstractContextManager[RolloutStream]:
         """Opens a stream of requests that all explore (see `StreamingEngine`)."""
         return self._opened(sampling, exploration, at_once, True, report, None)
+
+    def serving_stream(
+        self, sampling: Sampling, exploration: BoundExploration, plain: bool
+    ) -> AbstractContextManager[ServingStream]:
+        """Opens a stream for requests of many askers (see `ServingEngine`); as many at once as records have room."""
+        most: int = self._arguments["max_num_seqs"] + self._arguments["max_num_seqs"] // 4
+        while most > 1 and not self._fits(exploration.strategy, most, sampling.max_new_tokens):
+            most //= 2
+        return self._opened(sampling, exploration, most, not plain, None, None)
+
+    def _fits(self, strategy: Exploration, requests: int, max_new_tokens: int) -> bool:
+        try:
+            self.check_load(strategy, requests, max_new_tokens)
+        except SettingError:
+            return False
+        return True
 
     @contextmanager
     def _opened(

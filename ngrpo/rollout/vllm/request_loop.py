@@ -30,13 +30,17 @@ class Call:
     Attributes:
         number: another one for each call of the engine.
         running: their ids.
-        outputs: those of finished requests that the caller has not taken yet.
+        watched: ids of requests whose tokens are handed out as they come.
+        outputs: of finished and watched requests, which the caller has not taken yet.
+        interrupted: the caller is to look up from its waiting.
     """
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.running: set[str] = set()
+        self.watched: set[str] = set()
         self.outputs: list[Any] = []
+        self.interrupted = False
 
 
 class RequestLoop:
@@ -149,8 +153,24 @@ class RequestLoop:
         finally:
             self._engine.wake_up(tags=["scheduling"])
 
+    def withdraw(self, call: Call, ids: Sequence[str]) -> None:
+        """Takes some of a call's requests back; those that have finished may still be handed out."""
+        with self.turn():
+            self._engine.abort_request(list(ids))
+            call.running.difference_update(ids)
+            for request_id in ids:
+                self._owners.pop(request_id, None)
+
+    def interrupt(self, call: Call) -> None:
+        """Ends the waiting of another thread for a call's outputs, or its next one."""
+        with self._state:
+            call.interrupted = True
+            self._state.notify_all()
+
     def finished(self, call: Call) -> list[Any]:
-        """Waits until some of a call's requests have finished; returns their outputs.
+        """Waits until some of a call's requests have finished, or watched ones have gone on; returns their outputs.
+
+        Returns none when it is interrupted.
 
         Raises:
             Exception: what a step raised, here or in another thread.
@@ -159,11 +179,17 @@ class RequestLoop:
             try:
                 with self._state:
                     self._state.wait_for(
-                        lambda: call.outputs or self._failure is not None or not (self._user or self._turns)
+                        lambda: (
+                            call.outputs
+                            or call.interrupted
+                            or self._failure is not None
+                            or not (self._user or self._turns)
+                        )
                     )
                     if self._failure is not None:
                         raise self._failure
-                    if call.outputs:
+                    if call.outputs or call.interrupted:
+                        call.interrupted = False
                         outputs, call.outputs = call.outputs, []
                         return outputs
                     self._user = call
@@ -190,9 +216,9 @@ class RequestLoop:
             self._state.notify_all()
 
     def _lead(self, call: Call) -> None:
-        """Steps vLLM until there are outputs for ``call``, another thread wants a turn, or all is over."""
+        """Steps vLLM until there are outputs for ``call``, another thread wants a turn or it, or all is over."""
         with self._thread_state():
-            while not (call.outputs or self._turns or self._failure):
+            while not (call.outputs or call.interrupted or self._turns or self._failure):
                 with delayed_interrupt():
                     try:
                         outputs = self._engine.step()
@@ -202,16 +228,20 @@ class RequestLoop:
                     self._hand_out(outputs)
 
     def _hand_out(self, outputs: Sequence[Any]) -> None:
-        done = [output for output in outputs if output.finished]
-        if not done:
-            return
+        told = False
         with self._state:
-            for output in done:
-                owner = self._owners.pop(output.request_id, None)
-                if owner is not None:
+            for output in outputs:
+                owner = self._owners.get(output.request_id)
+                if owner is None or not (output.finished or output.request_id in owner.watched):
+                    continue
+                if output.finished:
+                    del self._owners[output.request_id]
                     owner.running.discard(output.request_id)
-                    owner.outputs.append(output)
-            self._state.notify_all()
+                    owner.watched.discard(output.request_id)
+                owner.outputs.append(output)
+                told = True
+            if told:
+                self._state.notify_all()
 
     def _close(self, call: Call, end: str) -> None:
         """Takes a call's requests back and ends its session, unless vLLM is lost anyway."""

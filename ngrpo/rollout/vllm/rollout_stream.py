@@ -3,7 +3,8 @@
 import hashlib
 import pickle
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -35,8 +36,16 @@ def slots_for(requests: int, strategy: Exploration, max_new_tokens: int, max_bat
     return min(requests, max(_RECORDS_BYTES // size, max_batch_size + 2 * max_batch_size // _COLLECT_SHARE))
 
 
+@dataclass(frozen=True)
+class _Ended:
+    """The whole response of a request (see `ngrpo.rollout.records.split.Completion`)."""
+
+    token_ids: Sequence[int]
+    finish_reason: str | None
+
+
 class VllmStream:
-    """Takes requests, and returns their rollouts (see `ngrpo.rollout.engine.RolloutStream`).
+    """Takes requests, and returns their rollouts (see `ngrpo.rollout.engine.ServingStream`).
 
     Args:
         loop: runs them.
@@ -68,30 +77,41 @@ class VllmStream:
         self._collect = collect
         self._report = report
         self._slots = slots
-        self._requests: list[Request] = []
+        self._requests: dict[int, Request] = {}
         self._waiting: deque[int] = deque()
         self._free = list(reversed(range(slots)))
         self._running: dict[str, tuple[int, int]] = {}
-        self._finished: list[tuple[int, int, Any]] = []
+        self._finished: list[tuple[int, int, _Ended]] = []
         self._collected: dict[int, Rollout] = {}
-        self._tokens = 0
+        self._watched: set[int] = set()
+        self._told: dict[int, list[int]] = {}
+        self._news: dict[int, list[int]] = {}
+        self._added = self._ended = self._tokens = 0
 
-    def add(self, requests: Sequence[Request]) -> None:
+    @property
+    def unfinished(self) -> int:
+        """Requests that were added and have not finished."""
+        return len(self._waiting) + len(self._running)
+
+    def add(self, requests: Sequence[Request], watched: bool = False) -> None:
         """Adds requests, which are numbered from 0 in the order in which they come."""
         self._check(requests)
         order = admission_order(requests, self._sampling.max_new_tokens)
-        self._waiting.extend(len(self._requests) + number for number in order)
-        self._requests.extend(requests)
+        first, self._added = self._added, self._added + len(requests)
+        self._requests.update(enumerate(requests, first))
+        self._waiting.extend(first + number for number in order)
+        if watched:
+            self._watched.update(range(first, self._added))
         self._admit()
 
     def wait(self) -> list[int]:
-        """Waits until requests have finished; returns their numbers, none when all have."""
+        """Waits until requests have finished or have news; returns the numbers of the finished, none when all have."""
         if self._waiting and not self._running:
             self._make_room()
         if not self._running:
             return []
         outputs = self._loop.finished(self._call)
-        finished = [self._note(output) for output in outputs]
+        finished = [number for output in outputs if (number := self._note(output)) is not None]
         if self._waiting and len(self._finished) * _COLLECT_SHARE >= self._slots:
             self._make_room()
         return finished
@@ -105,6 +125,34 @@ class VllmStream:
         if not self._collected.keys() >= set(numbers):
             self._make_room()
         return [self._collected.pop(number) for number in numbers]
+
+    def news(self) -> dict[int, list[int]]:
+        """Returns the tokens of watched requests that have come since, of those that go on."""
+        news, self._news = self._news, {}
+        return news
+
+    def withdraw(self, numbers: Collection[int]) -> None:
+        """Makes nothing more of requests; of those that have finished it changes nothing."""
+        gone = set(numbers)
+        waiting = gone.intersection(self._waiting)
+        self._waiting = deque(number for number in self._waiting if number not in waiting)
+        running = {name: number for name, (number, _) in self._running.items() if number in gone}
+        if running:
+            self._loop.withdraw(self._call, list(running))
+        self._free.extend(self._running.pop(name)[1] for name in running)
+        for number in (*waiting, *running.values()):
+            del self._requests[number]
+            self._forget(number)
+        self._admit()
+
+    def interrupt(self) -> None:
+        """Ends the `wait` of another thread, or its next one."""
+        self._loop.interrupt(self._call)
+
+    def _forget(self, number: int) -> None:
+        self._watched.discard(number)
+        self._news.pop(number, None)
+        self._told.pop(number, None)
 
     def _make_room(self) -> None:
         """Collects what has finished, and gives its slots to waiting requests."""
@@ -126,7 +174,11 @@ class VllmStream:
         given = () if request.prefix is None else request.prefix.ids
         admission = Admission(slot, number, request.key, len(request.prompt_ids), request.explore, request.prefix)
         arguments = request_arguments(self._call.number, admission, self._digest(request))
-        parameters = _neutral(self._sampling.max_new_tokens - request.given, self._sampling.stop_ids, arguments)
+        watched = number in self._watched
+        if watched:
+            self._call.watched.add(name)
+        most = request.limit(self._sampling.max_new_tokens) - request.given
+        parameters = _neutral(most, self._sampling.stop_ids, arguments, watched)
         return name, tokens_input([*request.prompt_ids, *given]), parameters
 
     def _digest(self, request: Request) -> str | None:
@@ -139,19 +191,34 @@ class VllmStream:
         own = () if self._strategy.sums_rows else (self._call.number, request.key)
         return digest(request.prefix, own)
 
-    def _note(self, output: Any) -> int:
-        number, slot = self._running.pop(output.request_id)
+    def _note(self, output: Any) -> int | None:
+        """Notes an output; returns the number of a request that it ends."""
+        if output.request_id not in self._running:  # it was withdrawn
+            return None
+        number, slot = self._running[output.request_id]
         completion = output.outputs[0]
-        self._finished.append((number, slot, completion))
-        self._tokens += len(completion.token_ids)
+        tokens = completion.token_ids
+        if number in self._watched:  # whose outputs have what is new
+            tokens = self._told.setdefault(number, [])
+            tokens += completion.token_ids
+            if not output.finished:
+                self._news.setdefault(number, []).extend(completion.token_ids)
+                return None
+            self._forget(number)
+        del self._running[output.request_id]
+        self._finished.append((number, slot, _Ended(tokens, completion.finish_reason)))
+        self._ended += 1
+        self._tokens += len(tokens)
         if self._report is not None:
-            self._report(len(self._requests) - len(self._waiting) - len(self._running), self._tokens)
+            self._report(self._ended, self._tokens)
         return number
 
     def _take_finished(self) -> None:
         """Collects the records of what has finished, and frees the slots."""
         finished, self._finished = self._finished, []
-        requests = [self._requests[number] for number, _, _ in finished]
+        if not finished:
+            return
+        requests = [self._requests.pop(number) for number, _, _ in finished]
         slots = [slot for _, slot, _ in finished]
         completions = [completion for _, _, completion in finished]
         lengths = [
@@ -173,7 +240,7 @@ def digest(prefix: Prefix, *own: Any) -> str:
     return hashlib.sha256(pickle.dumps((mixture.positions.tolist(), channels, own))).hexdigest()
 
 
-def _neutral(max_tokens: int, stop_ids: tuple[int, ...], arguments: dict[str, Any]) -> Any:
+def _neutral(max_tokens: int, stop_ids: tuple[int, ...], arguments: dict[str, Any], watched: bool) -> Any:
     """Returns vLLM's parameters: all sampling is ours, and its own end-of-sequence rule is off."""
     from vllm import SamplingParams
     from vllm.sampling_params import RequestOutputKind
@@ -192,6 +259,6 @@ def _neutral(max_tokens: int, stop_ids: tuple[int, ...], arguments: dict[str, An
         ignore_eos=True,
         detokenize=False,
         logprobs=None,
-        output_kind=RequestOutputKind.FINAL_ONLY,
+        output_kind=RequestOutputKind.DELTA if watched else RequestOutputKind.FINAL_ONLY,
         extra_args=arguments,
     )

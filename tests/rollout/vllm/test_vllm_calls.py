@@ -1,5 +1,6 @@
 """Several callers, few slots and given prefixes on one engine."""
 
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -255,3 +256,48 @@ def test_requests_may_be_added_while_others_run(engine, mixing):
         with pytest.raises(SettingError, match="request 0 has token 576"):
             stream.add([Request((576,), 1)])
     assert_same_rollouts([made[number] for number in range(30)], expected)
+
+
+def test_a_serving_stream_tells_tokens_as_they_come_and_makes_nothing_of_what_is_withdrawn(engine, mixing):
+    requests = [replace(one, max_new_tokens=20 + 3 * number) for number, one in enumerate(random_requests(12, 5, 60))]
+    expected = engine.generate(requests, UNSTOPPED, mixing)
+    assert [one.length for one in expected] == [20 + 3 * number for number in range(12)]
+    made: dict[int, Rollout] = {}
+    told: dict[int, list[int]] = {number: [] for number in range(4)}
+    with engine.serving_stream(UNSTOPPED, mixing, plain=False) as stream:
+        stream.add(requests[:4], watched=True)
+        stream.add(requests[4:8])
+        turns = 0
+        while stream.unfinished:
+            finished = stream.wait()
+            for number, tokens in stream.news().items():
+                told[number] += tokens
+            made.update(zip(finished, stream.rollouts(finished), strict=True))
+            turns += 1
+            if turns == 3:
+                stream.withdraw([1, 6, 99])
+                stream.add(requests[8:])
+        for number in range(4):
+            whole = expected[number].response_ids.tolist()
+            assert 0 < len(told[number]) < len(whole)
+            assert whole[: len(told[number])] == told[number]
+        assert set(made) == set(range(12)) - {1, 6}
+        stream.withdraw([0, 1])
+        stream.interrupt()
+        assert stream.wait() == []
+        assert (stream._requests, stream._running, stream._told) == ({}, {}, {})
+    for number, rollout in made.items():
+        assert rollout.response_ids.equal(expected[number].response_ids)
+        assert torch.allclose(rollout.log_probs, expected[number].log_probs, atol=1e-4)
+    assert engine.llm.llm_engine.get_num_unfinished_requests() == 0
+
+
+def test_another_thread_ends_the_wait_of_a_serving_stream(engine, mixing):
+    with engine.serving_stream(UNSTOPPED, mixing, plain=False) as stream:
+        stream.add(random_requests(2, 5, 60))
+        other = threading.Thread(target=stream.interrupt)
+        other.start()
+        other.join()
+        assert stream.wait() == []
+        stream.withdraw([0, 1])
+        assert stream.unfinished == 0

@@ -1,0 +1,286 @@
+"""The streams in which an engine makes what many clients ask for, and its weights' changes between them."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
+from contextlib import AbstractContextManager, suppress
+from typing import NamedTuple, TypeVar
+
+from ngrpo.rollout.engine import ServingStream
+from ngrpo.serving.generation import Generation, Made, Weights
+from ngrpo.types.rollouts import Rollout
+
+T = TypeVar("T")
+
+_LINGER_S = 1.0
+"""Seconds for which a stream that has nothing to do stays open: opening one costs some milliseconds."""
+
+
+class Opened(NamedTuple):
+    """A stream and the weights of all its rollouts."""
+
+    stream: ServingStream
+    weights: Weights
+
+
+Open = Callable[[Generation], AbstractContextManager[Opened]]
+"""Opens a stream for a request and those that join it."""
+
+_Action = Callable[[], None]
+
+
+class EngineStreams:
+    """Calls an engine in the order of the asking; what can be one stream joins it while it runs.
+
+    An action waits until all streams have ended, and what was asked for after it waits for the action.
+
+    Args:
+        open: see `Open`.
+        refusal: returns what those who wait are told of an exception.
+        most: streams at a time.
+    """
+
+    def __init__(self, open: Open, refusal: Callable[[BaseException, Generation], BaseException], most: int) -> None:
+        self._open = open
+        self._refusal = refusal
+        self._most = most
+        self._waiting: deque[Generation | _Action] = deque()
+        self._changed = threading.Condition()
+        self._streams: list[_Stream] = []
+        self._alone = self._closed = False
+
+    def submit(self, work: Generation) -> None:
+        """Has rollouts made."""
+        self._add(work)
+
+    def alone(self, action: Callable[[], T]) -> "Future[T]":
+        """Has something done when no rollout is being made."""
+        done: Future[T] = Future()
+        self._add(lambda: _settle(done, action))
+        return done
+
+    def withdraw(self, work: Generation) -> None:
+        """Makes nothing more of what nobody waits for."""
+        with self._changed:
+            if work in self._waiting:
+                self._waiting.remove(work)
+                work.done.cancel()
+                self._dispatch()
+                return
+            for stream in self._streams:
+                stream.withdraw(work)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Waits until all that was asked for is done."""
+        with self._changed:
+            self._changed.wait_for(lambda: not (self._waiting or self._alone))
+            self._closed = True
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: not (self._waiting or self._alone or self._streams))
+
+    def _add(self, item: "Generation | _Action") -> None:
+        with self._changed:
+            self._waiting.append(item)
+            self._dispatch()
+
+    def _dispatch(self) -> None:
+        """Begins what may begin; those who hold the lock call it whenever something has changed."""
+        while self._waiting and not self._alone:
+            first = self._waiting[0]
+            if isinstance(first, Generation):
+                if not self._placed(first):
+                    break
+            elif self._streams:
+                break
+            else:
+                self._waiting.popleft()
+                self._alone = True
+                threading.Thread(target=self._act, args=(first,), name="engine", daemon=True).start()
+        self._changed.notify_all()
+
+    def _placed(self, first: Generation) -> bool:
+        """Gives the first work to a stream, with all that joins it and was asked for before an action."""
+        stream = next((one for one in self._streams if one.takes(first)), None)
+        if stream is None:
+            if len(self._streams) >= self._most:
+                return False
+            stream = _Stream(first)
+            self._streams.append(stream)
+            threading.Thread(target=self._run, args=(stream,), name="engine", daemon=True).start()
+        later = list[Generation]()
+        while self._waiting and isinstance(self._waiting[0], Generation):
+            work = self._waiting.popleft()
+            assert isinstance(work, Generation)
+            (stream.arrived if work.joins(first) else later).append(work)
+        self._waiting.extendleft(reversed(later))
+        stream.interrupt()
+        return True
+
+    def _act(self, action: _Action) -> None:
+        try:
+            action()
+        finally:
+            with self._changed:
+                self._alone = False
+                self._dispatch()
+
+    def _run(self, stream: "_Stream") -> None:
+        try:
+            with self._open(stream.first) as opened:
+                stream.opened = opened
+                while self._has_more(stream):
+                    stream.go_on()
+        except BaseException as error:
+            with self._changed:
+                stream.ending = True
+            stream.fail(self._refusal(error, stream.first))
+        finally:
+            with self._changed:
+                self._streams.remove(stream)
+                self._dispatch()
+
+    def _has_more(self, stream: "_Stream") -> bool:
+        """Waits for something to do; a stream without work ends when others wait, or after a moment."""
+        with self._changed:
+            if stream.idle:
+                self._changed.wait_for(lambda: not stream.idle or self._waiting or self._closed, _LINGER_S)
+            stream.ending = stream.idle
+            stream.take()
+            return not stream.ending
+
+
+class _Stream:
+    """A stream with the works that run in it.
+
+    The lock of `EngineStreams` is held for what other threads use too: ``arrived``, ``gone``, ``ending``.
+
+    Args:
+        first: the work that it is opened for.
+
+    Attributes:
+        arrived: works that have not begun.
+        ending: takes no more.
+        opened: see `Opened`; None before.
+    """
+
+    def __init__(self, first: Generation) -> None:
+        self.first = first
+        self.arrived: list[Generation] = []
+        self.ending = False
+        self.opened: Opened | None = None
+        self._gone: list[Generation] = []
+        self._begin: list[Generation] = []
+        self._drop: list[Generation] = []
+        self._works: dict[Generation, _Parts] = {}
+        self._numbers: dict[int, tuple[Generation, int]] = {}
+        self._added = 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.arrived or self._gone or self._works)
+
+    def takes(self, work: Generation) -> bool:
+        """Says whether a work can be made here."""
+        return not self.ending and work.joins(self.first)
+
+    def interrupt(self) -> None:
+        """Has the stream look for what has changed."""
+        if self.opened is not None:
+            self.opened.stream.interrupt()
+
+    def withdraw(self, work: Generation) -> None:
+        """Notes that nobody waits for a work, if it is here."""
+        if work in self.arrived or work in self._begin or work in self._works:
+            self._gone.append(work)
+            self.interrupt()
+
+    def take(self) -> None:
+        """Takes over what other threads have noted."""
+        self._begin, self.arrived = self.arrived, []
+        self._drop, self._gone = self._gone, []
+
+    def go_on(self) -> None:
+        """Begins and drops works, and has the engine go on until there is something to tell."""
+        assert self.opened is not None
+        stream = self.opened.stream
+        while self._begin:
+            work = self._begin.pop(0)
+            if work.done.set_running_or_notify_cancel():
+                self._start(work, self.opened)
+        for work in self._drop:
+            self._stop(work, stream)
+        if not stream.unfinished:
+            return
+        finished = stream.wait()
+        for number, tokens in stream.news().items():
+            work, place = self._numbers[number]
+            if work.watcher is not None:
+                work.watcher.tokens(place, tokens)
+        if finished:
+            for number, rollout in zip(finished, stream.rollouts(finished), strict=True):
+                self._finish(number, rollout)
+
+    def fail(self, error: BaseException) -> None:
+        """Ends all works with an error."""
+        for work in (*self._works, *self._begin, *self.arrived):
+            _end(work, error)
+        self._works.clear()
+
+    def _start(self, work: Generation, opened: Opened) -> None:
+        try:
+            work.wanted.check(opened.weights)
+        except Exception as error:
+            _end(work, error)
+            return
+        count = len(work.requests)
+        self._works[work] = _Parts(range(self._added, self._added + count), [None] * count, count)
+        opened.stream.add(work.requests, watched=work.watcher is not None)
+        self._numbers.update((self._added + place, (work, place)) for place in range(count))
+        self._added += count
+
+    def _stop(self, work: Generation, stream: ServingStream) -> None:
+        parts = self._works.pop(work, None)
+        if parts is None:
+            return
+        stream.withdraw([number for number in parts.numbers if self._numbers.pop(number, None) is not None])
+        _end(work, None)
+
+    def _finish(self, number: int, rollout: Rollout) -> None:
+        work, place = self._numbers.pop(number)
+        parts = self._works[work]
+        parts.rollouts[place] = rollout
+        parts.left -= 1
+        assert self.opened is not None
+        if work.watcher is not None:
+            work.watcher.finished(place, rollout)
+        if not parts.left:
+            del self._works[work]
+            work.done.set_result(Made([one for one in parts.rollouts if one is not None], self.opened.weights))
+
+
+class _Parts:
+    """The rollouts of a work: their numbers in the stream, those that have finished, and how many have not."""
+
+    def __init__(self, numbers: range, rollouts: "list[Rollout | None]", left: int) -> None:
+        self.numbers = numbers
+        self.rollouts = rollouts
+        self.left = left
+
+
+def _end(work: Generation, error: BaseException | None) -> None:
+    """Ends a work without rollouts; None for one that nobody waits for."""
+    with suppress(InvalidStateError):  # of one who has just given up
+        work.done.set_exception(error or InterruptedError("nobody waits for it"))
+
+
+def _settle(done: "Future[T]", action: Callable[[], T]) -> None:
+    """Does something for one who waits."""
+    if not done.set_running_or_notify_cancel():
+        return
+    try:
+        done.set_result(action())
+    except BaseException as error:
+        done.set_exception(error)

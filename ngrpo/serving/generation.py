@@ -9,7 +9,6 @@ from ngrpo.exploration.base import Exploration
 from ngrpo.serving.refusals import other_weights
 from ngrpo.types.rollouts import Request, Rollout, Sampling
 
-
 _LEAST_ROOM = 256
 """Response tokens for which a stream has room at least; beyond that powers of two, so that there are few streams."""
 

@@ -28,6 +28,7 @@ from ngrpo.serving.engine_streams import EngineStreams, Opened
 from ngrpo.serving.generation import Choice, Generation, Weights
 from ngrpo.serving.refusals import Refusal, broken, busy, engine_failed, missing_tensors, older_weights
 from ngrpo.serving.tensor_store import TensorStore
+
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -273,9 +274,9 @@ class ServedModel:
         """Opens a stream for a work and those that join it."""
         self._check_whole()
         bound = self.bind(first.choice)
-        with engine_failures(bound.strategy):
-            with self._serving.serving_stream(first.sampling, bound, first.plain) as stream:
-                yield Opened(stream, self.weights)
+        opened = self._serving.serving_stream(first.sampling, bound, first.plain)
+        with engine_failures(bound.strategy), opened as stream:
+            yield Opened(stream, self.weights)
 
     def _refusal(self, error: BaseException, work: Generation) -> BaseException:
         """Returns what those who wait are told of an error."""

@@ -193,9 +193,7 @@ class TorchEngine:
         return stream.rollouts(range(len(requests)))
 
     @contextmanager
-    def serving_stream(
-        self, sampling: Sampling, exploration: BoundExploration, plain: bool
-    ) -> Iterator[ServingStream]:
+    def serving_stream(self, sampling: Sampling, exploration: BoundExploration, plain: bool) -> Iterator[ServingStream]:
         """Opens a stream for requests of many askers (see `ServingEngine`)."""
         with torch.no_grad():
             stream = self._stream(sampling, exploration, not plain, grows=True, report=None)

@@ -73,9 +73,7 @@ class TorchStream:
         self._grows = grows
         self._report = report
         end_ids = torch.tensor(exploration.end_ids, dtype=torch.int64, device=table.device)
-        self._batch = BatchState(
-            0, exploration.strategy, sampling, end_ids, like=table, all_explore=all_explore
-        )
+        self._batch = BatchState(0, exploration.strategy, sampling, end_ids, like=table, all_explore=all_explore)
         self._slots = 0
         self._cache: SlotCache | None = None
         self._steps: Steps | None = None

@@ -36,7 +36,7 @@ def slots_for(requests: int, strategy: Exploration, max_new_tokens: int, max_bat
     return min(requests, max(_RECORDS_BYTES // size, max_batch_size + 2 * max_batch_size // _COLLECT_SHARE))
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Ended:
     """The whole response of a request (see `ngrpo.rollout.records.split.Completion`)."""
 

@@ -175,10 +175,10 @@ class ServedWeights(BaseRollout):
                 return
             step = options.get("global_steps")
             self._step = self._step if step is None else int(step)
-            version, _ = self._servers.send_weights(cut(self._served(rest), _PART_BYTES), self._step)
+            sent = self._servers.send_weights(cut(self._served(rest), _PART_BYTES), self._step)
         served = self._servers.everywhere(lambda server: server.get("/ngrpo/weights"))
         for server in self._servers.servers:
-            if server.url not in served or served[server.url]["version"] != version:
+            if server.url not in served or served[server.url]["version"] != sent.version:
                 raise ServerUnavailable(f"{server.url} has not taken the weights of step {self._step}; start it again")
 
     def _served(self, weights: Iterable[tuple[str, Tensor]]) -> Iterable[tuple[str, Tensor]]:

@@ -21,10 +21,12 @@ class Surrogate(NamedTuple):
     Attributes:
         loss: float, of the advantage's shape.
         clipped: bool, the same shape; the bound is active, so the token has no policy gradient.
+        penalty: float [N], added to the loss of every token that counts, whatever weighs the surrogate; None is 0.
     """
 
     loss: Tensor
     clipped: Tensor
+    penalty: Tensor | None = None
 
 
 def clipped_surrogate(
@@ -109,8 +111,7 @@ def dppo_tv(
     The bound is on the change of the probability itself (total variation), since ratios exaggerate rare tokens and
     understate frequent ones: a token that goes from 0.001 to 0.02 is kept, one from 0.5 to 0.66 is not. A token that
     moves back towards q is always kept. The paper was not read; the form is that of verl's code, whose default for
-    ``cap`` is 20 (its configuration has 3, its example 10000). prime-rl's code takes the engine's log-probs for q and
-    squares the log ratio on top, which is not offered.
+    ``cap`` is 20 (its configuration has 3, its example 10000). prime-rl's is `dppo_tv_squared`.
 
     Args:
         log_ratio: float [N], of tokens.
@@ -123,8 +124,31 @@ def dppo_tv(
     Returns:
         ``clipped`` marks tokens that are not kept.
     """
-    change = log_prob.exp() - _old(log_prob, log_ratio).exp()
-    return _masked(log_ratio, advantage, torch.where(advantage > 0, change <= high, change >= -low), cap)
+    return _masked(log_ratio, advantage, _near(log_ratio, advantage, log_prob, low, high), cap)
+
+
+@reads_log_prob
+def dppo_tv_squared(
+    log_ratio: Tensor, advantage: Tensor, log_prob: Tensor, low: float = 0.2, high: float = 0.2, coef: float = 1e-3
+) -> Surrogate:
+    """``-A r`` of the tokens that `dppo_tv` keeps, and ``coef (log r)^2`` of all tokens (prime-rl's code for DPPO).
+
+    The weight has no cap, and tokens that moved too far are still pulled back by the square. That code has the engine's
+    log-probs for lp_old: ``algo.ratio_to=engine``.
+
+    Args:
+        log_ratio: float [N], of tokens.
+        advantage: float [..., N], a constant.
+        log_prob: float [N], under the current policy, a constant.
+        low: largest decrease of the probability.
+        high: largest increase.
+        coef: of the square.
+
+    Returns:
+        ``clipped`` marks tokens that are not kept.
+    """
+    kept = _near(log_ratio, advantage, log_prob, low, high)
+    return Surrogate(-advantage * log_ratio.exp() * kept, ~kept, coef * log_ratio.square())
 
 
 @reads_log_prob
@@ -161,6 +185,12 @@ def _by_sign(advantage: Tensor, positive: float, other: float) -> Tensor:
 def _old(log_prob: Tensor, log_ratio: Tensor) -> Tensor:
     # The subtraction may round to something above 0, which is no log-prob.
     return (log_prob - log_ratio.detach()).clamp(max=0.0)
+
+
+def _near(log_ratio: Tensor, advantage: Tensor, log_prob: Tensor, low: float, high: float) -> Tensor:
+    """Says of which tokens the probability has not moved too far to where the advantage pushes it."""
+    change = log_prob.exp() - _old(log_prob, log_ratio).exp()
+    return torch.where(advantage > 0, change <= high, change >= -low)
 
 
 def _masked(log_ratio: Tensor, advantage: Tensor, kept: Tensor, cap: float) -> Surrogate:

@@ -25,6 +25,7 @@ from ngrpo.algo.truncation import without_truncated
 from ngrpo.errors import SettingError
 
 _CHOICES = {
+    "ratio_to": ("trainer", "engine"),
     "kl_in": ("loss", "reward"),
     "zero_signal": ("keep", "drop"),
     "truncated": ("keep", "drop", "zero", "zero_unscored"),
@@ -58,6 +59,9 @@ class Algorithm:
         within_group: (rewards [P, G], lengths [P, G]) -> rewards, NaN where a response is not learned from; see
             `ngrpo.algo.within_group`. None learns from all.
         bonus: numbers by final answer that are added to the advantages; see `ngrpo.algo.outcome_bonus`.
+        ratio_to: what ratios compare the current policy with: "trainer", its log-probs before this rollout batch by the
+            trainer, or "engine", those that the engine recorded. Ratios then hold the distance between engine and
+            trainer too, which a correction would count twice.
         kl_coef: weight of the KL to the reference; 0 needs no reference model.
         kl_in: "loss" adds ``kl_coef * kl``, aggregated like the surrogate. "reward" takes ``kl_coef * k1``, under the
             policy that made the rollouts, off the rewards: off every token's where the credit is by token, else summed
@@ -90,6 +94,7 @@ class Algorithm:
     token_weight: TokenWeighting = field(default_factory=EvenTokens)
     within_group: Callable[[Tensor, Tensor], Tensor] | None = None
     bonus: OutcomeBonus | None = None
+    ratio_to: str = "trainer"
     kl_coef: float = 0.0
     kl_in: str = "loss"
     entropy_coef: float = 0.0
@@ -236,7 +241,8 @@ class Algorithm:
         """
         log_prob, lengths = batch.log_prob, batch.lengths
         advantages = batch.advantages.nan_to_num(0.0)
-        log_ratio = self.log_ratio(log_prob, batch.old_log_prob, lengths, advantages)
+        old_log_prob = self._old_log_prob(batch)
+        log_ratio = self.log_ratio(log_prob, old_log_prob, lengths, advantages)
         surrogate = self.surrogate(log_ratio, advantages, log_prob)
         correction = self.correction(batch.log_mismatch, lengths)
         kl = self._kl(batch)
@@ -244,7 +250,9 @@ class Algorithm:
         counted = batch.counts(batch.kept & token.counted)
         by_token = correction.weight * (token.weight * surrogate.loss).sum(0) - self.entropy_weight * batch.entropy
         if token.penalty is not None:
-            by_token = by_token + token.penalty * (log_prob - batch.old_log_prob).abs()
+            by_token = by_token + token.penalty * (log_prob - old_log_prob).abs()
+        if surrogate.penalty is not None:
+            by_token = by_token + surrogate.penalty
         if self.kl_in == "loss":
             by_token = by_token + self.kl_coef * kl
         counts = per_sequence_sum(counted, lengths)
@@ -265,6 +273,9 @@ class Algorithm:
         local = self.token_weight(WeighedTokens(log_prob, entropy, batch.advantages, log_prob, lambda value, _: value))
         return local if given is None else local._replace(counted=local.counted & given.counted)
 
+    def _old_log_prob(self, batch: LossInputs) -> Tensor:
+        return batch.rollout_log_prob if self.ratio_to == "engine" else batch.old_log_prob
+
     def log_ratio(self, log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor, advantages: Tensor) -> Tensor:
         """Calls `ratio` with what it takes; advantages [A, N] -> [N], or [A, N] of one that is `signed`."""
         further = (advantages,) if is_marked(self.ratio, signed) else ()
@@ -277,7 +288,7 @@ class Algorithm:
 
     def _kl(self, batch: LossInputs) -> Tensor:
         if batch.ref_log_prob is not None:
-            return self.kl(batch.log_prob, batch.ref_log_prob, batch.old_log_prob)
+            return self.kl(batch.log_prob, batch.ref_log_prob, self._old_log_prob(batch))
         if self.needs_reference:
             raise ValueError(f"kl_coef={self.kl_coef} needs ref_log_prob, which is None")
         return torch.zeros_like(batch.log_prob)

@@ -28,6 +28,7 @@ BEFORE: Mapping[str, object] = {
     "rollout.scheduler._target_": "ngrpo.rollout.scheduling.independent.IndependentSamples",
     "algo.shared_tokens": "once",
     "algo.correction.floor": 0.0,
+    "algo.ratio_to": "trainer",
     "algo.token_weight._target_": "ngrpo.algo.token_weight.EvenTokens",
 }
 """Values before there was a setting, by its name; ``*`` stands for a name that users choose (``reward_terms.*.cap``).

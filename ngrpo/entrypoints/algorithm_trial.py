@@ -204,6 +204,8 @@ def _try_clip(algorithm: Algorithm, log_ratio: Tensor, advantages: Tensor, log_p
     clipped: Any = surrogate.clipped
     if not isinstance(clipped, Tensor) or clipped.dtype != torch.bool or clipped.shape != surrogate.loss.shape:
         raise _refused("clip", "clipped that is no mask of the loss's shape; return a tensor of bool")
+    if surrogate.penalty is not None:
+        _check("clip", "penalties", surrogate.penalty, (_TOKENS,))
 
 
 def _called(name: str, call: Callable[[], Any]) -> Any:

@@ -168,6 +168,11 @@ def check_algorithm(algorithm: Algorithm) -> None:
             f"algo.clip={inner(algorithm.clip).__name__} bounds the probabilities of tokens, and algo.ratio="
             f"{ratio.__name__} is that of whole sequences; set algo/ratio=token."
         )
+    if algorithm.ratio_to == "engine" and not isinstance(algorithm.correction, NoCorrection):
+        raise SettingError(
+            f"algo.ratio_to=engine has the distance between engine and trainer in every ratio, and algo.correction="
+            f"{type(algorithm.correction).__name__} would count it twice; set algo/correction=none."
+        )
     if algorithm.kl_in == "reward" and algorithm.kl_coef == 0:
         raise SettingError(
             "algo.kl_in=reward takes the KL off the reward algo.kl_coef=0 times; raise algo.kl_coef, or set "
@@ -271,7 +276,7 @@ def check_ahead(
             f"rollout.ahead={rollout.ahead} makes rollouts during the update, and rollout.engine="
             f"{type(engine).__name__} as configured takes turns with it; set rollout.engine.own_process=true."
         )
-    if isinstance(algorithm.correction, NoCorrection):
+    if isinstance(algorithm.correction, NoCorrection) and algorithm.ratio_to == "trainer":
         raise SettingError(
             f"rollout.ahead={rollout.ahead} trains on rollouts of an older policy, and algo.correction=NoCorrection "
             "does not weigh them; set algo/correction=truncate."

@@ -8,7 +8,16 @@ import torch
 from places import ROOT
 from torch import Tensor
 
-from ngrpo.algo.clip import Surrogate, clipped_surrogate, clipped_weight, dppo_kl, dppo_tv, sapo, unclipped
+from ngrpo.algo.clip import (
+    Surrogate,
+    clipped_surrogate,
+    clipped_weight,
+    dppo_kl,
+    dppo_tv,
+    dppo_tv_squared,
+    sapo,
+    unclipped,
+)
 
 TABLE = json.loads((ROOT / "tests/vectors.json").read_text())["clip_table"]
 BOUNDS = {"ngrpo_0.16_0.24": (0.16, 0.24), "dapo_0.2_0.28": (0.2, 0.28), "sym_0.2": (0.2, 0.2)}
@@ -148,6 +157,15 @@ def test_golden_dppo(name: str, clip: Callable[..., Surrogate]) -> None:
     assert (~surrogate.clipped).tolist() == [kept for row in expected["kept"] for kept in row]
     (grad,) = torch.autograd.grad(surrogate.loss.sum() / 8, log_prob)
     assert grad.tolist() == pytest.approx(packed(expected["grad"]).tolist(), abs=1e-9)
+
+
+def test_golden_dppo_of_prime_rl() -> None:
+    log_prob, old, advantage = two_sequences("dppo")
+    (key,) = (name for name in NEWER["dppo"]["outputs"] if name.startswith("prime-rl variant"))
+    surrogate = dppo_tv_squared(log_prob - old, advantage, log_prob.detach(), 0.05, 0.05, 1e-3)
+    assert surrogate.penalty is not None
+    (grad,) = torch.autograd.grad((surrogate.loss + surrogate.penalty).sum() / 8, log_prob)
+    assert grad.tolist() == pytest.approx(packed(NEWER["dppo"]["outputs"][key]).tolist(), abs=1e-9)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])

@@ -12,7 +12,7 @@ from places import ROOT
 
 from ngrpo.algo import advantage, kl, ratio
 from ngrpo.algo.aggregate import BatchTotals, const_norm, seq_mean_token_mean, seq_mean_token_sum, token_mean
-from ngrpo.algo.clip import clipped_surrogate, unclipped
+from ngrpo.algo.clip import clipped_surrogate, dppo_tv_squared, unclipped
 from ngrpo.algo.correction import Truncate
 from ngrpo.algo.loss_terms import LossInputs, LossOutput, LossSums
 from ngrpo.algo.policy_loss import Algorithm
@@ -231,6 +231,7 @@ def test_the_reference_is_needed_only_with_a_kl_term() -> None:
         ({"kl_coef": float("nan")}, ["algo.kl_coef=nan"]),
         ({"entropy_coef": -0.1}, ["algo.entropy_coef=-0.1", "set it to 0"]),
         ({"kl_in": "advantage"}, ["algo.kl_in=advantage", "loss or reward"]),
+        ({"ratio_to": "old"}, ["algo.ratio_to=old", "trainer or engine"]),
         ({"zero_signal": "loss"}, ["algo.zero_signal=loss", "keep or drop"]),
         ({"truncated": "mask"}, ["algo.truncated=mask", "keep, drop, zero or zero_unscored"]),
         ({"prompts_per_batch": 0}, ["algo.prompts_per_batch=0", "1 or more"]),
@@ -382,3 +383,29 @@ def test_gmpo_clips_each_channel_by_its_own_sign() -> None:
     found = algorithm.loss(replace(batch, advantages=channels), totals).loss
     alone = [algorithm.loss(replace(batch, advantages=row[None]), totals).loss for row in channels]
     torch.testing.assert_close(found, alone[0] + alone[1])
+
+
+def test_ratios_to_the_engine_are_of_its_log_probs() -> None:
+    """The mismatch stays what it is, of the trainer's log-probs."""
+    batch, totals = random_batch([4, 3, 6])
+    found = replace(GRPO, ratio_to="engine").loss(batch, totals)
+    expected = GRPO.loss(replace(batch, old_log_prob=batch.rollout_log_prob), totals)
+    torch.testing.assert_close(found.loss, expected.loss)
+    torch.testing.assert_close(gradient(found, batch), gradient(expected, batch))
+    torch.testing.assert_close(found.ratios, expected.ratios)
+    torch.testing.assert_close(found.sums.mismatch, GRPO.loss(batch, totals).sums.mismatch)
+
+
+def test_a_clips_penalty_is_counted_once_and_weighed_by_nothing() -> None:
+    batch, totals = random_batch([4, 3, 6])
+    clip = partial(dppo_tv_squared, low=0.2, high=0.2)
+    channels = torch.cat((batch.advantages, batch.advantages))
+    channels[:, :4] = math.nan
+    excluded = replace(batch, advantages=channels)
+    with_it, without = (
+        replace(GRPO, clip=partial(clip, coef=coef), correction=Truncate()).loss(excluded, totals).loss
+        for coef in (0.5, 0.0)
+    )
+    square = (batch.log_prob - batch.old_log_prob).square()
+    expected = 0.5 * (square[4:7].mean() + square[7:].mean()) / 3
+    torch.testing.assert_close(with_it - without, expected)

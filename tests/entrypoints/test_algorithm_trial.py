@@ -205,6 +205,9 @@ WRONG = {
         clip(lambda r, a: Surrogate(-a[0] * r, mask(a[0]))), "algo.clip returned a loss of shape [5] instead of [2, 5]"
     ),
     "mask of numbers": (clip(lambda r, a: Surrogate(-a * r, a)), "algo.clip returned clipped that is no mask"),
+    "penalties of channels": (
+        clip(lambda r, a: Surrogate(-a * r, mask(a), a * r)), "algo.clip returned penalties of shape [2, 5] instead of"
+    ),
     "not finite": (clip(lambda r, a: Surrogate(-a * r.log(), mask(a))), "a loss that are not finite; guard"),
     "weights by token": (
         replace(SOUND, aggregate=lambda lengths, totals: torch.ones(totals.tokens)),

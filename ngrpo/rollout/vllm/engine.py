@@ -25,7 +25,7 @@ from ngrpo.rollout.request_limits import check_requests
 from ngrpo.rollout.served_dtype import AUTO, served_dtype
 from ngrpo.rollout.vllm.device import visible_to_children
 from ngrpo.rollout.vllm.left_memory import EngineMemory
-from ngrpo.rollout.vllm.private import end_engine, silence_missing_tokenizer
+from ngrpo.rollout.vllm.private import end_engine, silence_missing_tokenizer, sleeping_memory
 from ngrpo.rollout.vllm.process_watch import ProcessWatch
 from ngrpo.rollout.vllm.request_loop import RequestLoop
 from ngrpo.rollout.vllm.rollout_stream import VllmStream, slots_for
@@ -183,6 +183,11 @@ class VllmEngine:
                 f"rollout.engine.own_process=false cannot serve model.path={self.model.path}: vLLM runs such models by "
                 "transformers, and changes the classes that the trainer's own copy has in this process; set "
                 "rollout.engine.own_process=true."
+            )
+        if self._in_process and (left := sleeping_memory()):
+            raise RunError(
+                f"rollout.engine.own_process=false cannot start vLLM again: {left / 2**20:.0f} MiB of the engine that "
+                "failed were not given back, and vLLM serves one engine a process; set rollout.engine.own_process=true."
             )
         silence_missing_tokenizer()
         _free_cached_memory()

@@ -109,6 +109,16 @@ def end_engine(llm: Any) -> None:
     llm.llm_engine.engine_core.shutdown()
 
 
+def sleeping_memory() -> int:
+    """Returns the bytes on the GPU, mapped or asleep, that engines of this process hold in memory that can sleep."""
+    if not torch.cuda.is_available():
+        return 0
+    from vllm.device_allocator.cumem import CuMemAllocator
+
+    held: int = CuMemAllocator.get_instance().get_current_usage()
+    return held
+
+
 def scheduler_in_process(llm: Any) -> Any:
     """Returns the scheduler of an engine that runs in this process."""
     return llm.llm_engine.engine_core.engine_core.scheduler

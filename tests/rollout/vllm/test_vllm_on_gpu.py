@@ -20,6 +20,7 @@ from ngrpo.exploration.runtime.bound import bind
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.policy import ScoringModel
+from ngrpo.rollout.vllm.private import sleeping_memory
 
 pytest.importorskip("vllm.v1", reason="vLLM is not installed")
 pytestmark = [
@@ -82,21 +83,39 @@ def test_weights_come_after_a_sleep_and_after_a_transfer_that_broke_off():
     engine.close()
 
 
-def test_an_engine_gives_all_of_its_memory_back_and_the_next_one_sleeps_too():
-    from vllm.device_allocator.cumem import CuMemAllocator
+def fill_the_card() -> list[Tensor]:
+    """Takes all memory that is free."""
+    taken, size = [], torch.cuda.mem_get_info()[0]
+    while size >= 2**20:
+        try:
+            taken.append(torch.empty(size, dtype=torch.uint8, device="cuda"))
+        except torch.OutOfMemoryError:
+            size //= 2
+    return taken
 
+
+@pytest.mark.parametrize("ended", ["awake", "asleep", "failed to wake"])
+def test_an_engine_gives_all_of_its_memory_back_and_the_next_one_serves(ended: str):
     source = ModelSource(dtype="float32")
     device = torch.device("cuda")
     weights = {name: weight.detach() for name, weight in source.load().to(device).named_parameters()}
     requests = random_requests(6, 5, 60)
     made = []
-    for _ in range(2):
+    for number in range(2):
         engine = start_engine(source, dtype="float32", device=device)
         bound = bind(MIXING, engine.embedding(), Vocabulary.of(source.tokenizer()))
-        engine.sleep()
-        engine.wake()
-        engine.sync_weights(weights.items())
         made.append([rollout.response_ids.tolist() for rollout in engine.generate(requests, UNSTOPPED, bound)])
+        engine.sleep()
+        if number == 1 or ended == "awake":
+            engine.wake()
+            engine.sync_weights(weights.items())
+            assert made[-1] == [r.response_ids.tolist() for r in engine.generate(requests, UNSTOPPED, bound)]
+        elif ended == "failed to wake":
+            taken = fill_the_card()
+            with pytest.raises(Exception, match="CUDA|memory"):
+                engine.wake()
+            del taken
+            torch.cuda.empty_cache()
         engine.close()
-        assert CuMemAllocator.get_instance().get_current_usage() == 0
+        assert sleeping_memory() == 0
     assert made[0] == made[1]

@@ -83,6 +83,13 @@ def test_a_model_may_bring_its_own_model_state():
     assert "model.get_model_state_cls()" in source
 
 
+def test_memory_that_can_sleep_is_counted():
+    from vllm.device_allocator.cumem import CuMemAllocator
+
+    assert parameters(CuMemAllocator.get_current_usage) == ["self"]
+    assert callable(CuMemAllocator.get_instance)
+
+
 def test_workers_are_called_as_they_are():
     from vllm import LLM, LLMEngine
     from vllm.v1.worker.worker_base import WorkerBase

@@ -36,7 +36,7 @@ from ngrpo.training.optim.parameter_groups import critic_groups, policy_groups
 from ngrpo.training.policy_update import PolicyUpdate
 from ngrpo.training.rounding import warn_of_rounding
 from ngrpo.training.sample_preparation import outcome_bonus, prepare_samples
-from ngrpo.training.samples import Sample, Update
+from ngrpo.training.samples import Sample, Update, scored_by_their_own_step
 from ngrpo.training.scoring import Scorer
 from ngrpo.training.step_metrics import average
 from ngrpo.training.token_weights import weighed
@@ -214,7 +214,10 @@ class PolicyOptimization(LightningModule):
         scored = time.perf_counter()
         before = [update.begin(samples) for update in self._updates]
         minibatches = contiguous(len(samples), self.algorithm.optimizer_steps)
-        steps = [self._optimizer_step([samples[i] for i in minibatch]) for minibatch in minibatches]
+        steps = [
+            self._optimizer_step([samples[i] for i in minibatch], first=number == 0)
+            for number, minibatch in enumerate(minibatches)
+        ]
         seconds = {"time/score_s": scored - start, "time/update_s": time.perf_counter() - scored}
         skipped = {"policy/skipped_steps": float(self.guard.skipped)}
         scales = _merged(scale.metrics() for scale in self.loss_scales.values())
@@ -251,9 +254,16 @@ class PolicyOptimization(LightningModule):
         """Of the optimisers, in their order."""
         return [update for update in (self.policy_update, self.critic_update) if update is not None]
 
-    def _optimizer_step(self, minibatch: list[Sample]) -> dict[str, Tensor]:
-        """Makes one step of policy and critic on this rank's part of a minibatch; returns their metrics."""
+    def _optimizer_step(self, minibatch: list[Sample], first: bool) -> dict[str, Tensor]:
+        """Makes one step of policy and critic on this rank's part of a minibatch; returns their metrics.
+
+        Args:
+            minibatch: this rank's part.
+            first: of the rollout batch.
+        """
         minibatch = weighed(minibatch, self.algorithm, self.forward_passes.reduce)
+        if first:
+            minibatch = scored_by_their_own_step(minibatch)
         explain = partial(self._overflow, [sample.rollout for sample in minibatch])
         learned = self.algorithm.state_dict
         admits = self.guard.for_minibatch(minibatch, self.forward_passes.reduce, explain, learned)

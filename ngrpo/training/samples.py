@@ -1,7 +1,7 @@
 """Samples, one for each response to learn from, and the tensors that are packed from them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -175,6 +175,15 @@ def make_samples(
         )
         for rollout, credit, old, reference, value, entropy in rows
     ]
+
+
+def scored_by_their_own_step(samples: Sequence[Sample]) -> list[Sample]:
+    """Returns the samples of a rollout batch's first step, whose old policy is the current one: its ratio is exactly 1.
+
+    They may have been scored before, for advantages or weights: by passes of other shapes, whose rounding a tight clip,
+    or a penalty of the distance, would take for a change of the policy.
+    """
+    return [replace(sample, old_log_prob=None) for sample in samples]
 
 
 def batch_totals(samples: Sequence[Sample], reduce: Reduce) -> BatchTotals:

@@ -4,7 +4,7 @@ torchrun --nproc-per-node 2 tests/helpers/update_probe.py CASE.pt GRADIENT.pt
 """
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,13 @@ from torch.utils.data import DataLoader
 
 from ngrpo.algo import aggregate, kl, ratio
 from ngrpo.algo.advantage import group_standardised, raw
-from ngrpo.algo.clip import clipped_surrogate
+from ngrpo.algo.clip import clipped_surrogate, unclipped
 from ngrpo.algo.consistency import ConsistencyBlend
 from ngrpo.algo.correction import Truncate
 from ngrpo.algo.credit import DiscountedReturns, GeneralisedAdvantage
+from ngrpo.algo.first_token import FirstTokenOnce
 from ngrpo.algo.policy_loss import Algorithm
-from ngrpo.algo.token_weight import ClipCov, ForkingTokens
+from ngrpo.algo.token_weight import ClipCov, EntropyShaped, ForkingTokens, KlCov
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.loading import ModelSource
@@ -95,6 +96,20 @@ ALGORITHMS = {
         kl.k3,
         token_weight=ForkingTokens(share=0.3),
     ),
+    "kl_cov": Algorithm(
+        group_standardised, ratio.token, unclipped, aggregate.token_mean, kl.k3, token_weight=KlCov(share=0.3)
+    ),
+    "entropy_shaped": Algorithm(
+        group_standardised,
+        ratio.token,
+        partial(clipped_surrogate, low=0.2, high=0.28),
+        aggregate.token_mean,
+        kl.k3,
+        token_weight=EntropyShaped(),
+    ),
+    "first_token": Algorithm(
+        group_standardised, ratio.token, unclipped, aggregate.token_mean, kl.k3, FirstTokenOnce(), truncated="zero"
+    ),
 }
 
 TOLERANCE = 1e-5
@@ -125,6 +140,8 @@ class Case:
     precision: str = "32-true"
     source: dict[str, Any] = field(default_factory=dict)
     gather_once: bool = False
+    optimizer_steps: int = 1
+    lr: float = 0.0
 
 
 class GivenExperience:
@@ -144,7 +161,7 @@ class GivenExperience:
 
 
 class KeepGradient(Callback):
-    """Of the policy by the names of transformers, of the critic by the module's."""
+    """Keeps the last step's gradient: of the policy by the names of transformers, of the critic by the module's."""
 
     def __init__(self) -> None:
         self.gradient: dict[str, torch.Tensor] = {}
@@ -179,9 +196,9 @@ def gradient(case: Case, *callbacks: Callback, ranks: int = 1) -> dict[str, torc
     )
     module = PolicyOptimization(
         ModelSource(case.model_path, **case.source),
-        ALGORITHMS[case.algorithm],
+        replace(ALGORITHMS[case.algorithm], optimizer_steps=case.optimizer_steps),
         case.exploration,
-        partial(torch.optim.SGD, lr=0.0),
+        partial(torch.optim.SGD, lr=case.lr),
         UpdateSettings(
             temperature=case.temperature,
             microbatch_tokens=case.microbatch_tokens,

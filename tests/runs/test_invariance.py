@@ -100,10 +100,23 @@ def test_the_prompts_keys_make_the_groups(case: Case, algorithm: str):
         assert distance(gradient(case), gradient(replace(shuffled, keys=None))) > 1e-2
 
 
-@pytest.mark.parametrize("algorithm", ["reinforce_pp", "copo", "ppo", "clip_cov", "forking"])
+WEIGHED = ["clip_cov", "forking", "kl_cov", "entropy_shaped", "first_token"]
+
+
+@pytest.mark.parametrize("algorithm", ["reinforce_pp", "copo", "ppo", *WEIGHED])
 def test_microbatch_split_does_not_matter_to_statistics_of_the_batch(case: Case, algorithm: str):
     case = replace(case, algorithm=algorithm)
     whole = gradient(case)
+    for budget in (1, 60, 200):
+        assert distance(whole, gradient(replace(case, microbatch_tokens=budget))) < TOLERANCE
+
+
+@pytest.mark.parametrize("algorithm", WEIGHED)
+def test_microbatch_split_does_not_matter_off_policy(case: Case, algorithm: str):
+    """The gradient of the second step, after the first has moved the policy."""
+    case = replace(case, algorithm=algorithm, optimizer_steps=2, lr=0.05)
+    whole = gradient(case)
+    assert distance(whole, gradient(replace(case, lr=0.0))) > 1e-3
     for budget in (1, 60, 200):
         assert distance(whole, gradient(replace(case, microbatch_tokens=budget))) < TOLERANCE
 
@@ -144,9 +157,7 @@ def in_two_processes(case: Case, folder: Path) -> dict[str, torch.Tensor]:
     return made
 
 
-@pytest.mark.parametrize(
-    "kind", ["gspo", "grpo", "reinforce_pp", "copo", "ppo", "clip_cov", "forking", "learned", "dense"]
-)
+@pytest.mark.parametrize("kind", ["gspo", "grpo", "reinforce_pp", "copo", "ppo", *WEIGHED, "learned", "dense"])
 def test_two_sharded_processes_make_the_gradient_of_one(
     case: Case, learned_case: Case, dense_case: Case, kind: str, tmp_path: Path
 ):

@@ -17,8 +17,11 @@ from transformers import AutoModelForCausalLM
 from update_probe import ALGORITHMS, Case, GivenExperience
 
 from ngrpo.algo.advantage import raw
-from ngrpo.algo.correction import Mask, Truncate
+from ngrpo.algo.clip import unclipped
+from ngrpo.algo.correction import Mask, NoCorrection, Truncate
+from ngrpo.algo.first_token import FirstTokenOnce
 from ngrpo.algo.policy_loss import Algorithm
+from ngrpo.algo.token_weight import EvenTokens, KlCov
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.lora import LoraSettings
@@ -147,6 +150,7 @@ def test_first_step_scores_itself_as_the_scoring_pass_would(
     algorithm = replace(ALGORITHMS[name], optimizer_steps=4)
     module, logged = fit(alone, algorithm, lr=0.05, precision=precision, iterations=2)
     monkeypatch.setattr(Algorithm, "advantages_need_old_log_prob", True)
+    monkeypatch.setattr("ngrpo.training.module.scored_by_their_own_step", list)
     scored, expected = fit(alone, algorithm, lr=0.05, precision=precision, iterations=2)
     assert [step[0][0].old_log_prob is None for step in module.steps] == [True, False, False, False] * 2
     assert not any(step[0][0].old_log_prob is None for step in scored.steps)
@@ -196,6 +200,28 @@ def test_a_single_step_needs_no_old_log_probs(case: Case):
     module, (logged,) = fit(case, GRPO, lr=0.05)
     assert [s.old_log_prob for s in module.steps[0][0]] == [None] * 16
     assert logged["policy/ratio"] == 1.0
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        replace(GRPO, token_weight=KlCov(share=0.5), clip=unclipped),
+        replace(ALGORITHMS["reinforce_pp"], correction=NoCorrection()),
+        replace(GRPO, credit=FirstTokenOnce()),
+    ],
+    ids=["kl_cov", "kl in the reward", "first_token"],
+)
+def test_the_first_ratio_is_exactly_1_even_where_all_are_scored_before(case: Case, algorithm: Algorithm):
+    """In passes of other sizes than the step's."""
+    module, _ = fit(case, replace(algorithm, optimizer_steps=2), lr=0.05)
+    (first, before, gradient), (second, after, _) = module.steps
+    assert [s.old_log_prob for s in first] == [None] * 8
+    assert not any(s.old_log_prob is None for s in second)
+    assert float(before["policy/ratio"]) == 1.0
+    assert abs(float(after["policy/ratio"]) - 1) > 1e-4
+    plain, _ = fit(case, replace(algorithm, optimizer_steps=2, token_weight=EvenTokens()), lr=0.05)
+    for name, part in plain.steps[0][2].items():  # KL-Cov's penalty has no slope there
+        torch.testing.assert_close(gradient[name], part)
 
 
 def test_kl_is_zero_at_first_and_grows(case: Case):
@@ -343,8 +369,9 @@ def test_the_entropy_bonus_has_the_gradient_of_the_entropy(case: Case):
     assert norm(difference) < 1e-4 * norm(expected)
 
 
-def test_kl_in_the_reward_comes_from_the_policy_before_the_first_step(case: Case):
+def test_kl_in_the_reward_comes_from_the_policy_before_the_first_step(case: Case, monkeypatch: pytest.MonkeyPatch):
     """The second iteration's policy has left the reference, and what is taken off is its k1 at that moment."""
+    monkeypatch.setattr("ngrpo.training.module.scored_by_their_own_step", list)  # keeps what was scored to see it
     algorithm = replace(GRPO, advantage=raw, kl_in="reward", optimizer_steps=2)
     module, _ = fit(case, algorithm, lr=0.05, iterations=2)
     samples = [s for step in module.steps[2:] for s in step[0]]

@@ -46,7 +46,7 @@ SUMS: list[Exploration] = [
     SoftThinking(top_n=6, rate=0.5, cold_entropy=0.3, cold_steps=4),
     GumbelSoftThinking(end_token=None),
     GumbelSoftThinking(density="masked_mean", tau_g=0.5),
-    LatentGumbel(end_token=None),
+    LatentGumbel(top_k=5, end_token=None),
     EntropyNeighborMixing(rate_min=0.2, rate_max=0.8, end_token=None),
     SelectiveNeighborMixing(rate=0.9, max_cosine=0.999, end_token=None),
 ]

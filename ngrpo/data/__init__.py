@@ -8,6 +8,7 @@ training draws from (``loader.py``). ``datamodule.py`` puts them together.
 - ``chat_template.py``: Chat templates of other people's models: applied with a fixed date, and tested before use
 - ``control_tokens.py``: Control tokens whose text stands in data: the text is encoded as any other, so that no
   question forges a turn
+- ``countdown/``: The countdown puzzles: reach a number from given ones, each used once, in any of many ways
 - ``curriculum.py``: Curricula: the choice of the problems that are trained on in each epoch and iteration
 - ``datamodule.py``: The data module: training stream and evaluation prompts
 - ``evaluation_prompts.py``: The evaluation problems of a run: their source, the prompts made of its first rows, and

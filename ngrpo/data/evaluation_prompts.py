@@ -12,8 +12,8 @@ from ngrpo.data.exclusion_remedies import no_usable_row
 from ngrpo.data.settings import SourceSettings
 from ngrpo.data.source_stream import MAX_ROWS_WITHOUT_PROMPT
 from ngrpo.data.sources import DataPath, ProblemSource, open_source
+from ngrpo.data.sources.generated import generated_family
 from ngrpo.data.sources.problem_text import fingerprint
-from ngrpo.data.word_problems.levels import read_path
 from ngrpo.types.problems import Excluded, Problem, Prompt
 
 
@@ -21,14 +21,14 @@ def evaluation_source(path: DataPath | None, common: SourceSettings) -> ProblemS
     """Opens the evaluation data.
 
     Args:
-        path: ``data.eval_path``; None takes the held-out part for the demo, nothing otherwise.
+        path: ``data.eval_path``; None takes the held-out part of generated problems, nothing otherwise.
         common: the settings of ``data``, whose fields are read here too; no difficulty is required.
 
     Raises:
         SettingError: it cannot be opened.
     """
-    if path is None and (demo := read_path(common.path, "train")):
-        path = demo[0].name
+    if path is None:
+        path = generated_family(common.path)
     if path is None:
         return None
     # Evaluation data may state the answers that training data has in its solutions only.

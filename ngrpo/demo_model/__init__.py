@@ -1,5 +1,6 @@
 """The recipe of the shipped demo model, whose files are in ``ngrpo/modeling/demo``.
 
+- ``lessons.py``: The lessons of the demo models: questions with responses to them, and problems to be measured on
 - ``measuring.py``: The accuracy of a demo model on problems that it was not pretrained on
 - ``pretraining.py``: The pretraining of a demo model from its recipe
 - ``pretraining_text.py``: The texts that the demo models are pretrained on, as token ids

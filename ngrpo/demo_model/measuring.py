@@ -7,11 +7,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ngrpo.data.word_problems.generator import problem
-from ngrpo.data.word_problems.levels import Level
+from ngrpo.demo_model.lessons import Lessons
 from ngrpo.demo_model.pretraining_text import encode_prompt
 from ngrpo.demo_model.responses import is_stepped
-from ngrpo.demo_model.tokenizer import END_THINK
 from ngrpo.evaluation.estimators import pass_at_k
 from ngrpo.exploration.random import request_key
 from ngrpo.exploration.runtime.bound import bind
@@ -27,7 +25,7 @@ class Measured:
     """P problems with n responses each, sampled at temperature 1.
 
     Attributes:
-        steps: calculations of each problem; int64 [P].
+        steps: calculations of each word problem, or numbers of each puzzle; int64 [P].
         right: bool [P, n].
         stepped: whether the calculations are written out; bool [P, n].
     """
@@ -53,13 +51,13 @@ class Measured:
 
 
 def measure(
-    folder: Path, level: Level, response_tokens: int, problems: int, samples: int, device: torch.device
+    folder: Path, lessons: Lessons, response_tokens: int, problems: int, samples: int, device: torch.device
 ) -> Measured:
     """Samples responses to held-out problems, in large batches.
 
     Args:
         folder: of the model.
-        level: which problems.
+        lessons: whose problems.
         response_tokens: most tokens of a response.
         problems: P.
         samples: n.
@@ -69,25 +67,21 @@ def measure(
     tokenizer = source.tokenizer()
     engine = TorchEngine(source, max_batch_size=2048 if device.type == "cuda" else 128)
     engine.start(device)
-    asked = [problem(key, "held_out", level) for key in range(problems)]
+    asked = [lessons.problem(key, "held_out") for key in range(problems)]
     prompts = [tuple(encode_prompt(one.question, tokenizer)) for one in asked]
     requests = [Request(ids, request_key(0, key, n)) for key, ids in enumerate(prompts) for n in range(samples)]
     sampling = Sampling(1.0, response_tokens, source.stop_ids(tokenizer))
     bound = bind(TokenSampling(), engine.embedding(), Vocabulary.of(tokenizer))
     made = engine.generate(requests, sampling, bound)
     texts = tokenizer.batch_decode([one.response_ids.tolist() for one in made], skip_special_tokens=True)
-    answers = [one.answer for one in asked for _ in range(samples)]
+    posed = [one for one in asked for _ in range(samples)]
 
     def grid(flags: Sequence[bool]) -> Tensor:
         return torch.tensor(flags).view(problems, samples)
 
     return Measured(
         steps=torch.tensor([int(one.difficulty or 0) for one in asked]),
-        right=grid([is_right(text, answer) for text, answer in zip(texts, answers, strict=True)]),
+        right=grid([lessons.is_right(text, one) for text, one in zip(texts, posed, strict=True)]),
         stepped=grid([is_stepped(text) for text in texts]),
     )
 
-
-def is_right(text: str, answer: str) -> bool:
-    """Says whether a response ends with the answer; as in training, none counts before the reasoning is closed."""
-    return END_THINK in text and text.endswith(f"\\boxed{{{answer}}}")

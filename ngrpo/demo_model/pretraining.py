@@ -81,9 +81,9 @@ class Drawn(Dataset[list[Batch]]):
 
     def __getitem__(self, item: int) -> list[Batch]:
         first, recipe = item * SORTED, self.recipe
-        shares = recipe.learn if first < (1 - recipe.settle_part) * self.steps else recipe.settle
+        settled = first >= (1 - recipe.settle_part) * self.steps
         size, last = recipe.batch, min(first + SORTED, self.steps)
-        drawn = [example(key, self.tokenizer, shares, recipe) for key in range(first * size, last * size)]
+        drawn = [example(key, self.tokenizer, recipe.lessons, settled) for key in range(first * size, last * size)]
         drawn.sort(key=lambda text: len(text.ids))
         cut = [drawn[start : start + size] for start in range(0, len(drawn), size)]
         random.Random(first).shuffle(cut)

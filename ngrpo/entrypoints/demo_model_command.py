@@ -11,6 +11,11 @@ The second makes the study's model (26 million weights, problems of two to six c
 needs a network. A third size shows a pretrained model how the demo's answers look, half an hour on two CPU cores:
 
     python scripts/make_demo_model.py --size adapted --base HuggingFaceTB/SmolLM2-135M-Instruct --output /tmp/adapted
+
+The fourth makes a model that solves some of the countdown puzzles (``data=countdown reward=countdown``), in minutes on
+a CPU core:
+
+    python scripts/make_demo_model.py --size countdown --output /tmp/countdown-model
 """
 
 import argparse
@@ -20,9 +25,9 @@ from pathlib import Path
 import torch
 from transformers import GenerationConfig, PreTrainedModel, PreTrainedTokenizerFast
 
+from ngrpo.demo_model.lessons import Lessons, WordProblemLessons
 from ngrpo.demo_model.measuring import measure
 from ngrpo.demo_model.pretraining import adapt, make_model, pretrain
-from ngrpo.demo_model.pretraining_text import plain_texts
 from ngrpo.demo_model.recipe import SIZES, Recipe
 from ngrpo.demo_model.tokenizer import train_tokenizer
 from ngrpo.entrypoints.arguments import SEEDS, real, whole
@@ -46,7 +51,7 @@ def main() -> None:
     pretrain(model, tokenizer, recipe, recipe.steps, arguments.workers, lambda line: print(line, flush=True))
     save(model.cpu(), tokenizer, arguments.output)
     found = measure(
-        arguments.output, recipe.level, recipe.response_tokens, arguments.problems, arguments.samples, device
+        arguments.output, recipe.lessons, recipe.response_tokens, arguments.problems, arguments.samples, device
     )
     print(*found.lines(), sep="\n")
 
@@ -57,7 +62,7 @@ def begin(recipe: Recipe, base: str | None) -> tuple[PreTrainedModel, PreTrained
         raise SettingError("--size adapted and --base MODEL go together; give both or neither.")
     if base is not None:
         return adapt(base)
-    tokenizer = train_tokenizer(plain_texts(5000, recipe.level), VOCABULARY)
+    tokenizer = train_tokenizer(recipe.lessons.texts(5000), VOCABULARY)
     return make_model(tokenizer, recipe), tokenizer
 
 
@@ -89,9 +94,15 @@ def parse() -> argparse.Namespace:
 def chosen_recipe(arguments: argparse.Namespace) -> Recipe:
     """The size's recipe with what the command line changes."""
     recipe = SIZES[arguments.size]
-    settle = {steps: min(1.0, share * arguments.written) for steps, share in recipe.settle.items()}
     steps, batch = arguments.steps or recipe.steps, arguments.batch or recipe.batch
-    return replace(recipe, steps=steps, batch=batch, settle=settle)
+    return replace(recipe, steps=steps, batch=batch, lessons=_written(recipe.lessons, arguments.written))
+
+
+def _written(lessons: Lessons, factor: float) -> Lessons:
+    """Lessons with other shares of worked-out responses at the end; countdown puzzles are always worked out."""
+    if not isinstance(lessons, WordProblemLessons):
+        return lessons
+    return replace(lessons, settle={steps: min(1.0, share * factor) for steps, share in lessons.settle.items()})
 
 
 def save(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:

@@ -3,8 +3,10 @@
 import re
 from collections.abc import Callable, Mapping
 
+from ngrpo.data.countdown.expression import parse
 from ngrpo.data.word_problems.story_words import NUMBERS
 from ngrpo.errors import SettingError
+from ngrpo.rewards.answers.boxed import last_boxed
 
 _CALCULATION = re.compile(r"\d+[-+*/]\d+=-?\d+")
 _SIGNS = str.maketrans({"\u00d7": "*", "\u00f7": "/", "\u2212": "-"})
@@ -27,7 +29,14 @@ def words(text: str) -> str:
     return " ".join(plain.split())
 
 
-_KINDS: Mapping[str, Callable[[str], str]] = {"calculations": calculations, "text": words}
+def expression(text: str) -> str:
+    """Returns the form of the expression in a response's last box, the same whatever its order; "" without one."""
+    boxed = last_boxed(text)
+    made = None if boxed is None else parse(boxed)
+    return "" if made is None else made.form
+
+
+_KINDS: Mapping[str, Callable[[str], str]] = {"calculations": calculations, "expression": expression, "text": words}
 
 
 def normaliser(kind: str) -> Callable[[str], str]:

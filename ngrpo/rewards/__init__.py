@@ -1,6 +1,7 @@
 r"""Rewards: the verifier of answers, further terms, and processes that isolate custom ones.
 
 - ``answers/``: The verifier: the equality of two written answers
+- ``countdown.py``: The countdown reward: an expression of given numbers, each used once, that reaches the target
 - ``formulas.py``: Text as formulas: their numbers and letters, and the operators between them, whatever notation they
   are written in
 - ``functions/``: Reward functions as people write them: of completions and named columns, returning numbers

@@ -69,7 +69,7 @@ class DiversityConfig:
     """How diversity is counted.
 
     Attributes:
-        path: calculations | text, see `ngrpo.evaluation.solution_paths`.
+        path: calculations | expression | text, see `ngrpo.evaluation.solution_paths`.
         group: samples to which all answers of a problem are rarefied.
         alike: samples to which its right, or its wrong, answers are rarefied.
     """

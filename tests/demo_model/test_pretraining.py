@@ -6,13 +6,17 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, PreTrainedTokenizerFast
 
-from ngrpo.demo_model.measuring import Measured, is_right, measure
+from ngrpo.data.word_problems.levels import harder
+from ngrpo.demo_model.lessons import WordProblemLessons
+from ngrpo.demo_model.measuring import Measured, measure
 from ngrpo.demo_model.pretraining import SORTED, Batch, adapt, batches, loss, make_model, pretrain
 from ngrpo.demo_model.pretraining_text import Example, example
 from ngrpo.demo_model.recipe import ADAPTED, LARGE, SMALL, Shape
 from ngrpo.errors import SettingError
 from ngrpo.modeling.loading import MODEL_PATH
+from ngrpo.types.problems import Problem
 
+HARD = harder(2, 6)
 TINY = replace(LARGE, shape=Shape(32, 64, 1, 2, 1), batch=4, warmup=2)
 
 
@@ -32,14 +36,16 @@ def test_worker_processes_make_the_same_batches(tokenizer: PreTrainedTokenizerFa
 def test_batches_are_of_like_length_and_hold_every_example_once(tokenizer: PreTrainedTokenizerFast) -> None:
     made = list(batches(tokenizer, TINY, SORTED, 0))
     texts = [batch.ids[i, : batch.lengths[i]].tolist() for batch in made for i in range(4)]
-    drawn = [example(key, tokenizer, TINY.learn, TINY).ids for key in range(4 * SORTED)]
+    drawn = [example(key, tokenizer, TINY.lessons).ids for key in range(4 * SORTED)]
     assert sorted(texts) == sorted(drawn)
     by_batch = sorted((int(batch.lengths.min()), int(batch.lengths.max())) for batch in made)
     assert all(before[1] <= after[0] for before, after in zip(by_batch, by_batch[1:], strict=False))
 
 
 def test_shares_change_for_the_last_part(tokenizer: PreTrainedTokenizerFast) -> None:
-    recipe = replace(TINY, learn=dict.fromkeys(range(2, 7), 1.0), settle=dict.fromkeys(range(2, 7), 0.0))
+    every = range(2, 7)
+    lessons = WordProblemLessons(HARD, learn=dict.fromkeys(every, 1.0), settle=dict.fromkeys(every, 0.0))
+    recipe = replace(TINY, lessons=lessons)
     made = list(batches(tokenizer, recipe, 10 * SORTED, 0))
     lengths = torch.stack([batch.lengths - batch.prompts for batch in made])
     assert lengths[: 8 * SORTED].min() > lengths[8 * SORTED :].max()
@@ -48,12 +54,12 @@ def test_shares_change_for_the_last_part(tokenizer: PreTrainedTokenizerFast) -> 
 def test_large_recipe_writes_both_orders_and_the_small_one_draws_as_before(tokenizer: PreTrainedTokenizerFast) -> None:
     shares = dict.fromkeys(range(2, 7), 1.0)
     plain, mixed = (
-        [example(key, tokenizer, shares, replace(LARGE, gains_first=share)).ids for key in range(200)]
+        [example(key, tokenizer, WordProblemLessons(HARD, shares, shares, share)).ids for key in range(200)]
         for share in (0.0, 0.25)
     )
     # Some stories have one order only.
     assert 10 < sum(one != other for one, other in zip(plain, mixed, strict=True)) < 200
-    text = tokenizer.decode(example(2, tokenizer, dict.fromkeys((1, 2, 3), 1.0), SMALL).ids)
+    text = tokenizer.decode(example(2, tokenizer, SMALL.lessons).ids)
     assert text == tokenizer.decode(tokenizer(text).input_ids)
 
 
@@ -100,11 +106,11 @@ def test_measured_by_style_and_steps() -> None:
     [("1+2=3\n</think>\n\\boxed{3}", True), ("1+2=3\n\\boxed{3}", False), ("</think>\\boxed{3} or 4", False)],
 )
 def test_an_answer_counts_once_the_reasoning_is_closed(text: str, expected: bool) -> None:
-    assert is_right(text, "3") == expected
+    assert SMALL.lessons.is_right(text, Problem(0, "1 and 2?", "3")) == expected
 
 
 def test_shipped_model_measures_as_it_should() -> None:
-    found = measure(MODEL_PATH, SMALL.level, 64, 20, 8, torch.device("cpu"))
+    found = measure(MODEL_PATH, SMALL.lessons, 64, 20, 8, torch.device("cpu"))
     assert found.right.shape == (20, 8)
     assert 0.2 < found.right.double().mean() < 0.6
 

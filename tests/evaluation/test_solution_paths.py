@@ -32,3 +32,10 @@ def test_unknown_kind_is_refused() -> None:
     assert normaliser("text") is words
     with pytest.raises(SettingError, match="path=letters is not known"):
         normaliser("letters")
+
+
+def test_expressions_in_the_box_are_alike_in_any_order() -> None:
+    kind = normaliser("expression")
+    assert kind("2+3=5, 5*4=20.\n</think>\n\\boxed{(2+3)*4}") == kind("\\boxed{4*(3+2)}<|im_end|>") != ""
+    assert kind("\\boxed{4*3+2}") != kind("\\boxed{4*(3+2)}")
+    assert kind("4*(3+2)") == kind("\\boxed{twenty}") == ""

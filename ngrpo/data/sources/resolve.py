@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import TypeGuard
 
 from ngrpo.data.sources.base import ProblemSource, Split
-from ngrpo.data.sources.demo import DemoSource
 from ngrpo.data.sources.fields import Fields
 from ngrpo.data.sources.files import READERS, FileSource, find_files
+from ngrpo.data.sources.generated import GeneratedSource, generated_source
 from ngrpo.data.sources.hub import HubSource
 from ngrpo.data.sources.records import Records, RecordSource
-from ngrpo.data.word_problems.levels import read_path
 from ngrpo.errors import SettingError
 
 _HUB_NAME = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(?::(?P<configuration>[\w.+-]+))?(?:@(?P<split>[\w.-]+))?")
@@ -31,11 +30,12 @@ def open_source(
     """Open what `path` names.
 
     Args:
-        path: ``"demo"``; ``"demo:2-6"`` or ``"demo:2-6@validation"`` for harder problems of 2 to 6 calculations; a
-            file, a directory, a pattern, or a list of these; or ``org/name``, ``org/name:configuration``,
-            ``org/name@split`` or ``org/name:configuration@split`` on the hub;
+        path: ``"demo"``; ``"demo:2-6"`` or ``"demo:2-6@validation"`` for harder problems of 2 to 6 calculations;
+            ``"countdown"`` or ``"countdown:3-5"`` for puzzles of 3 to 5 numbers; a file, a directory, a pattern, or a
+            list of these; or ``org/name``, ``org/name:configuration``, ``org/name@split`` or
+            ``org/name:configuration@split`` on the hub;
             or an object: `Records`, or a `ProblemSource` for what does not fit into memory.
-        split: which part of the demo, or which split on the hub (``train`` or ``test``) where `path` names none; files
+        split: which part of generated problems, or which split on the hub (``train`` or ``test``) where `path` names none; files
             have none.
         fields: which fields hold the question and the answer.
         setting: the setting that holds `path`, for messages.
@@ -45,7 +45,7 @@ def open_source(
     """
     if not _is_name(path):
         return _own(path, fields or Fields(), setting)
-    if source := _demo(path, split, setting):
+    if source := _generated(path, split, setting):
         if fields is not None and fields.keep:
             raise SettingError(
                 f"{setting.rpartition('.')[0]}.keep_fields={list(fields.keep)} names fields of a file, and "
@@ -94,12 +94,11 @@ def _own(made: object, fields: Fields, setting: str) -> ProblemSource:
     )
 
 
-def _demo(path: str | Sequence[str], split: Split, setting: str) -> DemoSource | None:
+def _generated(path: str | Sequence[str], split: Split, setting: str) -> GeneratedSource | None:
     try:
-        named = read_path(path, split)
+        return generated_source(path, split)
     except ValueError as error:
         raise SettingError(f"{setting}={path} names no problems: {error}.") from error
-    return None if named is None else DemoSource(named[1], named[0])
 
 
 def hub_data_set(path: object) -> str | None:

@@ -10,7 +10,7 @@ from typing import Protocol
 MAX_TOKENS = 200
 """Most numbers, operators and brackets of an expression; what is longer is none."""
 
-_TOKEN = re.compile(r"\s*(?:(?P<number>\d{1,9})(?!\d)|(?P<sign>[-+*/()]))")
+_TOKEN = re.compile(r"\s*(?:(?P<number>\d{1,9})(?!\d)|(?P<sign>[-+*/()]))", re.ASCII)
 _SIGNS: Mapping[str, str] = {
     "\u2212": "-", "\u2013": "-", "\u00d7": "*", "\u00b7": "*", "\u22c5": "*", "\u00f7": "/",
     r"\times": "*", r"\cdot": "*", r"\div": "/", r"\left": "", r"\right": "",

@@ -64,7 +64,7 @@ def test_most_puzzles_of_four_numbers_have_several_solutions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("numbers", "target", "count"), [((2, 3), 6, 1), ((1, 1), 2, 1), ((2, 2), 4, 2), ((1, 2, 3), 6, 2), ((5, 7), 3, 0)]
+    ("numbers", "target", "count"), [((2, 3), 6, 1), ((1, 1), 2, 1), ((2, 2), 4, 2), ((1, 2, 3), 6, 3), ((5, 7), 3, 0)]
 )
 def test_solver_counts_forms(numbers: tuple[int, ...], target: int, count: int) -> None:
     assert len(solutions(numbers, target)) == count

@@ -13,6 +13,8 @@
   continued later
 - ``rarefaction.py``: Rarefaction: the expected number of distinct kinds among a fixed number of samples
 - ``results.py``: The results of a study, and the files that hold them
+- ``room.py``: The room that problems leave to a method: what the untrained model solves once, in many samples, and
+  never
 - ``run_metrics.py``: The metrics of a finished run, computed from its stored answers and its record
 - ``scheduler.py``: The scheduler: jobs side by side, each on a GPU of its own or sharing one, until all are done or the
   time is up

@@ -1,5 +1,6 @@
 """The definition of a study, from ``conf/study.yaml``: its arms, seeds, learning rates and problems."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -22,11 +23,14 @@ class ArmConfig:
         overrides: settings of its training runs.
         seeds: number of runs, with seeds from 0 on.
         against: an arm that it is compared with beside the reference, such as the same algorithm without exploration.
+        strengths: values of the one setting that says how strong the method is, such as ``algo.advantage.k=4``; the
+            best of them is chosen together with the learning rate. None: what the overrides say.
     """
 
     overrides: list[str] = MISSING
     seeds: int = MISSING
     against: str | None = None
+    strengths: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -52,6 +56,7 @@ class TuneConfig:
         rates: the grid.
         seed: of the runs, none of the study's own.
         iterations: of each run.
+        generated_tokens: after which each run ends, if not by its iterations.
         validation: what is evaluated.
         metric: the rate with the highest value is chosen, of equal ones the lowest; see
             `ngrpo.evaluation.benchmark_report`.
@@ -60,6 +65,7 @@ class TuneConfig:
     rates: list[float] = MISSING
     seed: int = 1000
     iterations: int = MISSING
+    generated_tokens: int | None = None
     validation: ProblemSetConfig = field(default_factory=ProblemSetConfig)
     metric: str = "pass_area"
 
@@ -96,7 +102,7 @@ class ProbeConfig:
 
 @dataclass
 class LevelsConfig:
-    """The choice of a difficulty before any training.
+    """The choice of a difficulty before any training, and the rule that it has to keep.
 
     Attributes:
         chosen: ``data.path`` of the training problems; the other settings of a study refer to it.
@@ -105,6 +111,8 @@ class LevelsConfig:
         samples: answers to each problem.
         low: Mean@1 has to be at least this ...
         high: ... and at most this; the candidate nearest to the middle is named.
+        gain: Pass@``samples`` has to be at least so much more than Mean@1.
+        unsolved: at least this share of the problems has to be unsolved in all samples.
     """
 
     chosen: str = MISSING
@@ -113,6 +121,40 @@ class LevelsConfig:
     samples: int = 8
     low: float = 0.1
     high: float = 0.3
+    gain: float = 0.0
+    unsolved: float = 0.0
+
+
+@dataclass
+class ComparisonConfig:
+    """A comparison that is named before the runs.
+
+    Attributes:
+        arm: the method.
+        against: what it is compared with.
+        metric: a figure of `ngrpo.study.arm_summary.figures`.
+    """
+
+    arm: str = MISSING
+    against: str = MISSING
+    metric: str = MISSING
+
+
+@dataclass
+class PrimaryConfig:
+    """The primary family: the few comparisons whose intervals are corrected for their number; all else is exploratory.
+
+    Attributes:
+        comparisons: of this setting.
+        family: comparisons of all settings together, for which Holm's correction is made.
+        assumed_sd: standard deviation over seeds of a paired difference, as expected before the runs.
+        power: probability with which the smallest detectable effect would be found.
+    """
+
+    comparisons: list[ComparisonConfig] = field(default_factory=list)
+    family: int = MISSING
+    assumed_sd: float = MISSING
+    power: float = 0.8
 
 
 @dataclass
@@ -129,11 +171,13 @@ class StudyConfig:
         arms: the methods by name.
         reference: the arm that the others are compared with.
         iterations: of each run.
+        generated_tokens: after which each run ends, if not by its iterations: arms are compared at equal cost.
         test: what the study's figures come from.
         tune: how learning rates are chosen.
         diversity: how it is counted.
         probe: what is measured beside the runs.
         levels: the difficulty, and how it was chosen.
+        primary: the comparisons that count; none for a study that is exploratory as a whole.
         keep_files: keep the models, answers and logs of finished runs; else their ``result.json`` only.
     """
 
@@ -145,11 +189,13 @@ class StudyConfig:
     arms: dict[str, ArmConfig] = field(default_factory=dict)
     reference: str = MISSING
     iterations: int = MISSING
+    generated_tokens: int | None = None
     test: ProblemSetConfig = field(default_factory=ProblemSetConfig)
     tune: TuneConfig = field(default_factory=TuneConfig)
     diversity: DiversityConfig = field(default_factory=DiversityConfig)
     probe: ProbeConfig = field(default_factory=ProbeConfig)
     levels: LevelsConfig = field(default_factory=LevelsConfig)
+    primary: PrimaryConfig | None = None
     keep_files: bool = True
 
 
@@ -223,7 +269,31 @@ def study_of(config: DictConfig) -> StudyConfig:
     for name, iterations in (("iterations", study.iterations), ("tune.iterations", study.tune.iterations)):
         if iterations < 1:
             raise SettingError(f"{name}={iterations} trains nothing; choose 1 or more.")
+    budgets = (("generated_tokens", study.generated_tokens), ("tune.generated_tokens", study.tune.generated_tokens))
+    for name, tokens in budgets:
+        if tokens is not None and tokens < 1:
+            raise SettingError(f"{name}={tokens} trains nothing; choose 1 or more, or null for no limit.")
+    if study.primary is not None:
+        _check_primary(study.primary, study.arms)
     return study
+
+
+def _check_primary(primary: PrimaryConfig, arms: Mapping[str, ArmConfig]) -> None:
+    for number, one in enumerate(primary.comparisons):
+        for role, arm in (("arm", one.arm), ("against", one.against)):
+            if arm not in arms:
+                raise SettingError(
+                    f"primary.comparisons.{number}.{role}={arm} is no arm; choose one of {', '.join(arms)}."
+                )
+    if primary.family < len(primary.comparisons):
+        raise SettingError(
+            f"primary.family={primary.family} is fewer than the {len(primary.comparisons)} comparisons of this setting; "
+            "count those of all settings."
+        )
+    if not primary.assumed_sd > 0:
+        raise SettingError(f"primary.assumed_sd={primary.assumed_sd} is no standard deviation; give one above 0.")
+    if not 0.5 <= primary.power < 1:
+        raise SettingError(f"primary.power={primary.power} is no probability of at least a half; choose 0.8.")
 
 
 def as_json(study: StudyConfig) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from ngrpo.errors import SettingError
 from ngrpo.evaluation.evaluator import Evaluator
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 from ngrpo.study.definition import LevelsConfig, StudyConfig
+from ngrpo.study.room import Room
 from ngrpo.study.untrained import training_config
 from ngrpo.utils.torch_settings import accelerator_of, set_torch
 
@@ -20,11 +21,11 @@ class LevelAccuracies:
     """Accuracy by level of difficulty.
 
     Attributes:
-        mean: Mean@1 by ``data.path``, in the order of the candidates.
-        chosen: the candidate whose Mean@1 is in range and nearest to its middle; None if none is.
+        rooms: by ``data.path``, in the order of the candidates.
+        chosen: of the candidates that keep the rule the one whose Mean@1 is nearest to the middle; None if none does.
     """
 
-    mean: Mapping[str, float]
+    rooms: Mapping[str, Room]
     chosen: str | None
 
 
@@ -52,18 +53,19 @@ def measure_levels(conf: Path, study: StudyConfig, folder: Path | None = None) -
         engine, tokenizer, build(config.reward), evaluator.exploration, settings, source.stop_ids(tokenizer), seed=0
     )
     worker.start(torch.device("cuda" if accelerator_of(config.trainer.accelerator) == "gpu" else "cpu"))
-    mean = {}
+    rooms, samples = {}, study.levels.samples
     for path in study.levels.paths:
         config.data.path, config.data.eval_path = path, f"{path}@validation"
         config.data.eval_problems = study.levels.problems
         data = build(config.data, tokenizer=tokenizer, prompts_per_batch=1, seed=0)
-        mean[path] = evaluator.run(worker, data.eval_prompts()).metrics["mean@1"]
+        found = evaluator.run(worker, data.eval_prompts()).metrics
+        rooms[path] = Room(samples, found["mean@1"], found[f"pass@{samples}"])
     worker.close()
-    return LevelAccuracies(mean, nearest(mean, study.levels))
+    return LevelAccuracies(rooms, nearest(rooms, study.levels))
 
 
-def nearest(mean: Mapping[str, float], settings: LevelsConfig) -> str | None:
-    """Returns the candidate in range whose Mean@1 is nearest to the middle of the range; None without one."""
-    middle = (settings.low + settings.high) / 2
-    fitting = [path for path, value in mean.items() if settings.low <= value <= settings.high]
-    return min(fitting, key=lambda path: abs(mean[path] - middle), default=None)
+def nearest(rooms: Mapping[str, Room], rule: LevelsConfig) -> str | None:
+    """Returns the candidate that keeps the rule and is nearest to the middle of its range; None without one."""
+    middle = (rule.low + rule.high) / 2
+    fitting = [path for path, room in rooms.items() if not room.shortfalls(rule)]
+    return min(fitting, key=lambda path: abs(rooms[path].mean - middle), default=None)

@@ -12,8 +12,9 @@ from ngrpo.study.results import read, write
 FINGERPRINT = "study.json"
 """The file in a study's folder."""
 
-_FREE_OF_ARMS = ("seeds", "against")
-_FREE = ("keep_files", "tune.rates", "levels.paths", "levels.problems", "levels.samples", "levels.low", "levels.high")
+_FREE_OF_ARMS = ("seeds", "against", "strengths")
+_LEVELS = ("paths", "problems", "samples", "low", "high", "gain", "unsolved")
+_FREE = ("keep_files", "tune.rates", *(f"levels.{name}" for name in _LEVELS))
 
 
 def check_or_write_fingerprint(study: StudyConfig, out: Path) -> None:

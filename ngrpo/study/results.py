@@ -27,6 +27,7 @@ class AnswerStatistics:
         right_paths: distinct solution paths among a small number of right samples; P, None where there are fewer.
         length: tokens of a response, mean.
         truncated: fraction of the responses that ran into the length limit.
+        solutions: distinct solution paths among all right answers to each problem; P, None in earlier studies.
     """
 
     samples: int
@@ -38,6 +39,7 @@ class AnswerStatistics:
     right_paths: Sequence[float | None]
     length: float
     truncated: float
+    solutions: Sequence[int] | None = None
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,8 @@ class RunResult:
         device: what it ran on.
         commit: of the program.
         date: when it was finished.
+        tokens: generated for training; None in earlier studies.
+        versions: of the packages that it ran with, by name.
     """
 
     arm: str
@@ -90,32 +94,38 @@ class RunResult:
     device: str
     commit: str | None
     date: str
+    tokens: int | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class RateTrial:
-    """A learning rate on the validation problems.
+    """A learning rate, with a strength, on the validation problems.
 
     Attributes:
         rate: the rate.
         metrics: of the evaluation; see `ngrpo.evaluation.benchmark_report.per_problem`.
+        strength: the setting of the arm's strength; None for an arm without.
     """
 
     rate: float
     metrics: Mapping[str, float]
+    strength: str | None = None
 
 
 @dataclass(frozen=True)
 class RateChoice:
-    """The choice of an arm's learning rate.
+    """The choice of an arm's learning rate and strength.
 
     Attributes:
         chosen: the rate.
         tried: the grid.
+        strength: the setting of the strength; None for an arm without.
     """
 
     chosen: float
     tried: Sequence[RateTrial]
+    strength: str | None = None
 
 
 @dataclass(frozen=True)
@@ -167,7 +177,7 @@ def run_of(plain: Mapping[str, Any]) -> RunResult:
 
 def rate_choice_of(plain: Mapping[str, Any]) -> RateChoice:
     """Reads the choice of a rate from JSON values."""
-    return RateChoice(plain["chosen"], [RateTrial(**one) for one in plain["tried"]])
+    return RateChoice(plain["chosen"], [RateTrial(**one) for one in plain["tried"]], plain.get("strength"))
 
 
 def speeds_of(plain: Mapping[str, Any]) -> dict[str, Speed]:

@@ -22,6 +22,7 @@ CURVES = (
     "train/distinct_paths",
     "policy/entropy",
     "rollout/length_mean",
+    "rollout/generated_tokens",
     "rollout/tokens_per_s",
     "exploration/gated_fraction",
     "exploration/cosine_mean",
@@ -64,6 +65,7 @@ def answer_statistics(table: pa.Table, diversity: DiversityConfig) -> AnswerStat
         right_paths=_each(problems, lambda one: expected_distinct(one.paths(path_of, right=True), alike)),
         length=round(float(usable.length.double().mean()), 3),
         truncated=round(float(usable.truncated.double().mean()), 5),
+        solutions=[len(set(problem.paths(path_of, right=True))) for problem in problems],
     )
 
 

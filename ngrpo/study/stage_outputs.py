@@ -10,6 +10,7 @@ from ngrpo.study.results import (
     Effect,
     RateChoice,
     Results,
+    RunResult,
     Speed,
     effects_of,
     rate_choice_of,
@@ -42,18 +43,22 @@ def collect(study: Mapping[str, Any], out: Path) -> Results:
 
     Args:
         study: the definition, as JSON values; runs of other arms are excluded, and so are those with another
-            learning rate than the chosen one.
+            learning rate or strength than the chosen one.
         out: the folder.
     """
     base, tuned = read(out / "base" / RESULT), read_rate_choices(out)
     runs = [run_of(read(file)) for file in sorted((out / "runs").glob(f"*/*/seed-*/{RESULT}"))]
-    chosen = {arm: one.chosen for arm, one in tuned.items() if arm in study["arms"]}
+    chosen = {arm: one for arm, one in tuned.items() if arm in study["arms"]}
     return Results(
         study=study,
         base=AnswerStatistics(**base) if base else None,
         tuned=tuned,
-        runs=[run for run in runs if run.rate == chosen.get(run.arm)],
+        runs=[run for run in runs if run.arm in chosen and _is_of(run, chosen[run.arm])],
         speeds=read_speeds(out),
         effects=read_effects(out),
         levels=read(out / LEVELS),
     )
+
+
+def _is_of(run: RunResult, chosen: RateChoice) -> bool:
+    return run.rate == chosen.chosen and (chosen.strength is None or chosen.strength in run.settings)

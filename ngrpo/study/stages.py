@@ -11,7 +11,8 @@ from ngrpo.study.fingerprint import check_or_write_fingerprint
 from ngrpo.study.markdown_tables import tables
 from ngrpo.study.plots import write_figure
 from ngrpo.study.probing import effects, speeds
-from ngrpo.study.results import Results, load, save, write
+from ngrpo.study.results import RESULT, AnswerStatistics, Results, load, read, save, write
+from ngrpo.study.room import Room
 from ngrpo.study.scheduler import Deadline, Job, run_jobs
 from ngrpo.study.stage_outputs import (
     EFFECTS,
@@ -27,7 +28,6 @@ from ngrpo.study.study_jobs import StudyJobs
 from ngrpo.study.untrained import UntrainedModel, load_untrained
 from ngrpo.utils.atomic_write import write_text
 from ngrpo.utils.lock import lock
-from ngrpo.utils.numbers import fixed
 from ngrpo.utils.standard_streams import survive_closed_streams
 
 RESULTS = "results.json"
@@ -87,15 +87,20 @@ def make_model(context: StageContext) -> list[str]:
 def choose_level(context: StageContext) -> list[str]:
     """Samples the untrained model at several difficulties, and names the one that suits the study."""
     found = measure_levels(context.conf, context.study, context.folder)
-    write(context.out / LEVELS, found.mean)
-    for path, value in found.mean.items():
-        print(f"{path}: Mean@1 {fixed(value)}{'  <- levels.chosen' if path == found.chosen else ''}")
+    write(context.out / LEVELS, {path: room.mean for path, room in found.rooms.items()})
+    for path, room in found.rooms.items():
+        print(f"{path}: {room.sentence(context.study.levels)}{'  <- levels.chosen' if path == found.chosen else ''}")
     return []
 
 
 def evaluate_base(context: StageContext) -> list[str]:
-    """Evaluates the untrained model on the test problems."""
-    return _run(context, context.jobs.base_job())
+    """Evaluates the untrained model on the test problems, and says whether they leave the room that is asked for."""
+    unfinished = _run(context, context.jobs.base_job())
+    if not unfinished:
+        base = AnswerStatistics(**read(context.out / "base" / RESULT))
+        room = Room.of(base.samples, base.right)
+        print(f"test problems before training: {room.sentence(context.study.levels)}", flush=True)
+    return unfinished
 
 
 def tune(context: StageContext) -> list[str]:

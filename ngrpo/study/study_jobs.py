@@ -1,5 +1,6 @@
 """The jobs of a study and the folders that they write; what is finished stays, so that a second call continues."""
 
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -16,10 +17,12 @@ from ngrpo.study.definition import ProblemSetConfig, StudyConfig
 from ngrpo.study.results import RESULT, AnswerStatistics, RateChoice, RateTrial, RunResult, read, write
 from ngrpo.study.run_metrics import answer_statistics, curves
 from ngrpo.study.scheduler import CommandRunner, Job
+from ngrpo.training.run_length import RunLength
 from ngrpo.utils.atomic_write import remove
 from ngrpo.utils.provenance import git_commit
 
 _BENCHMARK = "custom"
+_NO_NAME = re.compile(r"[^\w.-]+")
 _TRAIN, _EVALUATE = "ngrpo.entrypoints.train_command", "ngrpo.entrypoints.evaluate_command"
 
 
@@ -62,35 +65,39 @@ class StudyJobs:
 
     def tune_jobs(self) -> list[Job]:
         """Returns the jobs of the rates that were not tried yet, the arms in turn."""
-        rates = self.study.tune.rates
         return [
-            self._tune_job(arm, rate)
-            for rate in rates
+            self._tune_job(arm, rate, strength)
+            for rate in self.study.tune.rates
             for arm in self.study.arms
-            if not (self._rate_folder(arm, rate) / RESULT).exists()
+            for strength in self._strengths(arm)
+            if not (self._rate_folder(arm, rate, strength) / RESULT).exists()
         ]
 
-    def _tune_job(self, arm: str, rate: float) -> Job:
-        folder, tune = self._rate_folder(arm, rate), self.study.tune
+    def _tune_job(self, arm: str, rate: float, strength: str | None) -> Job:
+        folder, tune = self._rate_folder(arm, rate, strength), self.study.tune
+        length = RunLength(tune.iterations, tune.generated_tokens)
 
         def run(runner: CommandRunner) -> None:
-            self._train(runner, folder, self.train_settings(arm, tune.seed, rate, tune.iterations), tune.iterations)
+            self._train(runner, folder, self.train_settings(arm, tune.seed, rate, length, strength), length)
             self._evaluate(runner, str(folder / "train" / "model"), folder, tune.validation)
             table = self._store(folder).table()
             found = report(answers_of(table), powers_of_two(tune.validation.samples))
-            write(folder / RESULT, RateTrial(rate, {name: one.value for name, one in found.metrics.items()}))
+            metrics = {name: one.value for name, one in found.metrics.items()}
+            write(folder / RESULT, RateTrial(rate, metrics, strength))
             self._remove_files(folder)
 
-        return Job(f"tune {arm} {rate:g}", run)
+        return Job(f"tune {arm} {_place(rate, strength)}", run)
 
     def rate_choices(self) -> dict[str, RateChoice]:
         """Returns the choice of each arm of which all rates were tried."""
         found = {}
         for arm in self.study.arms:
-            files = [self._rate_folder(arm, rate) / RESULT for rate in self.study.tune.rates]
+            grid = [(rate, strength) for rate in self.study.tune.rates for strength in self._strengths(arm)]
+            files = [self._rate_folder(arm, *one) / RESULT for one in grid]
             if all(file.exists() for file in files):
                 trials = [RateTrial(**read(file)) for file in files]
-                found[arm] = RateChoice(choice(trials, self.study.tune.metric), trials)
+                best = choice(trials, self.study.tune.metric)
+                found[arm] = RateChoice(best.rate, trials, best.strength)
         return found
 
     def run_jobs(self, rates: dict[str, RateChoice]) -> list[Job]:
@@ -104,43 +111,52 @@ class StudyJobs:
             raise RunError(f"{', '.join(missing)} have no learning rate yet; run the stage tune first.")
         seeds = range(max(arm.seeds for arm in self.study.arms.values()))
         return [
-            self._run_job(arm, seed, rates[arm].chosen)
+            self._run_job(arm, seed, rates[arm])
             for seed in seeds
             for arm, settings in self.study.arms.items()
-            if seed < settings.seeds and not (self.run_folder(arm, rates[arm].chosen, seed) / RESULT).exists()
+            if seed < settings.seeds and not (self.run_folder(arm, rates[arm], seed) / RESULT).exists()
         ]
 
-    def _run_job(self, arm: str, seed: int, rate: float) -> Job:
-        folder = self.run_folder(arm, rate, seed)
-        settings = self.train_settings(arm, seed, rate, self.study.iterations)
+    def _run_job(self, arm: str, seed: int, chosen: RateChoice) -> Job:
+        folder = self.run_folder(arm, chosen, seed)
+        length = RunLength(self.study.iterations, self.study.generated_tokens)
+        settings = self.train_settings(arm, seed, chosen.chosen, length, chosen.strength)
 
         def run(runner: CommandRunner) -> None:
-            seconds = {"train": self._train(runner, folder, settings, self.study.iterations)}
+            seconds = {"train": self._train(runner, folder, settings, length)}
             model = str(folder / "train" / "model")
             seconds["evaluate"] = self._evaluate(runner, model, folder, self.study.test)
+            summary = read(folder / "train" / "summary.json")
             result = RunResult(
                 arm=arm,
                 seed=seed,
-                rate=rate,
+                rate=chosen.chosen,
                 settings=settings,
-                iterations=self.study.iterations,
+                iterations=summary["iterations"],
                 test=self._statistics(folder),
                 curves=curves(folder / "train"),
                 seconds={name: round(value, 1) for name, value in seconds.items()},
                 device=torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
                 commit=git_commit(),
                 date=time.strftime("%Y-%m-%d"),
+                tokens=summary["tokens_generated"],
+                versions=summary["versions"],
             )
             write(folder / RESULT, result)
             self._remove_files(folder)
 
         return Job(f"run {arm} seed {seed}", run)
 
-    def train_settings(self, arm: str, seed: int, rate: float, iterations: int) -> list[str]:
+    def train_settings(
+        self, arm: str, seed: int, rate: float, length: RunLength, strength: str | None = None
+    ) -> list[str]:
         """Returns the settings of a training run; what all arms share comes first."""
         study = self.study
-        own = [f"seed={seed}", f"trainer.iterations={iterations}", f"trainer.optimizer.lr={rate:g}"]
-        return [*study.train, f"model.path={study.base_model}", *study.arms[arm].overrides, *own]
+        own = [f"seed={seed}", f"trainer.iterations={length.iterations}", f"trainer.optimizer.lr={rate:g}"]
+        if length.max_generated_tokens is not None:
+            own.append(f"trainer.max_generated_tokens={length.max_generated_tokens}")
+        strengths = [] if strength is None else [strength]
+        return [*study.train, f"model.path={study.base_model}", *study.arms[arm].overrides, *strengths, *own]
 
     def evaluation_settings(self, model: str, folder: Path, problems: ProblemSetConfig) -> list[str]:
         """Returns the settings of the evaluation of a model on a set of problems."""
@@ -154,18 +170,23 @@ class StudyJobs:
             f"out={folder / 'answers'}",
         ]
 
-    def run_folder(self, arm: str, rate: float, seed: int) -> Path:
+    def run_folder(self, arm: str, chosen: RateChoice, seed: int) -> Path:
         """Returns the folder of a run."""
-        return self.out / "runs" / arm / f"{rate:g}" / f"seed-{seed}"
+        return self.out / "runs" / arm / _place(chosen.chosen, chosen.strength) / f"seed-{seed}"
 
-    def _rate_folder(self, arm: str, rate: float) -> Path:
-        return self.out / "tune" / arm / f"{rate:g}"
+    def _strengths(self, arm: str) -> list[str | None]:
+        return [*self.study.arms[arm].strengths] or [None]
 
-    def _train(self, runner: CommandRunner, folder: Path, settings: Sequence[str], iterations: int) -> float:
+    def _rate_folder(self, arm: str, rate: float, strength: str | None) -> Path:
+        return self.out / "tune" / arm / _place(rate, strength)
+
+    def _train(self, runner: CommandRunner, folder: Path, settings: Sequence[str], length: RunLength) -> float:
         """Trains, from the beginning where an earlier attempt did not finish; returns the seconds."""
         run_dir = folder / "train"
-        if _iterations(run_dir) == iterations and (run_dir / "model" / "config.json").exists():
-            return float(read(run_dir / "summary.json")["wall_s"])
+        summary = read(run_dir / "summary.json")
+        over = summary and length.reached(summary["iterations"], summary["tokens_generated"])
+        if over and (run_dir / "model" / "config.json").exists():
+            return float(summary["wall_s"])
         for old in (run_dir, folder / "answers"):
             remove(old)
         return runner.run(python(_TRAIN, *self._options, *settings, f"hydra.run.dir={run_dir}"), folder / "train.log")
@@ -197,10 +218,11 @@ def python(module: str, *arguments: str) -> list[str]:
     return [sys.executable, *name, *arguments]
 
 
-def choice(trials: Sequence[RateTrial], metric: str) -> float:
-    """Returns the rate with the highest value of a metric; of equal ones the lowest rate."""
-    return max(trials, key=lambda one: (one.metrics[metric], -one.rate)).rate
+def choice(trials: Sequence[RateTrial], metric: str) -> RateTrial:
+    """Returns the trial with the highest value of a metric; of equal ones the one with the lowest rate."""
+    return max(trials, key=lambda one: (one.metrics[metric], -one.rate))
 
 
-def _iterations(run_dir: Path) -> int:
-    return int(read(run_dir / "summary.json").get("iterations", 0))
+def _place(rate: float, strength: str | None) -> str:
+    """Returns the name of a folder for a rate and a strength."""
+    return f"{rate:g}" if strength is None else f"{rate:g}_{_NO_NAME.sub('-', strength)}"

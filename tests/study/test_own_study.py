@@ -13,6 +13,7 @@ from places import ROOT
 from ngrpo.errors import SettingError
 from ngrpo.study.definition import load_study
 from ngrpo.study.study_jobs import StudyJobs
+from ngrpo.training.run_length import RunLength
 from ngrpo.study.untrained import training_config
 
 CONF = ROOT / "conf"
@@ -54,7 +55,7 @@ class Commands:
 def test_the_folder_is_given_to_every_run(folder: Path, tmp_path: Path) -> None:
     jobs = StudyJobs(load_study(CONF, "mine", [], folder), tmp_path, folder)
     runner = Commands()
-    jobs._train(runner, tmp_path / "run", jobs.train_settings("blend_grpo", 0, 1e-4, 2), 2)
+    jobs._train(runner, tmp_path / "run", jobs.train_settings("blend_grpo", 0, 1e-4, RunLength(2)), RunLength(2))
     jobs._evaluate(runner, "demo", tmp_path / "run", jobs.study.test)
     assert len(runner.lines) == 2
     assert all(f"--config-dir={folder}" in line for line in runner.lines)
@@ -62,7 +63,7 @@ def test_the_folder_is_given_to_every_run(folder: Path, tmp_path: Path) -> None:
 
 def test_its_strategy_may_be_named_in_this_process_too(folder: Path, tmp_path: Path) -> None:
     study = load_study(CONF, "mine", ["iterations=7"], folder)
-    settings = StudyJobs(study, tmp_path).train_settings("blend_grpo", 0, 1e-4, 2)
+    settings = StudyJobs(study, tmp_path).train_settings("blend_grpo", 0, 1e-4, RunLength(2))
     config = training_config(CONF, settings, folder)
     assert OmegaConf.select(config, "exploration._target_") == "my_strategy.BlendTopTwo"
     assert config.data.path == f"{folder}/problems.jsonl"

@@ -16,8 +16,10 @@ from ngrpo.report.run_store import RunStore
 from ngrpo.study.definition import StudyConfig, as_json, load_study
 from ngrpo.study.difficulty import nearest
 from ngrpo.study.results import RateTrial, write
+from ngrpo.study.room import Room
 from ngrpo.study.stage_outputs import TUNED, collect, read_rate_choices
 from ngrpo.study.study_jobs import StudyJobs, choice
+from ngrpo.training.run_length import RunLength
 
 CONF = ROOT / "conf"
 TRAIN, EVALUATE = "ngrpo.entrypoints.train_command", "ngrpo.entrypoints.evaluate_command"
@@ -43,7 +45,7 @@ class FakeRunner:
         RunStore(folder).add_iteration(IterationRecord(0, {"policy/entropy": 1.0}, []))
         (folder / "model").mkdir()
         (folder / "model" / "config.json").write_text("{}")
-        summary = {"iterations": iterations, "wall_s": 1.5}
+        summary = {"iterations": iterations, "tokens_generated": 70, "wall_s": 1.5, "versions": {"torch": "2"}}
         (folder / "summary.json").write_text(json.dumps(summary))
 
     def evaluate(self, words: dict[str, str]) -> None:
@@ -77,7 +79,7 @@ def test_everything_is_done_once_and_skipped_when_it_is_there(study: StudyConfig
     assert len(runner.commands) == 1 + 4 * 2 + 4 * 2
     assert todo.base_job() == todo.tune_jobs() == todo.run_jobs(tuned) == []
 
-    (todo.run_folder("neighbor_grpo", 3e-4, 1) / "result.json").unlink()
+    (todo.run_folder("neighbor_grpo", tuned["neighbor_grpo"], 1) / "result.json").unlink()
     (again,) = todo.run_jobs(tuned)
     assert again.name == "run neighbor_grpo seed 1"
     results = collect(as_json(study), tmp_path)
@@ -120,7 +122,7 @@ def test_a_finished_training_is_kept_and_an_unfinished_one_made_again(study: Stu
     other, runner = todo.tune_jobs()[0], FakeRunner()
     train = tmp_path / "tune" / other.name.split()[1] / other.name.split()[2] / "train"
     train.mkdir(parents=True)
-    (train / "summary.json").write_text('{"iterations": 1, "wall_s": 1.0}')
+    (train / "summary.json").write_text('{"iterations": 1, "tokens_generated": 9, "wall_s": 1.0}')
     (train.parent / "answers" / "old").mkdir(parents=True)
     other.run(runner)
     assert [name.split()[0] for name in runner.commands] == [TRAIN, EVALUATE]
@@ -140,13 +142,55 @@ def test_runs_wait_for_the_rates(study: StudyConfig, tmp_path: Path) -> None:
 
 def test_the_best_rate_is_chosen_and_the_lowest_of_equals() -> None:
     tried = [RateTrial(rate, {"m": value}) for rate, value in ((1e-3, 0.5), (1e-4, 0.7), (1e-5, 0.7), (1e-6, 0.1))]
-    assert choice(tried, "m") == 1e-5
+    assert choice(tried, "m").rate == 1e-5
 
 
 def test_the_level_nearest_to_the_middle_is_chosen(study: StudyConfig) -> None:
-    mean = {"a": 0.5, "b": 0.29, "c": 0.12, "d": 0.0}
-    assert nearest(mean, study.levels) == "c"
-    assert nearest({"a": 0.9}, study.levels) is None
+    rooms = {name: Room(8, mean, 0.6) for name, mean in (("a", 0.5), ("b", 0.29), ("c", 0.12), ("d", 0.0))}
+    assert nearest(rooms, study.levels) == "c"
+    assert nearest({"a": rooms["a"]}, study.levels) is None
+    study.levels.gain, study.levels.unsolved = 0.3, 0.5
+    rooms |= {"c": Room(8, 0.12, 0.4), "e": Room(8, 0.25, 0.55), "f": Room(8, 0.2, 0.45)}
+    assert nearest(rooms, study.levels) is None
+    assert rooms["f"].sentence(study.levels) == (
+        "Mean@1 0.200, Pass@8 0.450, unsolved 0.550; Pass@8 is not 0.300 above it"
+    )
+    study.levels.gain = 0.2
+    assert nearest(rooms, study.levels) == "f"
+
+
+def test_room_counts_problems_that_are_never_solved() -> None:
+    assert Room.of(4, [0, 0, 1, 3]) == Room(4, 0.25, 0.5)
+
+
+def test_strengths_are_tried_with_every_rate_and_the_best_pair_is_run(tmp_path: Path) -> None:
+    words = ["test.samples=2", "tune.validation.samples=2", "generated_tokens=90", "tune.generated_tokens=40"]
+    study = load_study(CONF, "quick", [*words, "arms.neighbor_grpo.strengths=['exploration.rate=0.1','exploration.k=5']"])
+    runner, todo = FakeRunner(), StudyJobs(study, tmp_path)
+    assert len(todo.tune_jobs()) == 6
+    do(todo.tune_jobs(), runner)
+    tuned = todo.rate_choices()
+    assert tuned["token_grpo"].strength is None
+    assert (tuned["neighbor_grpo"].chosen, tuned["neighbor_grpo"].strength) == (3e-4, "exploration.rate=0.1")
+    write(tmp_path / TUNED, tuned)
+    assert read_rate_choices(tmp_path) == tuned
+    do(todo.run_jobs(tuned), runner)
+    for run in collect(as_json(study), tmp_path).runs:
+        assert ("exploration.rate=0.1" in run.settings) == (run.arm == "neighbor_grpo")
+        assert run.settings[-1] == "trainer.max_generated_tokens=90"
+        assert (run.tokens, run.versions, run.test.solutions) == (70, {"torch": "2"}, [1])
+    other = dict(tuned, neighbor_grpo=replace(tuned["neighbor_grpo"], strength="exploration.k=5"))
+    write(tmp_path / TUNED, other)
+    assert {run.arm for run in collect(as_json(study), tmp_path).runs} == {"token_grpo"}
+
+
+def test_a_training_is_over_by_its_tokens_or_its_iterations(study: StudyConfig, tmp_path: Path) -> None:
+    runner, todo = FakeRunner(), StudyJobs(study, tmp_path)
+    settings = todo.train_settings("token_grpo", 0, 1e-4, RunLength(3))
+    assert todo._train(runner, tmp_path / "run", settings, RunLength(3)) == 2.0
+    for length in (RunLength(3), RunLength(9, 70)):
+        assert todo._train(runner, tmp_path / "run", settings, length) == 1.5
+    assert todo._train(runner, tmp_path / "run", settings, RunLength(9, 71)) == 2.0
 
 
 @pytest.mark.parametrize(

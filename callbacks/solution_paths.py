@@ -12,7 +12,8 @@ class SolutionPaths(Callback):
     """Logs ``train/distinct_paths``, the mean number of distinct solution paths in a group.
 
     Args:
-        path: calculations | expression | text, what two equal paths have in common; see `ngrpo.evaluation.solution_paths`.
+        path: calculations | expression | text, what two equal paths have in common; see
+            `ngrpo.evaluation.solution_paths`.
     """
 
     def __init__(self, path: str) -> None:

@@ -84,4 +84,3 @@ def measure(
         right=grid([lessons.is_right(text, one) for text, one in zip(texts, posed, strict=True)]),
         stepped=grid([is_stepped(text) for text in texts]),
     )
-

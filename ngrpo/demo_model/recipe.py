@@ -54,9 +54,7 @@ class Recipe:
 SMALL_SHAPE = Shape(hidden=128, intermediate=384, layers=3, heads=4, key_heads=2)
 
 SMALL = Recipe(
-    lessons=WordProblemLessons(
-        level=SHIPPED, learn={1: 0.85, 2: 0.85, 3: 0.85}, settle={1: 0.5, 2: 0.3, 3: 0.15}
-    ),
+    lessons=WordProblemLessons(level=SHIPPED, learn={1: 0.85, 2: 0.85, 3: 0.85}, settle={1: 0.5, 2: 0.3, 3: 0.15}),
     shape=SMALL_SHAPE,
     batch=16,
     steps=4000,

@@ -287,8 +287,8 @@ def _check_primary(primary: PrimaryConfig, arms: Mapping[str, ArmConfig]) -> Non
                 )
     if primary.family < len(primary.comparisons):
         raise SettingError(
-            f"primary.family={primary.family} is fewer than the {len(primary.comparisons)} comparisons of this setting; "
-            "count those of all settings."
+            f"primary.family={primary.family} is fewer than the {len(primary.comparisons)} comparisons of this setting;"
+            " count those of all settings."
         )
     if not primary.assumed_sd > 0:
         raise SettingError(f"primary.assumed_sd={primary.assumed_sd} is no standard deviation; give one above 0.")

@@ -13,8 +13,8 @@ from places import ROOT
 from ngrpo.errors import SettingError
 from ngrpo.study.definition import load_study
 from ngrpo.study.study_jobs import StudyJobs
-from ngrpo.training.run_length import RunLength
 from ngrpo.study.untrained import training_config
+from ngrpo.training.run_length import RunLength
 
 CONF = ROOT / "conf"
 PROJECT = ROOT / "ngrpo" / "entrypoints" / "project_template"

@@ -165,7 +165,9 @@ def test_room_counts_problems_that_are_never_solved() -> None:
 
 def test_strengths_are_tried_with_every_rate_and_the_best_pair_is_run(tmp_path: Path) -> None:
     words = ["test.samples=2", "tune.validation.samples=2", "generated_tokens=90", "tune.generated_tokens=40"]
-    study = load_study(CONF, "quick", [*words, "arms.neighbor_grpo.strengths=['exploration.rate=0.1','exploration.k=5']"])
+    study = load_study(
+        CONF, "quick", [*words, "arms.neighbor_grpo.strengths=['exploration.rate=0.1','exploration.k=5']"]
+    )
     runner, todo = FakeRunner(), StudyJobs(study, tmp_path)
     assert len(todo.tune_jobs()) == 6
     do(todo.tune_jobs(), runner)

@@ -35,8 +35,8 @@ def open_source(
             list of these; or ``org/name``, ``org/name:configuration``, ``org/name@split`` or
             ``org/name:configuration@split`` on the hub;
             or an object: `Records`, or a `ProblemSource` for what does not fit into memory.
-        split: which part of generated problems, or which split on the hub (``train`` or ``test``) where `path` names none; files
-            have none.
+        split: which part of generated problems, or which split on the hub (``train`` or ``test``) where `path` names
+            none; files have none.
         fields: which fields hold the question and the answer.
         setting: the setting that holds `path`, for messages.
 

@@ -45,7 +45,9 @@ def test_solutions_reach_the_target_by_the_steps_that_are_written() -> None:
         for step in puzzle.steps:
             left, _, right = step.partition("=")
             made = parse(left)
-            assert made is not None and made.value == int(right) and 0 < int(right) <= LEVEL.between
+            assert made is not None
+            assert made.value == int(right)
+            assert 0 < int(right) <= LEVEL.between
         assert int(puzzle.steps[-1].partition("=")[2]) == puzzle.target
     assert set(counts) == {4, 5}
     assert min(counts.values()) > 200

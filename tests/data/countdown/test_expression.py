@@ -60,7 +60,8 @@ def test_anything_else_is_none(text: str) -> None:
 )  # fmt: skip
 def test_order_and_brackets_of_sums_and_products_give_one_form(one: str, other: str) -> None:
     first, second = parse(one), parse(other)
-    assert first is not None and second is not None
+    assert first is not None
+    assert second is not None
     assert first.form == second.form
     assert first.value == second.value
 
@@ -68,7 +69,8 @@ def test_order_and_brackets_of_sums_and_products_give_one_form(one: str, other: 
 @pytest.mark.parametrize(("one", "other"), [("2+2", "2*2"), ("1-2", "2-1"), ("4/2", "2/4"), ("(1+2)*3", "1+2*3")])
 def test_other_calculations_have_other_forms(one: str, other: str) -> None:
     first, second = parse(one), parse(other)
-    assert first is not None and second is not None
+    assert first is not None
+    assert second is not None
     assert first.form != second.form
 
 

@@ -120,7 +120,8 @@ def parse(text: str) -> Expression | None:
 
 
 def _tokens(text: str) -> list[str] | None:
-    tokens, at, text = [], 0, text.rstrip()
+    tokens: list[str] = []
+    at, text = 0, text.rstrip()
     while at < len(text):
         found = _TOKEN.match(text, at)
         if found is None or len(tokens) == MAX_TOKENS:

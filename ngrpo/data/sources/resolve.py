@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TypeGuard
 
 from ngrpo.data.sources.base import ProblemSource, Split
+from ngrpo.data.sources.endless import GeneratedSource
 from ngrpo.data.sources.fields import Fields
 from ngrpo.data.sources.files import READERS, FileSource, find_files
-from ngrpo.data.sources.generated import GeneratedSource, generated_source
+from ngrpo.data.sources.generated import generated_source
 from ngrpo.data.sources.hub import HubSource
 from ngrpo.data.sources.records import Records, RecordSource
 from ngrpo.errors import SettingError

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Callable, Mapping
 
-from ngrpo.data.countdown.expression import parse
 from ngrpo.data.word_problems.story_words import NUMBERS
 from ngrpo.errors import SettingError
 from ngrpo.rewards.answers.boxed import last_boxed
+from ngrpo.rewards.answers.expression import parse
 
 _CALCULATION = re.compile(r"\d+[-+*/]\d+=-?\d+")
 _SIGNS = str.maketrans({"\u00d7": "*", "\u00f7": "/", "\u2212": "-"})

@@ -4,9 +4,9 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from ngrpo.data.countdown.expression import parse
 from ngrpo.errors import SettingError
 from ngrpo.rewards.answers.boxed import answer_of
+from ngrpo.rewards.answers.expression import parse
 from ngrpo.types.scores import Score, Verdict
 
 

@@ -7,9 +7,9 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ngrpo.data.countdown.expression import Expression, Number, Operation
 from ngrpo.data.countdown.levels import CountdownLevel
 from ngrpo.data.word_problems.levels import Split
+from ngrpo.rewards.answers.expression import Expression, Number, Operation
 from ngrpo.types.problems import Problem
 
 NUMBERS = "numbers"

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from ngrpo.data.countdown.expression import Expression, Number, Operation
+from ngrpo.rewards.answers.expression import Expression, Number, Operation
 
 
 def solutions(numbers: Sequence[int], target: int) -> dict[str, Expression]:

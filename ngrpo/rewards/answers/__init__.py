@@ -58,6 +58,8 @@ one of the other. A text that holds several candidate values is none of them; it
 
 4. Expressions: evaluated within limits, and compared by value:
 
+- ``expression.py``: Arithmetic expressions: their exact value, the numbers in them, and one form for all that do the
+  same
 - ``latex.py``: LaTeX to SymPy: math-verify's grammar, its tree evaluated within limits and its decimals made exact
 - ``latex_grammar.py``: The adapter to math-verify's LaTeX grammar (latex2sympy2_extended), of which nothing else is
   used

@@ -3,13 +3,13 @@ from itertools import islice
 
 import pytest
 
-from ngrpo.data.countdown.expression import parse
 from ngrpo.data.countdown.generator import NUMBERS, draw, problem, written
 from ngrpo.data.countdown.levels import CountdownLevel, read_countdown_path
 from ngrpo.data.countdown.solver import solutions
 from ngrpo.data.sources import CountdownSource, open_source
 from ngrpo.data.word_problems.levels import Split
 from ngrpo.errors import SettingError
+from ngrpo.rewards.answers.expression import parse
 from ngrpo.rewards.countdown import reaches
 from ngrpo.types.problems import Problem
 

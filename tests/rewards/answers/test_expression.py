@@ -3,8 +3,8 @@ from fractions import Fraction
 
 import pytest
 
-from ngrpo.data.countdown.expression import MAX_TOKENS, Expression, Number, Operation, parse
 from ngrpo.data.countdown.generator import written
+from ngrpo.rewards.answers.expression import MAX_TOKENS, Expression, Number, Operation, parse
 
 
 def drawn(rng: random.Random, numbers: int) -> Expression:

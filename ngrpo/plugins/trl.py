@@ -91,6 +91,7 @@ class ExplorationMixin(_Trainer):
         check_adapter(policy)
         self.exploration = exploration
         self.engine = engine or TorchEngine(_source(policy))
+        _check_engine(self.engine, self.accelerator.num_processes)
         self.engine.start(self.accelerator.device)
         self._bound: BoundExploration | None = None
         self._bound_at = 0
@@ -133,9 +134,9 @@ class ExplorationMixin(_Trainer):
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
         records = self._placed(output["prompt_ids"].shape[1], output["completion_ids"].shape[1])
         output |= records.to(output["prompt_ids"].device).tensors()
-        self._log(
-            "mixed", sum(len(r.mixture.positions) for r in self._rollouts) / sum(r.length for r in self._rollouts)
-        )
+        counts = torch.tensor([[len(r.mixture.positions), r.length] for r in self._rollouts]).sum(0)
+        mixed, tokens = self.accelerator.reduce(counts.to(self.accelerator.device)).tolist()
+        self._log("mixed", mixed / tokens)
         return output
 
     def _placed(self, prompt_width: int, response_width: int) -> RecordTensors:
@@ -201,6 +202,14 @@ def _check_settings(args: Any) -> None:
     if args.deepspeed or (args.fsdp and args.fsdp_config.get("version", 1) == 1):
         raise SettingError(
             "the weights of DeepSpeed and of FSDP 1 cannot be gathered for the engine; use DDP or FSDP 2."
+        )
+
+
+def _check_engine(engine: RolloutEngine, processes: int) -> None:
+    if processes > 1 and not engine.several_ranks:
+        raise SettingError(
+            f"engine={type(engine).__name__} as configured runs beside one training process, and there are "
+            f"{processes}; give VllmEngine own_process=True and tensor_parallel_size=1, or RemoteEngine."
         )
 
 

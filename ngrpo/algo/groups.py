@@ -36,7 +36,9 @@ class Groups:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(P, G): prompts and size of the largest group."""
+        """(P, G): prompts and size of the largest group; 0 each without responses."""
+        if not len(self.rows):
+            return 0, 0
         return int(self.rows.max()) + 1, int(self.columns.max()) + 1
 
     def table(self, values: Tensor, fill: float = math.nan) -> Tensor:

@@ -23,3 +23,9 @@ def test_flat_is_the_way_back() -> None:
     assert groups.flat(groups.table(values)).tolist() == values.tolist()
     channels = torch.stack([groups.table(values), groups.table(-values)])
     assert groups.flat(channels).tolist() == [values.tolist(), (-values).tolist()]
+
+
+def test_no_responses_make_an_empty_table() -> None:
+    groups = Groups.of([])
+    assert groups.shape == (0, 0)
+    assert groups.flat(groups.table(torch.zeros(0))).tolist() == []

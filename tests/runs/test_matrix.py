@@ -26,14 +26,20 @@ EXPLORATIONS = [
     ["exploration=gaussian_fuzzy"],
     ["exploration=gaussian_top_k"],
     ["exploration=hrpo"],
+    ["exploration=latent_gumbel"],
+    ["exploration=neighbor_selective", "exploration.rate=0.9"],
     OUTSIDE,
 ]
+STRATEGIES = {path.stem for path in (ROOT / "conf/exploration").glob("*.yaml")}
+OTHERS = sorted(STRATEGIES - {"min_p", *(chosen[0].split("=")[1] for chosen in EXPLORATIONS)})
+"""Presets that differ from those by settings alone."""
 QUIET = [f"callbacks.{name}=null" for name in ("evaluation", "export", "checkpoint", "rollout_report", "progress")]
 QUIET += ["reward.workers=1"]  # each takes longer to start than to judge all that there is
 CASES = [(algo, ["exploration=token"]) for algo in ALGORITHMS] + [
     (algo, chosen) for chosen in EXPLORATIONS for algo in ("grpo", "gspo", "ngrpo")
 ]
 
+CASES += [("grpo", [f"exploration={name}"]) for name in OTHERS if name != "token"]
 NEIGHBOR = EXPLORATIONS[0]
 SWITCHES = ["algo/kl=weighted_k3", "algo.kl_coef=0.01", "algo.entropy_coef=0.01", "algo.zero_signal=drop"]
 CASES += [
@@ -42,6 +48,7 @@ CASES += [
     ("ppo", NEIGHBOR),
     ("ppo", ["exploration=hrpo"]),
     ("dapo", ["exploration=gumbel"]),
+    ("latent_grpo", ["exploration=latent_gumbel"]),
     ("rloo", [*NEIGHBOR, "algo.kl_in=reward", "algo.kl_coef=0.05"]),
     ("ngrpo", [*NEIGHBOR, *SWITCHES, "algo/correction=mask", "algo.correction.level=geometric"]),
 ]

@@ -106,6 +106,7 @@ class RolloutCallback(Callback):
             selected = self._selected_in_rounds(batch, prefetched)
         # Those of dropped groups too: that they taught nothing is what a curriculum learns from.
         batch.report_pass_rates([rate for rates in gathered(selected.pass_rates) for rate in rates])
+        self.worker.observe(selected.generated)
         self._unparsable_here = selected.unparsable_references
 
         if isinstance(self.worker.engine, MeasuredEngine):
@@ -213,10 +214,10 @@ class RolloutCallback(Callback):
         return how_to_resume(self.run_dir) if self.run_dir else "nothing was saved"
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the counts, the states of rewards, the tables and the prefetched rollouts (a collective).
+        """Returns counts, states of rewards and of the scheduler, tables and prefetched rollouts (a collective).
 
         Tables and rollouts are of weights that may no longer exist. Every rank calls rewards of its own on rollouts of
-        its own, so there is a state for each. The keys are those of version 0.1, and ``reward_states``.
+        its own, so there is a state for each. The keys are those of version 0.1, ``reward_states`` and ``scheduler``.
         """
         return {
             "iterations_done": self.iterations_done,
@@ -224,6 +225,7 @@ class RolloutCallback(Callback):
             "unparsable_references": self.unparsable_references,
             "reward_terms": self.worker.terms.state_dict(),
             "reward_states": gathered(self.worker.reward_state()),
+            "scheduler": self.worker.scheduler_state(),
             "tables": self._tables_in_use(),
             "made_ahead": self.prefetch.state_dict() if self.worker.settings.ahead else [],
         }
@@ -239,6 +241,7 @@ class RolloutCallback(Callback):
         self.tokens_generated = state_dict["tokens_generated"]
         self.unparsable_references = state_dict["unparsable_references"]
         self.worker.terms.load_state_dict(state_dict["reward_terms"])
+        self.worker.load_scheduler_state(state_dict.get("scheduler", {}))  # not in those of version 0.1
         states = state_dict.get("reward_states", [])  # not in those of version 0.1
         self._restored = _Restored(state_dict["tables"], state_dict["made_ahead"], states)
 

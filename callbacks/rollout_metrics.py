@@ -21,10 +21,10 @@ class RolloutMetrics(Callback):
     group-relative advantage. ``reward/correctness`` and ``reward/<term>`` are the weighted summands of
     ``train/reward``, ``reward/<verdict>`` are fractions, and so is ``reward/left_out``: responses that have no reward,
     or an infinite one, and take no part in the loss. ``rollout/tokens_per_s`` is that of all ranks together. Lengths
-    are of what was generated, without a prefix that was given. The groups are those trained on, after selection.
-    ``rollout/tokens_per_response`` is what a response of them cost: all tokens that were generated for the batch, those
-    that several responses have in common once, dropped groups and branches included. ``rollout/branch_depth`` is how
-    often responses forked on their way.
+    are of what was generated, without a prefix that was given, whose tokens are ``rollout/given_mean``. The groups are
+    those trained on, after selection. ``rollout/tokens_per_response`` is what a response of them cost: all tokens that
+    were generated for the batch, those that several responses have in common once, dropped groups and branches
+    included. ``rollout/branch_depth`` is how often responses forked on their way.
     """
 
     def on_train_batch_start(
@@ -60,6 +60,7 @@ def rollout_values(experience: Experience) -> dict[str, Tensor]:
     """Returns the values whose means are length, truncation and time."""
     return {
         "rollout/length_mean": torch.tensor([r.generated for r in experience.rollouts]),
+        "rollout/given_mean": torch.tensor([r.prefix_length for r in experience.rollouts]),
         "rollout/truncated": experience.truncated,
         "rollout/tokens_per_response": torch.tensor(experience.tokens / len(experience.rollouts)),
         "rollout/branch_depth": torch.tensor([0 if r.path is None else r.path.depth for r in experience.rollouts]),

@@ -72,13 +72,14 @@ class GroupSelection:
 
     Attributes:
         refills: rounds so far, the same on every rank.
+        generated: what was generated so far, dropped groups too; an experience a round that brought this rank some.
     """
 
     def __init__(self, first: Experience, keep: Callable[[Experience], Tensor]) -> None:
         self.refills = 0
         self.group_size = first.group_size
         self._keep = keep
-        self._generated = [first]
+        self.generated = [first]
         self._groups = first.groups()
         self._kept: list[bool] = keep(first).tolist()
 
@@ -96,7 +97,7 @@ class GroupSelection:
         self.refills += 1
         if further is None:
             return
-        self._generated.append(further)
+        self.generated.append(further)
         good = [group for group, kept in zip(further.groups(), self._keep(further).tolist(), strict=True) if kept]
         for index, group in zip(self.missing, good, strict=False):
             self._groups[index], self._kept[index] = group, True
@@ -104,22 +105,22 @@ class GroupSelection:
     @property
     def experience(self) -> Experience:
         """The batch: as many groups as the first round had."""
-        return join_groups(self._groups, self._generated)
+        return join_groups(self._groups, self.generated)
 
     @property
     def pass_rates(self) -> list[PassRate]:
         """Those of all prompts that were generated for, dropped ones included."""
-        return [rate for part in self._generated for rate in part.pass_rates]
+        return [rate for part in self.generated for rate in part.pass_rates]
 
     @property
     def unparsable_references(self) -> int:
         """Problems, dropped ones included, whose reference no answer could be compared with."""
-        return sum(part.unparsable_references for part in self._generated)
+        return sum(part.unparsable_references for part in self.generated)
 
     @property
     def groups_generated(self) -> int:
         """Groups that were generated, all rounds together."""
-        return sum(len(part.prompts) for part in self._generated)
+        return sum(len(part.prompts) for part in self.generated)
 
     @property
     def groups_kept(self) -> int:
@@ -129,7 +130,7 @@ class GroupSelection:
     @property
     def correct_answers(self) -> int:
         """Right answers among everything that was generated."""
-        return sum(int(part.correct.sum()) for part in self._generated)
+        return sum(int(part.correct.sum()) for part in self.generated)
 
 
 def certain_prompts(first: int, dropped: Sequence[bool], max_refills: int) -> int:

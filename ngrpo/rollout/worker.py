@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar, cast
 import torch
 from torch import Tensor
 
-from ngrpo.distributed.collectives import from_first, ranks
+from ngrpo.distributed.collectives import from_first, gathered, ranks
 from ngrpo.errors import RunError, SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.random import request_key
@@ -33,9 +33,10 @@ from ngrpo.rollout.recovery import (
     taken_whole,
     transferred_with_recovery,
 )
-from ngrpo.rollout.scheduling.base import Scheduler
+from ngrpo.rollout.scheduling.base import LearningScheduler, Scheduler
 from ngrpo.rollout.scheduling.growth import grow
 from ngrpo.rollout.scheduling.independent import IndependentSamples
+from ngrpo.rollout.scheduling.outcomes import group_outcomes
 from ngrpo.types.experience import Experience
 from ngrpo.types.problems import Prompt
 from ngrpo.types.rollouts import Request, Rollout, Sampling, StopReason
@@ -352,6 +353,24 @@ class RolloutWorker:
         rollouts = [leaf for tree in trees for leaf in tree.leaves]
         made = self._scored(prompts, size, rollouts, time.perf_counter() - start, int(bound.progress))
         return replace(made, discarded_tokens=sum(tree.pruned_tokens for tree in trees))
+
+    def observe(self, made: Sequence[Experience]) -> None:
+        """Tells a scheduler that learns of all that was generated for an iteration (a collective)."""
+        scheduler = self.settings.scheduler
+        if isinstance(scheduler, LearningScheduler):
+            own = [outcome for one in made for outcome in group_outcomes(one, self.tokenizer)]
+            scheduler.observe([outcome for outcomes in gathered(own) for outcome in outcomes])
+
+    def scheduler_state(self) -> dict[str, Any]:
+        """Returns what the scheduler has learned; nothing of one that does not learn."""
+        scheduler = self.settings.scheduler
+        return scheduler.state_dict() if isinstance(scheduler, LearningScheduler) else {}
+
+    def load_scheduler_state(self, state: dict[str, Any]) -> None:
+        """Restores it."""
+        scheduler = self.settings.scheduler
+        if state and isinstance(scheduler, LearningScheduler):
+            scheduler.load_state_dict(state)
 
     def shape_rewards(self, experience: Experience) -> Experience:
         """Adds the reward terms to an iteration's rollouts; once an iteration, since terms may count (a collective)."""

@@ -54,6 +54,7 @@ def test_figures_of_an_iteration():
             "rollout/length_mean": 4.0,
             "rollout/length_max": 7.0,
             "rollout/tokens_per_response": 4.0,
+            "rollout/given_mean": 0.0,
             "rollout/branch_depth": 0.0,
             "rollout/truncated": 2 / 8,
             "rollout/tokens_per_s": 16.0,

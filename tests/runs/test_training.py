@@ -39,7 +39,7 @@ ALWAYS = {
     "train/distinct_answers", "rollout/generated_tokens",
     "policy/entropy", "policy/kl", "policy/clip_fraction", "policy/ratio", "policy/loss",
     "policy/grad_norm", "rollout/length_mean", "rollout/length_max", "rollout/truncated", "rollout/tokens_per_s",
-    "rollout/tokens_per_response", "rollout/branch_depth",
+    "rollout/tokens_per_response", "rollout/given_mean", "rollout/branch_depth",
     "rollout/mismatch_mean", "rollout/mismatch_max", "memory/peak_gib", "time/generate_s", "time/reward_s",
     "time/score_s", "time/update_s", "reward/correctness",
 }  # fmt: skip

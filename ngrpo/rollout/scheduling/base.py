@@ -2,11 +2,12 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from ngrpo.exploration.base import Exploration
 from ngrpo.rollout.scheduling.tree import Branch, Tree
-from ngrpo.types.rollouts import Prefix
+from ngrpo.types.rollouts import Prefix, Rollout
 
 
 class Scheduler(ABC):
@@ -20,11 +21,13 @@ class Scheduler(ABC):
     Attributes:
         one_round: all G responses are asked for at once, from the prompt.
         forks: branches have generated tokens in common.
+        prefixes: responses start with tokens that another request made.
         reads_log_probs: branches depend on the log-probs of tokens.
     """
 
     one_round: ClassVar[bool] = False
     forks: ClassVar[bool] = True
+    prefixes: ClassVar[bool] = True
     reads_log_probs: ClassVar[bool] = False
 
     @abstractmethod
@@ -48,6 +51,52 @@ class Scheduler(ABC):
             )
         if self.reads_log_probs and not strategy.scores_tokens:
             return "what it scores are densities, and no probabilities of tokens"
-        if strategy.stateful and not self.one_round:
-            return "it needs at each step what it kept of the step before, which no branch starts with"
+        if self.prefixes and strategy.stateful:
+            return "it needs at each step what it kept of the step before, which no prefix holds"
         return None
+
+
+@dataclass(frozen=True)
+class Example:
+    """A response that others may start with.
+
+    Attributes:
+        rollout: tokens and record.
+        most: the most first tokens of it that give neither the end of the reasoning nor the answer away.
+    """
+
+    rollout: Rollout
+    most: int
+
+
+@dataclass(frozen=True)
+class GroupOutcome:
+    """What became of a group.
+
+    Attributes:
+        problem: the key of its problem.
+        pass_rate: the share of right answers among the scored ones; None without one.
+        right: the first right response; None without one.
+        wrong: the first scored one that is wrong; None without one.
+    """
+
+    problem: int
+    pass_rate: float | None
+    right: Example | None
+    wrong: Example | None
+
+
+class LearningScheduler(Scheduler):
+    """A scheduler whose decisions depend on what became of earlier groups; its state is in checkpoints."""
+
+    @abstractmethod
+    def observe(self, outcomes: Sequence[GroupOutcome]) -> None:
+        """Is told once an iteration of all groups that were generated for it, dropped ones too, on all ranks."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """Returns what it has learned, as numbers, text, tensors, lists and dictionaries; the same on every rank."""
+
+    @abstractmethod
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores it."""

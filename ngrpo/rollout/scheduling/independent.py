@@ -14,6 +14,7 @@ class IndependentSamples(Scheduler):
 
     one_round: ClassVar[bool] = True
     forks: ClassVar[bool] = False
+    prefixes: ClassVar[bool] = False
 
     def branches(self, tree: Tree) -> Sequence[Branch]:
         """See `Scheduler`."""

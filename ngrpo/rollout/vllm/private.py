@@ -33,14 +33,14 @@ from torch import Tensor
 from ngrpo.rollout.vllm.settings import CONFIG_KEY
 
 
-def key_cached_blocks(own_key: Callable[[Any, int], str | None]) -> None:
+def key_cached_blocks(own_key: Callable[[Any, int, int], str | None]) -> None:
     """Adds a key of ours to the hash of every cached block. Safe to call again.
 
     The official ``cache_salt`` begins at a request's first block, and would share no prompts.
 
     Args:
-        own_key: takes a request and the position at which a block ends, and returns what the block depends on beside
-            its tokens; None for nothing.
+        own_key: takes a request, the first position of a block and the one after its last, and returns what the block
+            depends on beside its tokens; None for nothing.
     """
     from vllm.v1.core import block_pool, kv_cache_utils
 
@@ -50,7 +50,7 @@ def key_cached_blocks(own_key: Callable[[Any, int], str | None]) -> None:
 
     def keys_with_ours(request: Any, start: int, end: int, start_mm: int) -> tuple[tuple[Any, ...] | None, int]:
         keys, next_mm = extra_keys(request, start, end, start_mm)
-        own = own_key(request, end)
+        own = own_key(request, start, end)
         return (keys if own is None else (*(keys or ()), (CONFIG_KEY, own))), next_mm
 
     keys_with_ours.ngrpo = True  # type: ignore[attr-defined]

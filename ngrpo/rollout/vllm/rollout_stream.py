@@ -15,8 +15,8 @@ from ngrpo.rollout.engine import Report
 from ngrpo.rollout.records.session import Admission, CollectedRecords, SessionRecords
 from ngrpo.rollout.records.split import split_rollouts
 from ngrpo.rollout.vllm.request_loop import Call, RequestLoop, Submission
-from ngrpo.rollout.vllm.settings import request_arguments
-from ngrpo.types.rollouts import Prefix, Request, Rollout, Sampling
+from ngrpo.rollout.vllm.settings import GivenMixtures, request_arguments
+from ngrpo.types.rollouts import Mixture, Request, Rollout, Sampling
 
 Collect = Callable[[int, list[int], list[int]], CollectedRecords]
 """Returns the records of the session with that number: of slots, whose responses have so many tokens."""
@@ -173,7 +173,7 @@ class VllmStream:
         self._running[name] = (number, slot)
         given = () if request.prefix is None else request.prefix.ids
         admission = Admission(slot, number, request.key, len(request.prompt_ids), request.explore, request.prefix)
-        arguments = request_arguments(self._call.number, admission, self._digest(request))
+        arguments = request_arguments(self._call.number, admission, self._mixtures(request))
         watched = number in self._watched
         if watched:
             self._call.watched.add(name)
@@ -181,15 +181,15 @@ class VllmStream:
         parameters = _neutral(most, self._sampling.stop_ids, arguments, watched)
         return name, tokens_input([*request.prompt_ids, *given]), parameters
 
-    def _digest(self, request: Request) -> str | None:
-        """Returns a digest of what a prefix's blocks hold beside tokens, None where they hold nothing else.
+    def _mixtures(self, request: Request) -> GivenMixtures:
+        """Returns what the blocks of a prefix hold beside tokens.
 
         Noise depends on the request's key, too, and learned gates on the session's parameters.
         """
-        if request.prefix is None or request.prefix.mixture is None or not len(request.prefix.mixture.positions):
-            return None
+        if request.prefix is None or request.prefix.mixture is None:
+            return [], []
         own = () if self._strategy.sums_rows else (self._call.number, request.key)
-        return digest(request.prefix, own)
+        return request.prefix.mixture.positions.tolist(), digests(request.prefix.mixture, *own)
 
     def _note(self, output: Any) -> int | None:
         """Notes an output; returns the number of a request that it ends."""
@@ -229,15 +229,18 @@ class VllmStream:
         self._collected.update((number, rollout) for (number, _, _), rollout in zip(finished, rollouts, strict=True))
 
 
-def digest(prefix: Prefix, *own: Any) -> str:
-    """Returns a digest of a prefix's mixtures, and of what else its inputs depend on."""
-    assert prefix.mixture is not None
-    mixture = prefix.mixture
-    channels = [
-        None if channel is None else channel.contiguous().view(torch.uint8).numpy().tobytes()
-        for channel in mixture.record
-    ]
-    return hashlib.sha256(pickle.dumps((mixture.positions.tolist(), channels, own))).hexdigest()
+def digests(mixture: Mixture, *own: Any) -> list[str]:
+    """Returns a digest of what stands at each position of a record, and of what else its inputs depend on; [M]."""
+    channels = [channel.contiguous() for channel in mixture.record if channel is not None]
+    rows = zip(*((one if one.dim() > 1 else one[:, None]).view(torch.uint8).numpy() for one in channels), strict=True)
+    start = hashlib.blake2b(pickle.dumps(own), digest_size=16)
+    found = []
+    for row in rows:
+        one = start.copy()
+        for channel in row:
+            one.update(channel)
+        found.append(one.hexdigest())
+    return found
 
 
 def _neutral(max_tokens: int, stop_ids: tuple[int, ...], arguments: dict[str, Any], watched: bool) -> Any:

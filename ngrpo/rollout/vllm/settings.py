@@ -10,6 +10,9 @@ from ngrpo.rollout.records.session import Admission
 CONFIG_KEY = "ngrpo"
 """Key of our settings in vLLM's ``additional_config`` and in a request's ``extra_args``."""
 
+GivenMixtures = tuple[list[int], list[str]]
+"""The mixed positions of a prefix, ascending, and a digest of what stands at each."""
+
 LOAD_FORMAT = "ngrpo"
 """Name of our model loader (see `ngrpo.rollout.vllm.loader`)."""
 
@@ -49,17 +52,15 @@ def settings_of(vllm_config: Any) -> MixingSettings | None:
     return None if ours is None else MixingSettings(**ours)
 
 
-def request_arguments(session: int, admission: Admission, digest: str | None = None) -> dict[str, Any]:
+def request_arguments(session: int, admission: Admission, mixtures: GivenMixtures = ([], [])) -> dict[str, Any]:
     """Returns the ``extra_args`` of a request of ours, which travel to the scheduler and to every worker.
 
     Args:
         session: number of its session.
         admission: what is written to its slot.
-        digest: of the mixtures in its prefix; None if it has none.
+        mixtures: in its prefix.
     """
-    prefix = admission.prefix
-    given = 0 if prefix is None else len(prefix.ids)
-    ours = {"session": session, "admission": pickle.dumps(admission), "prefix_length": given, "digest": digest}
+    ours = {"session": session, "admission": pickle.dumps(admission), "mixtures": mixtures}
     return {CONFIG_KEY: ours}
 
 
@@ -69,10 +70,11 @@ def admission_of(sampling_params: Any) -> tuple[int, Admission] | None:
     return None if ours is None else (ours["session"], pickle.loads(ours["admission"]))
 
 
-def prefix_of(sampling_params: Any) -> tuple[int, str | None] | None:
-    """Returns the length of a request's prefix and the digest of its mixtures, None for a request that is not ours."""
+def given_mixtures_of(sampling_params: Any) -> GivenMixtures | None:
+    """Returns the mixtures in a request's prefix, None for a request that is not ours."""
     ours = _ours(sampling_params)
-    return None if ours is None else (ours["prefix_length"], ours["digest"])
+    mixtures: GivenMixtures | None = None if ours is None else ours["mixtures"]
+    return mixtures
 
 
 def is_ours(sampling_params: Any) -> bool:

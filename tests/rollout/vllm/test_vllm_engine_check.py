@@ -112,7 +112,7 @@ def stale(engine: VllmEngine, patch: pytest.MonkeyPatch) -> None:
 
 
 def shared(engine: VllmEngine, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr("ngrpo.rollout.vllm.prefix_cache.prefix_of", lambda params: None)
+    patch.setattr("ngrpo.rollout.vllm.prefix_cache.given_mixtures_of", lambda params: None)
 
 
 def plain(engine: VllmEngine, patch: pytest.MonkeyPatch) -> None:

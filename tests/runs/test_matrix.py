@@ -44,6 +44,16 @@ NEIGHBOR = EXPLORATIONS[0]
 SWITCHES = ["algo/kl=weighted_k3", "algo.kl_coef=0.01", "algo.entropy_coef=0.01", "algo.zero_signal=drop"]
 CASES += [
     ("rloo", ["exploration=gaussian"]),
+    # Trees: with mixtures, with a critic, whole trees replaced, with a density, with whatever weighs or chooses.
+    ("grpo", [*NEIGHBOR, "rollout/scheduler=mixtures"]),
+    ("ppo", [*NEIGHBOR, "rollout/scheduler=at_share"]),
+    ("dapo", [*NEIGHBOR, "rollout/scheduler=surprise", "selection.max_refills=2"]),
+    ("treepo", ["exploration=gumbel"]),
+    ("treepo", ["exploration=hrpo", "algo.shared_tokens=once", "algo.optimizer_steps=4"]),
+    ("gfpo", [*NEIGHBOR, "rollout/scheduler=segments"]),
+    ("forking", [*NEIGHBOR, "rollout/scheduler=segments", "algo/correction=reject"]),
+    ("outcome_bonus", [*NEIGHBOR, "rollout/scheduler=at_share", "algo/credit=tree_centred"]),
+    ("gspo", [*NEIGHBOR, "rollout/scheduler=prefix_sampling"]),
     # The critic's inputs: mixtures, and learned ones; whole groups of a strategy's rollouts replaced.
     ("ppo", NEIGHBOR),
     ("ppo", ["exploration=hrpo"]),
@@ -54,7 +64,9 @@ CASES += [
 ]
 
 
-@pytest.mark.parametrize(("algo", "exploration"), CASES, ids=[f"{a}-{e[0].split('=')[1]}" for a, e in CASES])
+@pytest.mark.parametrize(
+    ("algo", "exploration"), CASES, ids=["-".join([a, *(o.split("=")[1] for o in e)]) for a, e in CASES]
+)
 def test_one_iteration(algo: str, exploration: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT / "examples"))
     register()
@@ -67,6 +79,8 @@ def test_one_iteration(algo: str, exploration: list[str], tmp_path: Path, monkey
     last = {tag: events.Scalars(tag)[-1].value for tag in events.Tags()["scalars"]}
     assert all(math.isfinite(value) for value in last.values())
     # A Gaussian log-density is some 30 times as sensitive to the logits as a token's log-prob.
+    if any("scheduler" in override for override in exploration) or algo == "treepo":
+        assert last["rollout/branch_depth"] > 0 or "prefix_sampling" in exploration[-1]
     assert last["rollout/mismatch_max"] < (3e-3 if "gaussian" in exploration[0] else 1e-4)
     assert last["policy/sequences"] > 0
     if exploration != ["exploration=token"]:

@@ -91,6 +91,20 @@ CASES = {
         "algo/token_weight=forking",
         "algo/bonus=ucb_con",
     ],
+    # Responses that fork off one another.
+    "treepo": ["algo=treepo"],
+    # What is given to the responses depends on those of iterations before, prefetched ones too.
+    "prefix_sampling": [
+        "algo=grpo",
+        "algo/correction=truncate",
+        "rollout.ahead=1",
+        "rollout/scheduler=prefix_sampling",
+        "rollout.scheduler.rate=3.0",
+        "data.instruction=''",
+        "data.path=PROBLEMS",
+        "data.max_difficulty=2",
+        "data.eval_path=demo",
+    ],
     # Two sources, one of them from the start again, and problems that come by the pass rates of the run itself.
     "mixture": [
         "data=mixture",
@@ -151,12 +165,16 @@ def test_resume_after_kill_is_exact(tmp_path: Path, cache: dict[str, str], case:
     assert torch.equal(*tables)
     terms = [state["callbacks"]["RolloutCallback"]["reward_terms"] for state in (one, two)]
     assert terms[0] == terms[1]
+    given, depth = (scalars(resumed, tag) for tag in ("rollout/given_mean", "rollout/branch_depth"))
+    assert (max(given) > 0, max(depth) > 0) == (case == "prefix_sampling", case == "treepo")
+    assert given == scalars(straight, "rollout/given_mean")[3:]
     if case == "annealed":
         assert scalars(resumed, "exploration/rate") == scalars(straight, "exploration/rate")[3:]
     (stream,), (other,) = (s["loops"]["fit_loop"]["state_dict"]["combined_loader"] for s in (one, two))
     assert stream == other
     again = any(source["epoch"] for source in stream["sources"])
-    assert (again, len(stream["curriculum"].get("rates", [])) > 9) == (case == "mixture", case == "mixture")
+    assert again == (case in ("mixture", "prefix_sampling"))
+    assert (len(stream["curriculum"].get("rates", [])) > 9) == (case == "mixture")
     drawn = sum(source["drawn"] for source in stream["sources"])
     assert (drawn > 6 * 4, bool(terms[0])) == (case == "dapo", case == "dapo")
 

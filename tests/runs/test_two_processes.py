@@ -102,6 +102,24 @@ def test_two_processes_resume_what_two_processes_saved(two: Path, tmp_path: Path
     assert {path.name for path in (two / "checkpoints").iterdir()} == {"iteration-1", "iteration-2", "latest"}
 
 
+TREES = ("algo=treepo", "trainer.iterations=1", "callbacks.export=null", "callbacks.checkpoint=null")
+
+
+def test_trees_are_those_of_one_process_and_are_learned_from_alike(tmp_path: Path):
+    """Also with what they have in common counted once, where the two train on different responses of a tree."""
+    for shared in ("each", "once"):
+        folders = [tmp_path / f"{shared}{ranks}" for ranks in (1, 2)]
+        for ranks, folder in enumerate(folders, start=1):
+            train(folder, ranks, *TREES, f"algo.shared_tokens={shared}")
+        one, two = (first_iteration(folder) for folder in folders)
+        assert one["rollout/branch_depth"] > 0.5
+        assert two == pytest.approx(one, abs=1e-5)
+        found = [EventAccumulator(str(folder / "tensorboard")).Reload() for folder in folders]
+        for tag in ("policy/loss", "policy/grad_norm", "policy/entropy", "policy/ratio"):
+            values = [events.Scalars(tag)[0].value for events in found]
+            assert values[0] == pytest.approx(values[1], rel=1e-4, abs=1e-6)
+
+
 DYNAMIC = (
     "algo=dapo", "selection.keep._target_=keep_but_0_and_2.keep_but_0_and_2", "reward_terms=[overlong,count_bonus]",
     "+callbacks.recorder._target_=prompt_recorder.PromptRecorder",

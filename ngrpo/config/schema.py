@@ -240,6 +240,7 @@ class ServerConfig:
         max_waiting: rollouts that are asked for and not made; what comes then is refused.
         max_width: ids in a mixture that a request may ask for.
         body_timeout_s: longest wait for a whole body.
+        send_timeout_s: longest wait until a client takes a part of its answer.
     """
 
     host: str = MISSING
@@ -252,6 +253,7 @@ class ServerConfig:
     max_waiting: int = MISSING
     max_width: int = MISSING
     body_timeout_s: float = MISSING
+    send_timeout_s: float = MISSING
 
 
 @dataclass

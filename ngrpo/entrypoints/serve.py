@@ -41,6 +41,7 @@ from ngrpo.serving.metrics import Metrics
 from ngrpo.serving.served_model import Parameters, ServedModel
 from ngrpo.serving.settings import ServerSettings
 from ngrpo.serving.tensor_store import TensorStore
+from ngrpo.serving.web_protocol import PatientProtocol
 from ngrpo.types.rollouts import Sampling
 from ngrpo.utils.torch_settings import accelerator_of, set_torch
 
@@ -84,6 +85,8 @@ def bound_socket(settings: ServerSettings) -> Iterator[socket.socket]:
             )
             listening = stack.enter_context(socket.socket(family, kind, protocol))
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if hasattr(socket, "TCP_USER_TIMEOUT"):  # for a client that takes nothing of what was sent
+                listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(settings.send_timeout_s * 1000))
             listening.bind(address)
         except OSError as error:
             raise SettingError(
@@ -98,7 +101,7 @@ def web_server(app: ASGIApp) -> uvicorn.Server:
     return uvicorn.Server(
         uvicorn.Config(
             app,
-            http="h11",  # which limits the size of headers
+            http=PatientProtocol,
             log_level="warning",
             access_log=False,
             server_header=False,
@@ -168,7 +171,8 @@ def handling_of(config: DictConfig, chosen: str, settings: ServerSettings) -> It
     except BaseException:
         engine.close()
         raise
-    reader = Reader(settings, catalogue, tokenizer, prompts, sampling, threading.Lock())
+    longest = max(map(len, tokenizer.get_vocab()))
+    reader = Reader(settings, catalogue, tokenizer, prompts, sampling, threading.Lock(), longest)
     try:
         yield Handling(settings, model, reader, Metrics(model), source.path)
     finally:

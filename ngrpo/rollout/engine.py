@@ -70,6 +70,9 @@ class ServingStream(RolloutStream, Protocol):
     def withdraw(self, numbers: Collection[int]) -> None:
         """Makes nothing more of requests; of those that have finished it changes nothing."""
 
+    def end(self, numbers: Collection[int]) -> None:
+        """Has watched requests finish with the tokens that they have, those that were told at least."""
+
     def interrupt(self) -> None:
         """Ends the `wait` of another thread, or its next one."""
 

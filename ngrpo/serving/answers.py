@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from ngrpo.errors import RunError, SettingError
+from ngrpo.serving.fields import FieldError
 from ngrpo.serving.refusals import Refusal
 
 log = logging.getLogger(__name__)
@@ -24,24 +25,35 @@ def error_answer(refusal: Refusal) -> Response:
         headers["Retry-After"] = _RETRY_AFTER_S
     if refusal.status == HTTPStatus.UNAUTHORIZED:
         headers["WWW-Authenticate"] = "Bearer"
-    kind = "server_error" if refusal.status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
-    said = "".join(c if c.isprintable() else " " for c in str(refusal))[:_SHOWN]
-    error = {"message": said, "type": kind, "param": None, "code": refusal.code}
-    return JSONResponse({"error": error}, refusal.status, headers)
+    return JSONResponse(_message(refusal), refusal.status, headers)
 
 
 def refused(_: Request, error: Exception) -> Response:
     """Returns the answer to an error of a handler."""
+    return error_answer(_refusal(error))
+
+
+def error_message(error: Exception) -> dict[str, Any]:
+    """Returns what an answer says of an error that comes after its beginning."""
+    return _message(_refusal(error))
+
+
+def _message(refusal: Refusal) -> dict[str, Any]:
+    kind = "server_error" if refusal.status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
+    said = "".join(c if c.isprintable() else " " for c in str(refusal))[:_SHOWN]
+    return {"error": {"message": said, "type": kind, "param": refusal.param, "code": refusal.code}}
+
+
+def _refusal(error: Exception) -> Refusal:
+    """Returns the refusal that an error of a handler comes to."""
     if isinstance(error, Refusal):
-        return error_answer(error)
+        return error
     if isinstance(error, SettingError):
-        return error_answer(Refusal(HTTPStatus.BAD_REQUEST, str(error)))
+        return Refusal(HTTPStatus.BAD_REQUEST, str(error), param=error.name if isinstance(error, FieldError) else None)
     if isinstance(error, RunError):
-        return error_answer(Refusal(HTTPStatus.CONFLICT, str(error)))
+        return Refusal(HTTPStatus.CONFLICT, str(error))
     log.error("a request failed", exc_info=error)
-    return error_answer(
-        Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, f"the server failed ({type(error).__name__}); its log says where.")
-    )
+    return Refusal(HTTPStatus.INTERNAL_SERVER_ERROR, f"the server failed ({type(error).__name__}); its log says where.")
 
 
 def not_routed(_: Request, error: Any) -> Response:

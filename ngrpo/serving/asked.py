@@ -26,6 +26,8 @@ KEYS = 2**63 - 1
 SEEDS = 2**63 - 1
 _MOST_STEPS = 2**31 - 1
 _MOST_STOPS = 64
+_TEMPERATURES = (0.01, 100.0)
+"""Beyond them float32 numbers divided by it are no numbers, or all alike."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Reader:
         prompts: applies the chat template.
         sampling: what is used where a request says nothing; its ``max_new_tokens`` is the most that may be asked for.
         lock: around the tokenizer, which is not for several threads.
+        longest_token: characters of it.
     """
 
     settings: ServerSettings
@@ -47,6 +50,7 @@ class Reader:
     prompts: PromptBuilder
     sampling: Sampling
     lock: threading.Lock
+    longest_token: int
 
     def choice(self, fields: Fields) -> Choice:
         """Reads ``exploration``, and what it is bound to.
@@ -81,7 +85,7 @@ class Reader:
     def sampling_of(self, fields: Fields, most: str = "max_new_tokens") -> Sampling:
         """Reads temperature, length and stop tokens; ``most`` is the name of the length there."""
         default = self.sampling
-        temperature = fields.real("temperature", default.temperature)
+        temperature = fields.real("temperature", *_TEMPERATURES, default.temperature)
         length = fields.whole(most, 1, default.max_new_tokens, default.max_new_tokens)
         stop_ids = fields.ids("stop_ids", _MOST_STOPS)
         return Sampling(temperature, length, default.stop_ids if stop_ids is None else stop_ids)
@@ -117,6 +121,7 @@ class Reader:
         return self._ids(read)
 
     def _ids(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        self._check_length(*(message["content"] for message in messages))
         for message in messages:
             _check_unicode(message["content"])
         with self.lock:
@@ -130,8 +135,9 @@ class Reader:
 
     def text_ids(self, text: str) -> tuple[int, ...]:
         """Returns the token ids of a plain text, as the tokenizer begins one."""
-        _check_unicode(text)
         most = self.prompts.max_prompt_tokens
+        self._check_length(text)
+        _check_unicode(text)
         with self.lock:
             ids = list(self.tokenizer(text)["input_ids"])
         if len(ids) > 1 and ids[-1] == self.tokenizer.eos_token_id:
@@ -140,12 +146,24 @@ class Reader:
             raise SettingError(f"the prompt has {len(ids)} tokens, and data.max_prompt_tokens={most}; shorten it.")
         return tuple(ids)
 
+    def _check_length(self, *texts: str) -> None:
+        """Refuses what cannot fit, before the tokenizer takes seconds for it."""
+        most = self.prompts.max_prompt_tokens * self.longest_token
+        if (length := sum(map(len, texts))) > most:
+            raise SettingError(
+                f"the prompt has {length} characters, and data.max_prompt_tokens={self.prompts.max_prompt_tokens} tokens "
+                f"have {most} at most; shorten it."
+            )
+
     def text(self, rollout: Rollout) -> str:
         """Returns a response without the token that ended it."""
         ids = rollout.response_ids.tolist()
-        said = ids[:-1] if rollout.stop_reason is StopReason.STOP else ids
+        return self.decoded(ids[:-1] if rollout.stop_reason is StopReason.STOP else ids)
+
+    def decoded(self, ids: Sequence[int]) -> str:
+        """Returns the text of token ids."""
         with self.lock:
-            return str(self.tokenizer.decode(said, clean_up_tokenization_spaces=False))
+            return str(self.tokenizer.decode(ids, clean_up_tokenization_spaces=False))
 
     def token_texts(self, rollout: Rollout) -> list[str]:
         """Returns the text of each response token."""

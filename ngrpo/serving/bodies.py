@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import Future
 from http import HTTPStatus
 from typing import Any, NamedTuple, TypeVar
 
@@ -78,25 +77,24 @@ async def here_or_aside(size: int, work: Callable[[], T]) -> T:
     return work() if size <= _SMALL else await asyncio.to_thread(work)
 
 
-async def unless_gone(request: Request, waited: "Future[T]", withdraw: Callable[[], None] | None = None) -> T:
+async def unless_gone(request: Request, waited: Awaitable[T], withdraw: Callable[[], object]) -> T:
     """Waits for what an engine does, unless the client hangs up.
 
     Args:
         request: the client's.
         waited: what it waits for.
-        withdraw: is called when it is gone; None cancels what has not begun.
+        withdraw: is called when it is gone.
 
     Raises:
         Refusal: the client is gone.
     """
-    result: Awaitable[T] = asyncio.wrap_future(waited)
-    answer = asyncio.ensure_future(result)
+    answer = asyncio.ensure_future(waited)
     gone = asyncio.ensure_future(_disconnected(request))
     try:
         await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
         if answer.done():
             return answer.result()
-        await asyncio.to_thread(withdraw or waited.cancel)
+        await asyncio.to_thread(withdraw)
         raise Refusal(_GONE, "the client is gone.")
     finally:
         gone.cancel()

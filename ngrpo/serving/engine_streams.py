@@ -72,6 +72,13 @@ class EngineStreams:
                 stream.withdraw(work)
             self._changed.notify_all()
 
+    def end(self, work: Generation, place: int) -> None:
+        """Has one rollout of a watched work finish with the tokens that it has."""
+        with self._changed:
+            for stream in self._streams:
+                stream.end(work, place)
+            self._changed.notify_all()
+
     def close(self) -> None:
         """Waits until all that was asked for is done."""
         with self._changed:
@@ -171,8 +178,10 @@ class _Stream:
         self.ending = False
         self.opened: Opened | None = None
         self._gone: list[Generation] = []
+        self._ends: list[tuple[Generation, int]] = []
         self._begin: list[Generation] = []
         self._drop: list[Generation] = []
+        self._enough: list[tuple[Generation, int]] = []
         self._works: dict[Generation, _Parts] = {}
         self._numbers: dict[int, tuple[Generation, int]] = {}
         self._added = 0
@@ -180,7 +189,7 @@ class _Stream:
     @property
     def idle(self) -> bool:
         """Whether there is nothing to do."""
-        return not (self.arrived or self._gone or self._works)
+        return not (self.arrived or self._gone or self._ends or self._works)
 
     def takes(self, work: Generation) -> bool:
         """Says whether a work can be made here."""
@@ -197,8 +206,15 @@ class _Stream:
             self._gone.append(work)
             self.interrupt()
 
+    def end(self, work: Generation, place: int) -> None:
+        """Notes that a rollout is long enough, if it is here."""
+        if work in self._works:
+            self._ends.append((work, place))
+            self.interrupt()
+
     def take(self) -> None:
         """Takes over what other threads have noted."""
+        self._enough, self._ends = self._ends, []
         self._begin, self.arrived = self.arrived, []
         self._drop, self._gone = self._gone, []
 
@@ -212,6 +228,9 @@ class _Stream:
                 self._start(work, self.opened)
         for work in self._drop:
             self._stop(work, stream)
+        ended = {self._works[work].numbers[place] for work, place in self._enough if work in self._works}
+        if ended := ended & self._numbers.keys():
+            stream.end(ended)
         if not stream.unfinished:
             return
         finished = stream.wait()

@@ -1,7 +1,6 @@
 """The fields of a JSON object, each read with its type and range, and none left over."""
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -47,6 +46,18 @@ def _depth(found: Any) -> int:
     return deepest
 
 
+class FieldError(SettingError):
+    """A field cannot be used.
+
+    Attributes:
+        name: of it.
+    """
+
+    def __init__(self, name: str, sentence: str) -> None:
+        super().__init__(sentence)
+        self.name = name
+
+
 class Fields:
     """Reads the fields of an object; `end` refuses those that nobody has read.
 
@@ -78,13 +89,13 @@ class Fields:
             raise self.wrong(name, value, f"give a whole number in [{least}, {most}]")
         return value
 
-    def real(self, name: str, default: float) -> float:
-        """Returns a finite number above 0."""
+    def real(self, name: str, least: float, most: float, default: float) -> float:
+        """Returns a number in [least, most]."""
         value = self.take(name)
         if value is None:
             return default
-        if type(value) not in (int, float) or not math.isfinite(value) or not value > 0:
-            raise self.wrong(name, value, "give a finite number above 0")
+        if type(value) not in (int, float) or not least <= value <= most:
+            raise self.wrong(name, value, f"give a number in [{least:g}, {most:g}]")
         return float(value)
 
     def flag(self, name: str, default: bool) -> bool:
@@ -140,14 +151,15 @@ class Fields:
             SettingError: there is one.
         """
         for name in self._found:
-            raise SettingError(
+            raise FieldError(
+                self._name(name),
                 f"{self._name(name)!r} is not served here; leave it out, or choose one of "
-                f"{', '.join(sorted(set(self._known)))}."
+                f"{', '.join(sorted(set(self._known)))}.",
             )
 
-    def wrong(self, name: str, value: Any, remedy: str) -> SettingError:
+    def wrong(self, name: str, value: Any, remedy: str) -> FieldError:
         """Returns the error of a field."""
-        return SettingError(f"{self._name(name)}={shown(value)} cannot be used; {remedy}.")
+        return FieldError(self._name(name), f"{self._name(name)}={shown(value)} cannot be used; {remedy}.")
 
     def _name(self, name: str) -> str:
         return f"{self._path}.{name[:40]}".lstrip(".")

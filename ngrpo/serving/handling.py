@@ -1,7 +1,9 @@
 """The common part of the handlers: rollouts made for a request, and counted."""
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -48,11 +50,20 @@ class Handling:
             body: its body.
             read: reads it.
         """
+        work = await here_or_aside(body.size, lambda: self.begun(read()))
+        return await unless_gone(request, asyncio.wrap_future(work.done), lambda: self.model.withdraw(work))
+
+    def begun(self, work: Generation) -> Generation:
+        """Has rollouts made, and counted when they are; returns the work as it is made."""
         start = time.perf_counter()
-        work = await here_or_aside(body.size, lambda: self.model.generate(read()))
-        made = await unless_gone(request, work.done, lambda: self.model.withdraw(work))
-        self.metrics.made(strategy_name(work.choice), made.rollouts, time.perf_counter() - start)
-        return made
+
+        def count(done: "Future[Made]") -> None:
+            if not done.cancelled() and done.exception() is None:
+                self.metrics.made(strategy_name(work.choice), done.result().rollouts, time.perf_counter() - start)
+
+        begun = self.model.generate(work)
+        begun.done.add_done_callback(count)
+        return begun
 
 
 def octets_of(rollouts: Sequence[Rollout]) -> int:

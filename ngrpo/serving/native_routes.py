@@ -118,7 +118,8 @@ class _Native:
 
     async def embedding(self, request: Request) -> Response:
         """Sends the served input embedding table as safetensors."""
-        table = await unless_gone(request, self._model.embedding())
+        asked = self._model.embedding()
+        table = await unless_gone(request, asyncio.wrap_future(asked), asked.cancel)
         return Response(await asyncio.to_thread(save, {"embedding": table.contiguous().clone()}), media_type=OCTETS)
 
     async def tensors(self, request: Request) -> Response:

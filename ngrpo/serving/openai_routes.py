@@ -5,67 +5,21 @@ refused in a sentence, not ignored.
 """
 
 import asyncio
-import time
-from collections.abc import Mapping
-from dataclasses import dataclass
-from http import HTTPStatus
-from typing import Any
-from uuid import uuid4
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from ngrpo.errors import SettingError
-from ngrpo.exploration.random import request_key
-from ngrpo.serving.asked import seed_of
-from ngrpo.serving.fields import Fields
-from ngrpo.serving.generation import Generation, Made
-from ngrpo.serving.handling import Handling
-from ngrpo.serving.refusals import Refusal
-from ngrpo.types.rollouts import Request as Rolled
-from ngrpo.types.rollouts import Rollout
-
-_HARMLESS: Mapping[str, tuple[object, ...]] = {
-    "best_of": (1,),
-    "echo": (False,),
-    "frequency_penalty": (0, 0.0),
-    "logit_bias": ({},),
-    "parallel_tool_calls": (True, False),
-    "presence_penalty": (0, 0.0),
-    "response_format": ({"type": "text"},),
-    "stop": ([],),
-    "stream": (False,),
-    "suffix": ("",),
-    "tools": ([],),
-    "top_logprobs": (0,),
-    "top_p": (1, 1.0),
-}
-"""Fields that rollouts cannot do, each with the values that ask for nothing."""
-
-_INSTEAD = {
-    "top_p": 'ask for it as exploration={"name": "token", "top_p": 0.9}',
-    "stream": "a rollout comes whole; leave it out",
-}
-_UNREAD = ("user", "metadata", "store", "safety_identifier", "service_tier")
-"""Fields that are about the asker."""
-
-
-@dataclass(frozen=True)
-class _Asked:
-    """A request, read.
-
-    Attributes:
-        work: the rollouts.
-        logprobs: tell those of the tokens.
-        ids: tell the token ids.
-        prompt_tokens: of all prompts.
-    """
-
-    work: Generation
-    logprobs: bool
-    ids: bool
-    prompt_tokens: int
+from ngrpo.serving.answers import error_message
+from ngrpo.serving.bodies import Body, here_or_aside, unless_gone
+from ngrpo.serving.event_stream import DONE, EventStream, event
+from ngrpo.serving.following import Following
+from ngrpo.serving.handling import Handling, octets_of
+from ngrpo.serving.openai_answers import Answer, Chat, Completion, Form
+from ngrpo.serving.openai_request import Asked, read_asked, read_prompts
+from ngrpo.serving.response_texts import Piece, ResponseTexts
 
 
 def openai_routes(handling: Handling) -> list[Route]:
@@ -91,129 +45,114 @@ class _OpenAI:
         one = {"id": self._handling.name, "object": "model", "created": since, "owned_by": "ngrpo"}
         return JSONResponse({"object": "list", "data": [one]})
 
-    async def completions(self, request: Request) -> Response:
+    async def completions(self, request: Request) -> Response | EventStream:
         """Completes texts, or token ids."""
         body = await self._handling.body(request)
-        fields = body.fields
-        prompts = await asyncio.to_thread(self._prompts, fields.take("prompt"))
-        asked = await asyncio.to_thread(self._asked, fields, prompts, "max_tokens")
-        made = await self._handling.made(request, body, lambda: asked.work)
-        return await asyncio.to_thread(self._answer, asked, made, "text_completion", self._completion)
 
-    async def chat(self, request: Request) -> Response:
+        def read() -> Asked:
+            prompts = read_prompts(self._reader, body.fields.take("prompt"))
+            return read_asked(self._reader, self._handling.name, body.fields, prompts, "max_tokens")
+
+        return await self._answered(request, body, read, Completion())
+
+    async def chat(self, request: Request) -> Response | EventStream:
         """Replies to a conversation."""
         body = await self._handling.body(request)
-        fields = body.fields
-        messages = fields.take("messages")
-        prompt = await asyncio.to_thread(self._reader.chat, messages)
-        length = "max_completion_tokens" if fields.has("max_completion_tokens") else "max_tokens"
-        asked = await asyncio.to_thread(self._asked, fields, [prompt], length)
+
+        def read() -> Asked:
+            prompt = self._reader.chat(body.fields.take("messages"))
+            length = "max_completion_tokens" if body.fields.has("max_completion_tokens") else "max_tokens"
+            return read_asked(self._reader, self._handling.name, body.fields, [prompt], length)
+
+        return await self._answered(request, body, read, Chat())
+
+    async def _answered(
+        self, request: Request, body: Body, read: Callable[[], Asked], form: Form
+    ) -> Response | EventStream:
+        asked = await here_or_aside(body.size, read)
+        answer = Answer(form, self._handling.name, asked.prompt_tokens, asked.ids)
+        if asked.streamed:
+            return await self._streamed(request, asked, answer)
+        if asked.stops:
+            return await self._stopped(request, asked, answer)
         made = await self._handling.made(request, body, lambda: asked.work)
-        return await asyncio.to_thread(self._answer, asked, made, "chat.completion", self._reply)
+        texts = ResponseTexts(self._reader, asked)
 
-    def _prompts(self, given: Any) -> list[tuple[int, ...]]:
-        """Returns one prompt, or several."""
-        if isinstance(given, str) or (isinstance(given, list) and given and type(given[0]) is int):
-            given = [given]
-        if not isinstance(given, list) or not 0 < len(given) <= self._handling.settings.max_requests:
-            raise SettingError("prompt is neither a text, token ids nor a list of these; give one of them.")
-        most = self._reader.prompts.max_prompt_tokens
-        return [
-            self._reader.text_ids(one) if isinstance(one, str) else (Fields({"prompt": one}).ids("prompt", most) or ())
-            for one in given
-        ]
+        def whole() -> Response:
+            return JSONResponse(answer.whole([texts.response(one) for one in made.rollouts], made.weights.version))
 
-    def _asked(self, fields: Fields, prompts: list[tuple[int, ...]], length: str) -> _Asked:
-        """Reads all but the prompts."""
-        named = fields.text("model")
-        if named is not None and named != self._handling.name:
-            raise Refusal(
-                HTTPStatus.NOT_FOUND, f"model={named[:80]} is not served here; ask for {self._handling.name}."
-            )
-        most = self._handling.settings.max_requests
-        samples, seed = fields.whole("n", 1, most, 1), seed_of(fields)
-        if samples * len(prompts) > most:
-            raise SettingError(f"n={samples} of {len(prompts)} prompts are more than server.max_requests={most}.")
-        requests = [
-            Rolled(prompt, request_key(seed, number, sample))
-            for number, prompt in enumerate(prompts)
-            for sample in range(samples)
-        ]
-        work = Generation(
-            requests,
-            self._reader.sampling_of(fields, length),
-            self._reader.choice(fields),
-            self._reader.wanted(fields),
-        )
-        tokens = sum(map(len, prompts))
-        asked = _Asked(work, _tells_logprobs(fields), fields.flag("return_token_ids", False), tokens)
-        _check_harmless(fields)
-        return asked
+        return await here_or_aside(octets_of(made.rollouts), whole)
 
-    def _answer(self, asked: _Asked, made: Made, kind: str, choice: Any) -> Response:
-        choices = []
-        for index, rollout in enumerate(made.rollouts):
-            reason = {"index": index, "finish_reason": str(rollout.stop_reason)}
-            ids = {"token_ids": rollout.response_ids.tolist(), "prompt_token_ids": rollout.prompt_ids.tolist()}
-            told = {"mixed_positions": len(rollout.mixture.positions)} | (ids if asked.ids else {})
-            choices.append(reason | choice(rollout, asked.logprobs) | told)
-        response = sum(one.generated for one in made.rollouts)
-        return JSONResponse(
-            {
-                "id": f"{'chatcmpl' if kind == 'chat.completion' else 'cmpl'}-{uuid4().hex}",
-                "object": kind,
-                "created": int(time.time()),
-                "model": self._handling.name,
-                "system_fingerprint": made.weights.version,
-                "choices": choices,
-                "usage": {
-                    "prompt_tokens": asked.prompt_tokens,
-                    "completion_tokens": response,
-                    "total_tokens": asked.prompt_tokens + response,
-                },
-            }
-        )
+    async def _stopped(self, request: Request, asked: Asked, answer: Answer) -> Response:
+        """Answers when every response has ended or come to a stop text."""
+        followed = _Followed(self._handling, asked)
 
-    def _completion(self, rollout: Rollout, logprobs: bool) -> dict[str, Any]:
-        return {"text": self._reader.text(rollout), "logprobs": self._listed(rollout) if logprobs else None}
+        async def collect() -> Response:
+            ends = {end.place: end.response async for end in followed if end.response is not None}
+            version = (await asyncio.wrap_future(followed.work.done)).weights.version
+            return JSONResponse(answer.whole([ends[place] for place in sorted(ends)], version))
 
-    def _listed(self, rollout: Rollout) -> dict[str, Any]:
-        texts = self._reader.token_texts(rollout)
-        return {"tokens": texts, "token_logprobs": rollout.log_probs.tolist(), "top_logprobs": None}
+        return await unless_gone(request, collect(), followed.withdraw)
 
-    def _reply(self, rollout: Rollout, logprobs: bool) -> dict[str, Any]:
-        message = {"role": "assistant", "content": self._reader.text(rollout), "refusal": None}
-        if not logprobs:
-            return {"message": message, "logprobs": None}
-        texts = self._reader.token_texts(rollout)
-        scores = rollout.log_probs.tolist()
-        listed = [
-            {"token": text, "logprob": score, "bytes": list(text.encode()), "top_logprobs": []}
-            for text, score in zip(texts, scores, strict=True)
-        ]
-        return {"message": message, "logprobs": {"content": listed, "refusal": None}}
+    async def _streamed(self, request: Request, asked: Asked, answer: Answer) -> EventStream:
+        followed = _Followed(self._handling, asked)
+        events = _events(followed, asked, answer)
+        first = await unless_gone(request, anext(events), followed.withdraw)
+        timeout = self._handling.settings.send_timeout_s
+        return EventStream(first, events, lambda error: event(error_message(error)), followed.withdraw, timeout)
 
 
-def _tells_logprobs(fields: Fields) -> bool:
-    """Reads ``logprobs``: a flag of chats, 0 or more of completions, of which the chosen tokens' are told."""
-    given = fields.take("logprobs")
-    if given is None or isinstance(given, bool):
-        return bool(given)
-    if given in (0, 1):
-        return True
-    raise fields.wrong("logprobs", given, "the chosen tokens' are told only; give true, or 1")
+class _Followed:
+    """A request whose responses are followed while they are made.
 
-
-def _check_harmless(fields: Fields) -> None:
-    """Refuses what a rollout cannot do.
-
-    Raises:
-        SettingError: something is asked for that is not served.
+    Args:
+        handling: has them made.
+        asked: the request.
     """
-    for name in _UNREAD:
-        fields.take(name)
-    for name, harmless in _HARMLESS.items():
-        value = fields.take(name)
-        if value is not None and value not in harmless:
-            raise fields.wrong(name, value, _INSTEAD.get(name, "it is not served here; leave it out"))
-    fields.end()
+
+    def __init__(self, handling: Handling, asked: Asked) -> None:
+        following = Following(asyncio.get_running_loop())
+        self._handling = handling
+        self.work = handling.begun(replace(asked.work, watcher=following))
+        self.work.done.add_done_callback(lambda _: following.wake())
+        self._following = following
+        self._texts = ResponseTexts(handling.reader, asked)
+
+    @property
+    def version(self) -> str:
+        """That of the weights: those that are served while a rollout of it runs."""
+        return self._handling.model.weights.version
+
+    def withdraw(self) -> None:
+        """Has nothing more made."""
+        self._handling.model.withdraw(self.work)
+
+    async def __aiter__(self) -> AsyncIterator[Piece]:
+        left = len(self.work.requests)
+        while left:
+            for news in await self._following.next(self.work):
+                piece = self._texts.piece(news)
+                if piece.stopped:
+                    self._handling.model.end(self.work, news.place)
+                if piece.text or piece.response is not None:
+                    yield piece
+                left -= piece.response is not None
+
+
+async def _events(followed: _Followed, asked: Asked, answer: Answer) -> AsyncIterator[bytes]:
+    """Yields the events of a streamed answer."""
+    begun, made = set[int](), 0
+    async for piece in followed:
+        place, version = piece.place, followed.version
+        if place not in begun:
+            begun.add(place)
+            if (opening := answer.opening(place, version)) is not None:
+                yield event(opening)
+        if piece.text:
+            yield event(answer.piece(place, piece.text, version))
+        if piece.response is not None:
+            made += piece.response.rollout.generated
+            yield event(answer.ending(place, piece.response, version))
+    if asked.usage:
+        yield event(answer.usage(made, followed.version))
+    yield DONE

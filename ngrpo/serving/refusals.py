@@ -9,12 +9,14 @@ class Refusal(Exception):
     Attributes:
         status: of the answer.
         code: names the reason for programs; None where the status does.
+        param: the field that is to blame; None for none.
     """
 
-    def __init__(self, status: HTTPStatus, sentence: str, code: str | None = None) -> None:
+    def __init__(self, status: HTTPStatus, sentence: str, code: str | None = None, param: str | None = None) -> None:
         super().__init__(sentence)
         self.status = status
         self.code = code
+        self.param = param
 
 
 def other_weights(sentence: str) -> Refusal:

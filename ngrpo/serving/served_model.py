@@ -129,6 +129,10 @@ class ServedModel:
         """Makes nothing more of what nobody waits for."""
         self._streams.withdraw(work)
 
+    def end(self, work: Generation, place: int) -> None:
+        """Has one rollout of a watched work finish with the tokens that it has."""
+        self._streams.end(work, place)
+
     def take_weights(self, names: Sequence[str], step: int) -> "Future[Weights]":
         """Has the engine take weights from the store, when no rollout is being made.
 

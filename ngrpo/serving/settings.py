@@ -8,6 +8,9 @@ from ngrpo.remote.connection import TOKEN_VARIABLE, token_from
 
 _SHORTEST_TOKEN = 16
 _PORTS = 65535
+_POSITIVE = (
+    "max_body_mib", "max_part_mib", "max_requests", "max_waiting", "max_width", "body_timeout_s", "send_timeout_s"
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,7 @@ class ServerSettings:
         max_waiting: rollouts that are asked for and not made; what comes then is refused.
         max_width: ids in a mixture that a request may ask for.
         body_timeout_s: longest wait for a whole body.
+        send_timeout_s: longest wait until a client takes a part of its answer.
     """
 
     host: str = "127.0.0.1"
@@ -38,11 +42,12 @@ class ServerSettings:
     max_waiting: int = 8192
     max_width: int = 64
     body_timeout_s: float = 60.0
+    send_timeout_s: float = 60.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= _PORTS:
             raise SettingError(f"server.port={self.port} is no port; choose one in [0, {_PORTS}].")
-        for name in ("max_body_mib", "max_part_mib", "max_requests", "max_waiting", "max_width", "body_timeout_s"):
+        for name in _POSITIVE:
             if not getattr(self, name) > 0:
                 raise SettingError(f"server.{name}={getattr(self, name)} serves nothing; choose a positive number.")
         if self.max_tensors_gib is not None and not self.max_tensors_gib > 0:

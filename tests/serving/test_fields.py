@@ -25,7 +25,7 @@ def test_what_is_no_object_of_json_is_refused(body: bytes) -> None:
 
 WRONG: list[tuple[str, tuple[Any, ...], list[Any]]] = [
     ("whole", (0, 9, 1), [10, -1, 1.0, "1", True, [1], {}]),
-    ("real", (1.0,), [0, -1.0, "1", True, [1.0]]),
+    ("real", (0.5, 9.0, 1.0), [0, -1.0, "1", True, [1.0], 9.1, float("nan"), 10**400]),
     ("flag", (True,), [0, 1, "true", []]),
     ("text", (), [1, True, [], "\ud800"]),
     ("ids", (3,), [1, "12", [1.0], [True], [None], [1, 2, 3, 4], {}]),

@@ -15,6 +15,7 @@ from ngrpo.errors import SettingError
 from ngrpo.remote.connection import TOKEN_VARIABLE
 from ngrpo.remote.explorer import RemoteExplorer
 from ngrpo.serving.settings import ServerSettings
+from ngrpo.serving.web_protocol import PatientProtocol
 
 TOKEN = "a-long-random-text-of-this-test"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -245,3 +246,40 @@ def test_clients_that_hang_up_do_no_harm(server: RunningServer) -> None:
     while b"ngrpo_waiting_rollouts 0.0" not in server.ask("GET", "/metrics")[1]:
         assert time.monotonic() < deadline
         time.sleep(0.05)
+
+
+def test_headers_that_do_not_end_are_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither from a new connection, byte by byte, nor after a good request."""
+    monkeypatch.setattr(PatientProtocol, "headers_s", 0.3)
+    with running_server() as running:
+        for begin in (b"", b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"):
+            with socket.create_connection(("127.0.0.1", running.port), timeout=10) as client:
+                if begin:
+                    client.sendall(begin)
+                    assert client.recv(4096).startswith(b"HTTP/1.1 200")
+                start = time.monotonic()
+                with pytest.raises(ConnectionError):
+                    while time.monotonic() - start < 8:
+                        client.sendall(b"G")
+                        time.sleep(0.1)
+                assert time.monotonic() - start < 3
+
+
+def test_who_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PatientProtocol, "headers_s", 0.2)
+    with running_server() as running, socket.create_connection(("127.0.0.1", running.port), timeout=10) as client:
+        assert client.recv(10) == b""
+
+
+def test_a_rollout_takes_longer_than_headers_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PatientProtocol, "headers_s", 0.02)
+    with running_server() as running:
+        running.post("/ngrpo/generate", {"requests": [{"prompt_ids": [5], "key": key} for key in range(40)]})
+
+
+def test_a_prompt_that_cannot_fit_is_refused_before_it_is_tokenized(server: RunningServer) -> None:
+    start = time.monotonic()
+    long = "7 + " * 3_000_000
+    assert "have" in server.refusal("/v1/completions", {"prompt": long})
+    assert "shorten it" in server.refusal("/v1/chat/completions", {"messages": [{"role": "user", "content": long}]})
+    assert time.monotonic() - start < 3

@@ -132,7 +132,11 @@ class TorchStream:
         for number in waiting:
             del self._requests[number]
         self._withdrawn |= gone - waiting
-        rows = [row for row, number in enumerate(self._running()) if number in self._withdrawn]
+        self.end(gone - waiting)
+
+    def end(self, numbers: Collection[int]) -> None:
+        """Has requests finish with the tokens that they have."""
+        rows = [row for row, number in enumerate(self._running()) if number in numbers]
         if rows:
             self._batch.end(rows)
             self._progress = self._batch.look()

@@ -86,12 +86,13 @@ class VllmStream:
         self._watched: set[int] = set()
         self._told: dict[int, list[int]] = {}
         self._news: dict[int, list[int]] = {}
+        self._early: list[int] = []
         self._added = self._ended = self._tokens = 0
 
     @property
     def unfinished(self) -> int:
         """Requests that were added and have not finished."""
-        return len(self._waiting) + len(self._running)
+        return len(self._waiting) + len(self._running) + len(self._early)
 
     def add(self, requests: Sequence[Request], watched: bool = False) -> None:
         """Adds requests, which are numbered from 0 in the order in which they come."""
@@ -106,6 +107,9 @@ class VllmStream:
 
     def wait(self) -> list[int]:
         """Waits until requests have finished or have news; returns the numbers of the finished, none when all have."""
+        if self._early:
+            early, self._early = self._early, []
+            return early
         if self._waiting and not self._running:
             self._make_room()
         if not self._running:
@@ -136,14 +140,25 @@ class VllmStream:
         gone = set(numbers)
         waiting = gone.intersection(self._waiting)
         self._waiting = deque(number for number in self._waiting if number not in waiting)
-        running = {name: number for name, (number, _) in self._running.items() if number in gone}
-        if running:
-            self._loop.withdraw(self._call, list(running))
-        self._free.extend(self._running.pop(name)[1] for name in running)
-        for number in (*waiting, *running.values()):
+        running = self._taken_back(gone)
+        self._free.extend(slot for _, slot in running)
+        for number in (*waiting, *(number for number, _ in running)):
             del self._requests[number]
             self._forget(number)
         self._admit()
+
+    def end(self, numbers: Collection[int]) -> None:
+        """Has watched requests finish with the tokens that they have, if they have any."""
+        for number, slot in self._taken_back({number for number in numbers if self._told.get(number)}):
+            self._note_end(number, slot, self._told[number], None)
+            self._early.append(number)
+
+    def _taken_back(self, numbers: Collection[int]) -> list[tuple[int, int]]:
+        """Takes requests that run back from vLLM; returns their numbers and slots."""
+        names = [name for name, (number, _) in self._running.items() if number in numbers]
+        if names:
+            self._loop.withdraw(self._call, names)
+        return [self._running.pop(name) for name in names]
 
     def interrupt(self) -> None:
         """Ends the `wait` of another thread, or its next one."""
@@ -204,14 +219,17 @@ class VllmStream:
             if not output.finished:
                 self._news.setdefault(number, []).extend(completion.token_ids)
                 return None
-            self._forget(number)
         del self._running[output.request_id]
-        self._finished.append((number, slot, _Ended(tokens, completion.finish_reason)))
+        self._note_end(number, slot, tokens, completion.finish_reason)
+        return number
+
+    def _note_end(self, number: int, slot: int, tokens: Sequence[int], reason: str | None) -> None:
+        self._forget(number)
+        self._finished.append((number, slot, _Ended(tokens, reason)))
         self._ended += 1
         self._tokens += len(tokens)
         if self._report is not None:
             self._report(self._ended, self._tokens)
-        return number
 
     def _take_finished(self) -> None:
         """Collects the records of what has finished, and frees the slots."""

@@ -151,8 +151,8 @@ class Reader:
         most = self.prompts.max_prompt_tokens * self.longest_token
         if (length := sum(map(len, texts))) > most:
             raise SettingError(
-                f"the prompt has {length} characters, and data.max_prompt_tokens={self.prompts.max_prompt_tokens} tokens "
-                f"have {most} at most; shorten it."
+                f"the prompt has {length} characters, and data.max_prompt_tokens={self.prompts.max_prompt_tokens} "
+                f"tokens have {most} at most; shorten it."
             )
 
     def text(self, rollout: Rollout) -> str:

@@ -50,10 +50,10 @@ class Handling:
             body: its body.
             read: reads it.
         """
-        work = await here_or_aside(body.size, lambda: self.begun(read()))
+        work = await here_or_aside(body.size, lambda: self.started(read()))
         return await unless_gone(request, asyncio.wrap_future(work.done), lambda: self.model.withdraw(work))
 
-    def begun(self, work: Generation) -> Generation:
+    def started(self, work: Generation) -> Generation:
         """Has rollouts made, and counted when they are; returns the work as it is made."""
         start = time.perf_counter()
 
@@ -61,9 +61,9 @@ class Handling:
             if not done.cancelled() and done.exception() is None:
                 self.metrics.made(strategy_name(work.choice), done.result().rollouts, time.perf_counter() - start)
 
-        begun = self.model.generate(work)
-        begun.done.add_done_callback(count)
-        return begun
+        started = self.model.generate(work)
+        started.done.add_done_callback(count)
+        return started
 
 
 def octets_of(rollouts: Sequence[Rollout]) -> int:

@@ -113,7 +113,7 @@ class _Followed:
     def __init__(self, handling: Handling, asked: Asked) -> None:
         following = Following(asyncio.get_running_loop())
         self._handling = handling
-        self.work = handling.begun(replace(asked.work, watcher=following))
+        self.work = handling.started(replace(asked.work, watcher=following))
         self.work.done.add_done_callback(lambda _: following.wake())
         self._following = following
         self._texts = ResponseTexts(handling.reader, asked)
@@ -141,11 +141,11 @@ class _Followed:
 
 async def _events(followed: _Followed, asked: Asked, answer: Answer) -> AsyncIterator[bytes]:
     """Yields the events of a streamed answer."""
-    begun, made = set[int](), 0
+    opened, made = set[int](), 0
     async for piece in followed:
         place, version = piece.place, followed.version
-        if place not in begun:
-            begun.add(place)
+        if place not in opened:
+            opened.add(place)
             if (opening := answer.opening(place, version)) is not None:
                 yield event(opening)
         if piece.text:

@@ -63,8 +63,9 @@ def test_the_text_ends_before_the_first_stop_however_it_comes(text: str, stops: 
 
 
 @pytest.mark.parametrize(
-    ("text", "stops", "count"), [("one two three", ["two", "three"], 7), ("one", ["x"], 3), ("aaa", ["aa"], 2), ("", ["a"], 0)]
-)  # fmt: skip
+    ("text", "stops", "count"),
+    [("one two three", ["two", "three"], 7), ("one", ["x"], 3), ("aaa", ["aa"], 2), ("", ["a"], 0)],
+)
 def test_tokens_are_counted_up_to_the_one_that_completes_the_stop(text: str, stops: list[str], count: int) -> None:
     assert tokens_up_to_stop(of_bytes, list(text.encode()), stops) == count
 

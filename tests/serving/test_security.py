@@ -259,10 +259,15 @@ def test_headers_that_do_not_end_are_not_waited_for(monkeypatch: pytest.MonkeyPa
                     assert client.recv(4096).startswith(b"HTTP/1.1 200")
                 start = time.monotonic()
                 with pytest.raises(ConnectionError):
-                    while time.monotonic() - start < 8:
-                        client.sendall(b"G")
-                        time.sleep(0.1)
+                    _send_slowly(client, seconds=8)
                 assert time.monotonic() - start < 3
+
+
+def _send_slowly(client: socket.socket, seconds: float) -> None:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        client.sendall(b"G")
+        time.sleep(0.1)
 
 
 def test_who_says_nothing_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

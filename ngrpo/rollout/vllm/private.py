@@ -4,7 +4,9 @@
   requests that it is given ``sampling_params``, ``num_prompt_tokens`` and ``request_id``
 - ``vllm._custom_ops._supports_onednn`` (replaced while a model is loaded on a CPU)
 - of ``LLM.llm_engine``: ``engine_core`` and its ``shutdown``, ``resources.engine_manager.processes``,
-  ``utility_results`` and ``outputs_queue``
+  ``utility_results`` and ``outputs_queue``, of one in this process ``engine_core.scheduler``
+- ``vllm.device_allocator.cumem.CuMemAllocator.get_current_usage``
+- ``vllm.model_executor.layers.quantization.online.base`` (imported)
 - ``vllm.utils.torch_utils.get_accelerator_view_from_cpu_tensor``
 - the loggers ``vllm.renderers.base`` and ``vllm.config.scheduler``
 - of a worker: ``model_runner``, of a V2 runner ``block_tables.compute_slot_mappings``, ``cudagraph_manager.graphs`` and
@@ -23,6 +25,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -107,6 +110,15 @@ def _is_not_of_custom_schedulers(record: logging.LogRecord) -> bool:
 def end_engine(llm: Any) -> None:
     """Ends an engine, its processes included; ``vllm.LLM`` does so only when it is collected."""
     llm.llm_engine.engine_core.shutdown()
+
+
+def import_before_loading() -> None:
+    """Imports the modules with tensors that vLLM would import first while it loads a model.
+
+    Their constants would lie on the GPU in memory that a sleep takes away and that no end of the engine gives back, and
+    vLLM starts no second engine in a process while such memory is held.
+    """
+    import_module("vllm.model_executor.layers.quantization.online.base")
 
 
 def sleeping_memory() -> int:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from vllm.platforms import current_platform
 
 from ngrpo.rollout.vllm.attachment import attachment_of
+from ngrpo.rollout.vllm.private import import_before_loading
 from ngrpo.rollout.vllm.settings import burst_of
 from ngrpo.rollout.vllm.worker_methods import WorkerMethods
 
@@ -18,6 +19,11 @@ else:
 
 class MixingWorker(WorkerMethods, Worker):
     """The platform's worker (``worker_cls``)."""
+
+    def load_model(self, *args: Any, **kwargs: Any) -> None:
+        """Loads the model."""
+        import_before_loading()
+        super().load_model(*args, **kwargs)
 
     def execute_model(self, scheduler_output: Any, *args: Any, **kwargs: Any) -> Any:
         """Runs a batch; what a burst has beyond its first step is made when the first tokens have been chosen."""

@@ -1,5 +1,8 @@
 """What a model is given when vLLM loads it, in the user's own format."""
 
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -72,3 +75,10 @@ def test_models_with_a_state_of_their_own_are_refused():
         attach(model, config, MixingSettings(1, False))
         with pytest.raises(UnmixableModelError, match=reason):
             attachment_of(model)
+
+
+def test_no_constant_of_a_module_is_made_while_a_model_is_loaded():
+    # On a GPU it would lie in memory that a sleep takes away, and keep the next engine of the process from starting.
+    script = Path(__file__).with_name("module_tensors.py")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True)
+    assert "new modules: True; with tensors: []" in done.stdout, done.stdout[-2000:] + done.stderr[-2000:]

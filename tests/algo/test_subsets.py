@@ -119,3 +119,19 @@ def test_the_share_of_subsets() -> None:
             for size in range(whole + 1):
                 found = subset_share(torch.tensor(part), torch.tensor(whole), size).item()
                 assert found == pytest.approx(math.comb(part, size) / math.comb(whole, size), abs=1e-12)
+
+
+def test_the_baselines_example_off_policy_is_the_papers_reward_where_nothing_has_moved() -> None:
+    """Ratios of whole subsets are not made: the worked example says what they would be, to first order."""
+    given, expected = VECTORS["maxk_offpolicy"]["inputs"], VECTORS["maxk_offpolicy"]["outputs"]["coefficient"]
+    rewards, k, n = given["R"], given["k"], len(given["R"])
+
+    def coefficients(change: list[float]) -> list[float]:
+        subsets = list(itertools.combinations(range(n), k))
+        weighed = {s: max(rewards[i] for i in s) * (1 + sum(change[i] for i in s)) / len(subsets) for s in subsets}
+        return [sum(value for s, value in weighed.items() if i in s) for i in range(n)]
+
+    assert coefficients(given["delta"]) == pytest.approx(expected, abs=1e-9)
+    baseline = VECTORS["maxk_advantage"]["outputs"]["v"]
+    of_advantages = [(a + v) * k / n for a, v in zip(maxk(row(rewards), k)[0].tolist(), baseline, strict=True)]
+    assert coefficients([0.0] * n) == pytest.approx(of_advantages, abs=1e-9)

@@ -90,7 +90,7 @@ STRATEGIES = [
 ]
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES[2:4], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("strategy", [*STRATEGIES[2:5], LatentGumbel(top_k=4)], ids=lambda one: type(one).__name__)
 def test_one_whole_graph_serves_all_iterations(strategy: Exploration) -> None:
     rows, vocabulary = 12, 50
     embedding = torch.randn(vocabulary, 8, generator=torch.Generator().manual_seed(0))

@@ -348,7 +348,7 @@ class RolloutWorker:
             self.settings.scheduler,
             [requests[first : first + size] for first in range(0, len(requests), size)],
             limit,
-            lambda asked, until: self._generate(asked, replace(self.sampling, max_new_tokens=until), bound),
+            lambda asked: self._generate(asked, self.sampling, bound),
         )
         rollouts = [leaf for tree in trees for leaf in tree.leaves]
         made = self._scored(prompts, size, rollouts, time.perf_counter() - start, int(bound.progress))

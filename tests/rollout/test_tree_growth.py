@@ -39,14 +39,15 @@ class Written:
     """An engine whose token at an index is drawn from the request's key and the index, as its mixtures are."""
 
     def __init__(self, stop: float = 0.08) -> None:
-        self.calls: list[tuple[list[Request], int]] = []
+        self.calls: list[list[Request]] = []
         self.stop = stop
 
-    def __call__(self, requests: list[Request], limit: int) -> list[Rollout]:
-        self.calls.append((requests, limit))
-        return [self.one(request, limit) for request in requests]
+    def __call__(self, requests: list[Request]) -> list[Rollout]:
+        self.calls.append(requests)
+        return [self.one(request) for request in requests]
 
-    def one(self, request: Request, limit: int) -> Rollout:
+    def one(self, request: Request) -> Rollout:
+        limit = request.limit(LIMIT)
         prefix = request.prefix or Prefix((0,))
         ids = list(prefix.ids) if request.prefix else []
         log_probs = [0.0] * len(ids)
@@ -75,7 +76,7 @@ def roots(size: int, prompt: int = 0, given: Prefix | None = None) -> list[Reque
 
 
 def whole(request: Request) -> Rollout:
-    return Written().one(request, LIMIT)
+    return Written().one(request)
 
 
 @each_scheduler
@@ -116,9 +117,7 @@ def test_common_tokens_are_counted_once(scheduler: Scheduler) -> None:
         paths, ends = [leaf.path for leaf in leaves], [leaf.length for leaf in leaves]
         distinct = distinct_tokens(paths, [0] * 8, ends)
         made = sum(
-            len(one) - request.given
-            for requests, limit in engine.calls
-            for request, one in ((r, engine.one(r, limit).response_ids) for r in requests)
+            len(engine.one(request).response_ids) - request.given for requests in engine.calls for request in requests
         )
         assert distinct == tokens_by_hand(leaves)
         assert tree.pruned_tokens == made - distinct == 0
@@ -142,7 +141,7 @@ def test_a_tree_is_the_same_beside_any_others(scheduler: Scheduler) -> None:
 def test_independent_samples_are_the_requests_as_they_were() -> None:
     engine = Written()
     trees = grow(IndependentSamples(), [roots(4, number) for number in range(3)], LIMIT, engine)
-    assert engine.calls == [([one for number in range(3) for one in roots(4, number)], LIMIT)]
+    assert engine.calls == [[one for number in range(3) for one in roots(4, number)]]
     assert all(leaf.path is None for tree in trees for leaf in tree.leaves)
 
 
@@ -226,7 +225,7 @@ def test_what_nothing_goes_on_from_is_pruned_and_counted() -> None:
     (tree,) = grow(Asks(lambda number: [first, second, []][number]), [roots(2)], LIMIT, Written(stop=0.0))
     assert tree.pruned_tokens == 9
     assert [leaf.path.starts for leaf in tree.leaves if leaf.path] == [(0, 3), (0, 3)]
-    assert tree.leaves[0].response_ids.equal(Written(stop=0.0).one(roots(2)[0], LIMIT).response_ids)
+    assert tree.leaves[0].response_ids.equal(Written(stop=0.0).one(roots(2)[0]).response_ids)
 
 
 def test_one_place_has_one_key_whichever_response_names_it() -> None:

@@ -70,7 +70,7 @@ def rollouts(make_engine, bound, requests, sampling) -> list[Rollout]:
         ForkAtShare(branching=2, shares=(0.3, 0.6)),
         [requests[:4], requests[4:8]],
         sampling.max_new_tokens,
-        lambda asked, until: engine.generate(asked, replace(sampling, max_new_tokens=until), exploration),
+        lambda asked: engine.generate(asked, sampling, exploration),
     )
     made = [leaf for tree in trees for leaf in tree.leaves]
     assert max(len(rollout.path.nodes) for rollout in made if rollout.path) == 3

@@ -13,8 +13,8 @@ from ngrpo.rollout.scheduling.tree import Branch, Response, Tree
 from ngrpo.types.paths import Path, distinct_tokens
 from ngrpo.types.rollouts import Prefix, Request, Rollout, StopReason
 
-Generate = Callable[[list[Request], int], list[Rollout]]
-"""Makes a rollout a request, of at most so many response tokens."""
+Generate = Callable[[list[Request]], list[Rollout]]
+"""Makes a rollout a request."""
 
 
 class GrowingTree:
@@ -83,13 +83,14 @@ class GrowingTree:
         if parent is None:
             number = self._count(0, 0)
             root = self._roots[number % len(self._roots)]
-            return root if number < len(self._roots) else replace(root, key=request_key(root.key, number))
+            key = root.key if number < len(self._roots) else request_key(root.key, number)
+            return replace(root, key=key, max_new_tokens=branch.until)
         maker = parent.maker(branch.at - 1)
         number = self._count(maker, branch.at)
         goes_on = number == 0 and not parent.whole and branch.at == parent.rollout.length
         prefix = self._prefixes.setdefault((maker, branch.at), parent.rollout.cut(branch.at))
         key = maker if goes_on else request_key(maker, branch.at, number)
-        return replace(self._roots[0], key=key, prefix=prefix)
+        return replace(self._roots[0], key=key, prefix=prefix, max_new_tokens=branch.until)
 
     def _count(self, maker: int, at: int) -> int:
         """Returns how many branches were asked for at this place before."""
@@ -130,27 +131,16 @@ def grow(scheduler: Scheduler, roots: Sequence[Sequence[Request]], limit: int, g
         scheduler: asks for branches.
         roots: the G requests of each prompt, see `GrowingTree`.
         limit: most response tokens.
-        generate: called once a round for each limit on the tokens that branches have.
+        generate: called once a round.
     """
     trees = [GrowingTree(requests, limit, scheduler) for requests in roots]
     while any(asked := [tree.ask() for tree in trees]):
-        branches = [pair for pairs in asked for pair in pairs]
-        made = _generated(branches, limit, generate)
+        made = generate([request for pairs in asked for _, request in pairs])
         ends = [0, *accumulate(len(pairs) for pairs in asked)]
         for tree, pairs, (start, end) in zip(trees, asked, pairwise(ends), strict=True):
             if pairs:
                 tree.add([branch for branch, _ in pairs], made[start:end])
     return trees
-
-
-def _generated(branches: Sequence[tuple[Branch, Request]], limit: int, generate: Generate) -> list[Rollout]:
-    """Makes the rollouts of branches, those of equal limits together."""
-    made: dict[int, Rollout] = {}
-    limits = [limit if branch.until is None else branch.until for branch, _ in branches]
-    for until in sorted(set(limits)):
-        numbers = [number for number, own in enumerate(limits) if own == until]
-        made |= zip(numbers, generate([branches[number][1] for number in numbers], until), strict=True)
-    return [made[number] for number in range(len(branches))]
 
 
 def with_paths(leaves: Sequence[Response]) -> list[Rollout]:

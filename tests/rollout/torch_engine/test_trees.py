@@ -1,7 +1,6 @@
 """Trees of the torch engine: replayed at every position, and the same beside any others and in any batch."""
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 import torch
@@ -46,7 +45,7 @@ def grown(bound, requests: list[Request], sampling: Sampling) -> Grown:
             scheduler,
             [requests[4 * prompt : 4 * prompt + 4] for prompt in prompts],
             sampling.max_new_tokens,
-            lambda asked, until: engine.generate(asked, replace(sampling, max_new_tokens=until), exploration),
+            lambda asked: engine.generate(asked, sampling, exploration),
         )
         return [tree.leaves for tree in trees]
 

@@ -36,11 +36,9 @@ def roots(prompts: int, size: int = 4) -> list[list[Request]]:
 
 
 def grown(engine: Any, mixing: Any, scheduler: Scheduler, prompts: int) -> list[Rollout]:
-    def generate(requests: list[Request], limit: int) -> list[Rollout]:
-        made: list[Rollout] = engine.generate(requests, replace(UNSTOPPED, max_new_tokens=limit), mixing)
-        return made
-
-    trees = grow(scheduler, roots(prompts), UNSTOPPED.max_new_tokens, generate)
+    trees = grow(
+        scheduler, roots(prompts), UNSTOPPED.max_new_tokens, lambda asked: engine.generate(asked, UNSTOPPED, mixing)
+    )
     return [leaf for tree in trees for leaf in tree.leaves]
 
 

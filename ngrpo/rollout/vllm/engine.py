@@ -76,6 +76,7 @@ class VllmEngine:
     Attributes:
         most_streams: open at a time, each with records and a session of its own in the workers.
         wasted_tokens: computed in bursts for rows that had ended.
+        cached_tokens: of prompts and prefixes, computed for another request and found in vLLM's prefix cache.
 
     Raises:
         SettingError: an option cannot be served.
@@ -140,7 +141,8 @@ class VllmEngine:
             "weight_transfer_config": {"backend": self._sender.backend},
         }
         self.most_streams = _STREAMS
-        self.wasted_tokens = 0
+        self.wasted_tokens = self.cached_tokens = 0
+        self._told_cached = 0
         self._sendable = False
         self._asleep = False
         self._process_watch: ProcessWatch | None = None
@@ -310,7 +312,16 @@ class VllmEngine:
 
         with self._loop.call("ngrpo_begin", "ngrpo_end", pickle.dumps(spec)) as call:
             self._require_weights()  # a transfer that the call waited for may have failed
-            yield VllmStream(self._loop, call, sampling, strategy, slots, check, self._collect, report)
+            stream = VllmStream(self._loop, call, sampling, strategy, slots, check, self._collect, report)
+            try:
+                yield stream
+            finally:
+                self.cached_tokens += stream.cached_tokens
+
+    def figures(self) -> dict[str, float]:
+        """Returns the cached tokens since this was asked last (see `MeasuredEngine`)."""
+        before, self._told_cached = self._told_cached, self.cached_tokens
+        return {"rollout/cached_tokens": float(self.cached_tokens - before)}
 
     def check_load(self, strategy: Exploration, requests: int, max_new_tokens: int) -> None:
         """Refuses a call whose dense records would need more host memory than they may (see `RolloutEngine`)."""

@@ -47,6 +47,9 @@ class _Ended:
 class VllmStream:
     """Takes requests, and returns their rollouts (see `ngrpo.rollout.engine.ServingStream`).
 
+    Attributes:
+        cached_tokens: of prompts and prefixes, computed for another request and found in vLLM's prefix cache.
+
     Args:
         loop: runs them.
         call: the session's.
@@ -88,6 +91,7 @@ class VllmStream:
         self._news: dict[int, list[int]] = {}
         self._early: list[int] = []
         self._added = self._ended = self._tokens = 0
+        self.cached_tokens = 0
 
     @property
     def unfinished(self) -> int:
@@ -220,6 +224,7 @@ class VllmStream:
                 self._news.setdefault(number, []).extend(completion.token_ids)
                 return None
         del self._running[output.request_id]
+        self.cached_tokens += output.num_cached_tokens or 0
         self._note_end(number, slot, tokens, completion.finish_reason)
         return number
 

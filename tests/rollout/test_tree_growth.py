@@ -1,11 +1,13 @@
 """Growth of trees: branches, keys, paths and counts, with an engine whose tokens are written out."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import pytest
 import torch
 from made_rollouts import rollout
+from places import ROOT
 
 from ngrpo.errors import SettingError
 from ngrpo.exploration.random import request_key
@@ -14,6 +16,7 @@ from ngrpo.rollout.scheduling.at_share import ForkAtShare
 from ngrpo.rollout.scheduling.base import Scheduler
 from ngrpo.rollout.scheduling.growth import GrowingTree, grow
 from ngrpo.rollout.scheduling.independent import IndependentSamples
+from ngrpo.rollout.scheduling.lookahead import ForkWithLookahead, differs, edit_distance
 from ngrpo.rollout.scheduling.segments import ForkAtSegments
 from ngrpo.rollout.scheduling.tree import Branch, Tree
 from ngrpo.types.paths import distinct_tokens, shares
@@ -31,6 +34,8 @@ SCHEDULERS: list[Scheduler] = [
     ForkAtSegments(segment=4, branching=2, first=2),
     ForkAtSegments(segment=7, branching=3, first=1),
     ForkAtSegments(segment=1, branching=2, first=9),
+    ForkWithLookahead(lookahead=5),
+    ForkWithLookahead(lookahead=3, distance=1.0, within=1.0, first=3),
 ]
 each_scheduler = pytest.mark.parametrize("scheduler", SCHEDULERS, ids=str)
 
@@ -120,7 +125,8 @@ def test_common_tokens_are_counted_once(scheduler: Scheduler) -> None:
             len(engine.one(request).response_ids) - request.given for requests in engine.calls for request in requests
         )
         assert distinct == tokens_by_hand(leaves)
-        assert tree.pruned_tokens == made - distinct == 0
+        assert tree.pruned_tokens == made - distinct
+        assert tree.pruned_tokens == 0 or isinstance(scheduler, ForkWithLookahead)
         weights = [
             torch.ones(end) if w is None else w for w, end in zip(shares(paths, ends, [True] * 8), ends, strict=True)
         ]
@@ -192,6 +198,42 @@ def test_surprise_and_mixtures_choose_their_positions() -> None:
     tree.add([branch for branch, _ in tree.ask()], [mixed])
     # The first position at 4 is token 1; the one at 11 is behind the first half.
     assert [branch for branch, _ in tree.ask()] == [Branch(0, at) for at in (1, 2, 1)]
+
+
+def test_vectors_of_the_lookahead() -> None:
+    vector = json.loads((ROOT / "tests/vectors2.json").read_text())["latr_branching"]
+    inputs, parent = vector["inputs"], [5, 1, 2, 3, 4]
+    for own, kept in vector["outputs"]["kept after lookahead"].items():
+        assert len(json.loads(own)) == inputs["r"]
+        assert differs(json.loads(own), parent, inputs["tau_ed"]) is kept
+    assert [edit_distance("kitten", "sitting"), edit_distance("", "abc"), edit_distance("flaw", "lawn")] == [3, 3, 2]
+
+
+def test_forks_that_read_like_what_they_forked_off_are_given_up() -> None:
+    """The least likely places of a response that is sure elsewhere; forks are written out."""
+    scheduler = ForkWithLookahead(lookahead=4, distance=0.5, within=1.0)
+    log_probs = torch.full((12,), -0.1)
+    log_probs[[2, 5]] = -1.0
+    trunk = replace(rollout((1, 2, 3), range(10, 22), stop=StopReason.LENGTH, key=roots(3)[0].key), log_probs=log_probs)
+    tree = GrowingTree(roots(3), 12, scheduler)
+    tree.add([branch for branch, _ in tree.ask()], [trunk])
+    asked = tree.ask()
+    assert [branch for branch, _ in asked] == [Branch(0, 2, 6), Branch(0, 5, 9)]
+    alike = fork(asked[0][1], [10, 11, 90, 13, 14, 15], 2)
+    unlike = fork(asked[1][1], [10, 11, 12, 13, 14, 90, 91, 17, 18], 5)
+    tree.add([branch for branch, _ in asked], [alike, unlike])
+    asked = tree.ask()
+    # One goes on, the other is given up; nothing else is a place to fork at.
+    assert [branch for branch, _ in asked] == [Branch(2, 9)]
+    assert asked[0][1].key == unlike.key
+    whole_fork = fork(asked[0][1], [10, 11, 12, 13, 14, 90, 91, 17, 18, 19, 20, 21], 9)
+    tree.add([branch for branch, _ in asked], [whole_fork])
+    assert [branch for branch, _ in tree.ask()] == [Branch()]
+
+
+def fork(request: Request, ids: Sequence[int], start: int) -> Rollout:
+    made = rollout((1, 2, 3), ids, stop=StopReason.LENGTH, key=request.key)
+    return replace(made, log_probs=torch.full((len(ids),), -0.1), prefix_length=start)
 
 
 @dataclass(frozen=True)

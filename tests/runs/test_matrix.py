@@ -48,6 +48,7 @@ CASES += [
     ("grpo", [*NEIGHBOR, "rollout/scheduler=mixtures"]),
     ("ppo", [*NEIGHBOR, "rollout/scheduler=at_share"]),
     ("dapo", [*NEIGHBOR, "rollout/scheduler=surprise", "selection.max_refills=2"]),
+    ("grpo", [*NEIGHBOR, "rollout/scheduler=lookahead"]),
     ("treepo", ["exploration=gumbel"]),
     ("treepo", ["exploration=hrpo", "algo.shared_tokens=once", "algo.optimizer_steps=4"]),
     ("gfpo", [*NEIGHBOR, "rollout/scheduler=segments"]),

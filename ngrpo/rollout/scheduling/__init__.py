@@ -9,6 +9,7 @@ and rollouts of what comes back. Each of the other modules is a scheduler.
 - ``base.py``: The contract of schedulers: which requests make the responses to a prompt, round by round
 - ``growth.py``: The growth of trees: branches become requests, and their rollouts the responses of a tree
 - ``independent.py``: Independent samples: every response starts from the prompt
+- ``lookahead.py``: Forks that are given up where they soon read like what they forked off (LATR)
 - ``outcomes.py``: What became of groups, for schedulers that learn from it
 - ``prefix_sampling.py``: Prefix sampling: hard problems continue a right response, easy ones a wrong response
 - ``segments.py``: Forks at the ends of segments of fixed length (TreePO)

@@ -65,10 +65,8 @@ class ForkAtPositions(Scheduler):
 class ForkAtSurprise(ForkAtPositions):
     """Forks at the tokens of the lowest probability, ``-log p(o_t)`` largest, of equal ones the first.
 
-    As LATR (arXiv 2510.24302) forks where several tokens are likely. The surprise of a token that was drawn has the
-    entropy of its step as its mean, and every engine records it. LATR's code looks at the two likeliest tokens instead,
-    takes them both, and gives up branches that soon read like their parent; here a branch draws its token, so that all
-    tokens are the policy's own. A fork at a rare token is often one back to the likely one.
+    Places of high entropy, by one draw: the surprise of a token that was drawn has the entropy of its step as its mean,
+    and every engine records it. A fork at a rare token is often one back to the likely one.
     """
 
     reads_log_probs: ClassVar[bool] = True

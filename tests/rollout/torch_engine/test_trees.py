@@ -16,6 +16,7 @@ from ngrpo.rollout.scheduling.at_positions import ForkAtMixtures, ForkAtSurprise
 from ngrpo.rollout.scheduling.at_share import ForkAtShare
 from ngrpo.rollout.scheduling.base import Scheduler
 from ngrpo.rollout.scheduling.growth import grow
+from ngrpo.rollout.scheduling.lookahead import ForkWithLookahead
 from ngrpo.rollout.scheduling.segments import ForkAtSegments
 from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.types.rollouts import Request, Rollout, Sampling
@@ -32,6 +33,7 @@ SCHEDULERS: list[Scheduler] = [
     ForkAtSurprise(),
     ForkAtMixtures(),
     ForkAtSegments(segment=5, branching=2, first=1),
+    ForkWithLookahead(lookahead=4, distance=0.6),
 ]
 each_scheduler = pytest.mark.parametrize("scheduler", SCHEDULERS, ids=lambda one: type(one).__name__)
 Grown = Callable[..., list[list[Rollout]]]

@@ -35,6 +35,7 @@ def browsable(rollout: StoredRollout) -> dict[str, Any]:
         "advantage": rollout.advantage,
         "stop": rollout.stop,
         "length": rollout.length,
+        "forks": rollout.forks,
         "tokens": [visible(token) for token in rollout.tokens],
         "logProbs": _rounded(rollout.log_probs),
         "entropies": _rounded(rollout.entropies),

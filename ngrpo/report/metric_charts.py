@@ -162,6 +162,14 @@ RESPONSES = (
         {"rollout/length_mean": "mean", "rollout/length_max": "longest"},
     ),
     MetricChart(
+        "branch-depth", "Forks", "How often a response forked off others, on average.", "forks per response",
+        {"rollout/branch_depth": "forks"}, idle=0,
+    ),
+    MetricChart(
+        "cost", "Cost of a response", "Tokens generated for each response that was trained on; common ones count once.",
+        "tokens per response", {"rollout/tokens_per_response": "generated", "rollout/given_mean": "given"},
+    ),
+    MetricChart(
         "truncated", "Truncated responses", "Cut off at rollout.max_new_tokens.", "share of responses",
         {"rollout/truncated": "truncated"}, idle=0,
     ),

@@ -1,6 +1,6 @@
 """The records of a run, from which its report is made: iterations, evaluations, rollouts."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,7 @@ class StoredRollout:
         entropies: of the policy before each of them, in nats, when it learned from them; NaN for those that were given,
             empty where unknown.
         mixed: the mixed positions among them.
+        forks: the indices of the tokens with which it leaves responses that it had the ones before in common with.
     """
 
     group: int
@@ -100,3 +101,4 @@ class StoredRollout:
     log_probs: list[float]
     entropies: list[float]
     mixed: list[MixedToken]
+    forks: list[int] = field(default_factory=list)

@@ -48,6 +48,7 @@ _SCHEMA = pa.schema(
         ("log_probs", pa.list_(pa.float32())),
         ("entropies", pa.list_(pa.float32())),
         ("mixed", pa.list_(_MIXED)),
+        ("forks", pa.list_(pa.int32())),
     ]
 )
 

@@ -79,6 +79,7 @@ def stored_rollouts(
                 log_probs=_after_prefix(rollout, rollout.generated_log_probs.tolist())[: subset.tokens],
                 entropies=_after_prefix(rollout, entropies.get(rollout.key, []))[: subset.tokens],
                 mixed=mixed_tokens(tokenizer, rollout, subset.tokens),
+                forks=[] if rollout.path is None else list(rollout.path.starts[1:]),
             )
         )
     return made

@@ -1,9 +1,11 @@
 """The record on disk over kills and resumes."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from made_run import rollouts
+from pyarrow import parquet
 
 from ngrpo.report.run_records import EvaluationRecord, IterationRecord, ProblemRate
 from ngrpo.report.run_store import RunStore, surplus
@@ -89,3 +91,13 @@ def test_kept_rollouts_are_bounded_and_spread_over_the_run(tmp_path: Path):
 def test_the_closest_neighbours_give_one_up():
     assert surplus([0, 10, 12, 30]) == 10
     assert surplus([0, 1, 9]) == 1
+
+
+def test_forks_of_a_response_are_kept_and_absent_from_earlier_records(tmp_path: Path) -> None:
+    store = RunStore(tmp_path)
+    store.add_rollouts(0, [replace(rollouts()[0], forks=[1, 2])], keep=100)
+    assert store.rollouts(0)[0].forks == [1, 2]
+    file = next(path for path in store.folder.rglob("*.parquet"))
+    table = parquet.ParquetFile(file).read()
+    parquet.write_table(table.drop_columns(["forks"]), file)
+    assert store.rollouts(0)[0].forks == []

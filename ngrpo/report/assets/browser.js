@@ -68,6 +68,7 @@
     const line = make("p", "facts", make("b", "", `reward ${number(record.reward)}`), `, ${record.verdict.replace(/_/g, " ")}`);
     line.append(`, answer ${record.answer ?? "none"}, advantage ${number(record.advantage)}, ${record.length} tokens`);
     line.append(record.stop === "length" ? ", cut off" : "");
+    line.append(record.forks.length ? `, forks before token ${record.forks.map((place) => place + 1).join(", ")}` : "");
     return line;
   }
 

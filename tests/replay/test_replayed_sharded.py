@@ -1,18 +1,22 @@
 """Replay on a model that FSDP2 shards over two processes, against one process."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
 import torch
 from forked import call_in_ranks
 from made_models import tiny_config, tiny_model
-from test_replayed import gradients, laid_out, made, positions_of, scored
+from test_replayed import KINDS, gradients, laid_out, made, positions_of, scored
 from torch import Tensor, distributed
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from ngrpo.replay.hook import replayed
 from ngrpo.replay.records import RecordTensors
+
+CASES = tuple(itertools.product(KINDS, (False, True)))
+"""Kinds of models, and whether the embedding is sharded by itself or with the root."""
 
 
 def log_probs(model: Any, seed: int) -> Tensor:
@@ -28,8 +32,8 @@ def score_in_a_rank(rank: int, folder: str) -> None:
     """Writes a rank's log-probs, and the gradients of the mean over ranks."""
     distributed.init_process_group("gloo")
     mesh = init_device_mesh("cpu", (2,))
-    for own_group in (False, True):  # the embedding with the root, or by itself
-        model = tiny_model(tiny_config("qwen2"), "sdpa")
+    for kind, own_group in CASES:
+        model = tiny_model(tiny_config(kind), "sdpa")
         if own_group:
             fully_shard(model.get_input_embeddings(), mesh=mesh)
         for layer in model.model.layers:
@@ -38,18 +42,18 @@ def score_in_a_rank(rank: int, folder: str) -> None:
         found = log_probs(model, seed=rank)
         found.sum().backward()
         whole = {name: gradient.full_tensor() for name, gradient in gradients(model).items()}  # type: ignore[attr-defined]
-        torch.save((found.detach(), whole), Path(folder) / f"{rank}_{own_group}.pt")
+        torch.save((found.detach(), whole), Path(folder) / f"{rank}_{kind}_{own_group}.pt")
     distributed.destroy_process_group()
 
 
 def test_two_ranks_of_fsdp2_give_what_one_process_gives(tmp_path: Path) -> None:
     call_in_ranks(score_in_a_rank, tmp_path, 2)
-    model = tiny_model(tiny_config("qwen2"), "sdpa")
-    expected = [log_probs(model, seed) for seed in range(2)]
-    (sum(part.sum() for part in expected) / 2).backward()
-    for own_group in (False, True):
-        for rank in range(2):
-            found, whole = torch.load(tmp_path / f"{rank}_{own_group}.pt")
+    for kind in KINDS:
+        model = tiny_model(tiny_config(kind), "sdpa")
+        expected = [log_probs(model, seed) for seed in range(2)]
+        (sum(part.sum() for part in expected) / 2).backward()
+        for rank, own_group in itertools.product(range(2), (False, True)):
+            found, whole = torch.load(tmp_path / f"{rank}_{kind}_{own_group}.pt")
             torch.testing.assert_close(found, expected[rank].detach(), atol=1e-5, rtol=1e-5)
             for name, gradient in gradients(model).items():
-                assert (whole[name] - gradient).abs().max() <= 1e-5 * gradient.abs().max() + 1e-7, name
+                assert (whole[name] - gradient).abs().max() <= 1e-5 * gradient.abs().max() + 1e-7, (kind, name)

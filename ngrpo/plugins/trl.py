@@ -10,10 +10,12 @@ TRL's GRPOTrainer has two methods without a public name that are wrapped here, s
 tested with is taken.
 """
 
+import atexit
 import warnings
 from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
+from weakref import ref
 
 import torch
 from torch import nn
@@ -93,6 +95,7 @@ class ExplorationMixin(_Trainer):
         self.engine = engine or TorchEngine(_source(policy))
         _check_engine(self.engine, self.accelerator.num_processes)
         self.engine.start(self.accelerator.device)
+        _close_at_exit(self.engine)
         self._bound: BoundExploration | None = None
         self._bound_at = 0
         self._calls = (0, 0)
@@ -211,6 +214,18 @@ def _check_engine(engine: RolloutEngine, processes: int) -> None:
             f"engine={type(engine).__name__} as configured runs beside one training process, and there are "
             f"{processes}; give VllmEngine own_process=True and tensor_parallel_size=1, or RemoteEngine."
         )
+
+
+def _close_at_exit(engine: RolloutEngine) -> None:
+    """Ends an engine with the process, if it is still there: vLLM complains of memory that it has not freed."""
+    kept = ref(engine)
+
+    def close() -> None:
+        left = kept()
+        if left is not None:
+            left.close()
+
+    atexit.register(close)
 
 
 def _source(policy: Any) -> SameArchitecture:

@@ -14,8 +14,8 @@ from prose import PAGES
 from ngrpo.utils.optional_packages import EXTRAS
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-BROUGHT = {"jinja2", "mpmath", "sympy"}
-"""Packages of extras that PyTorch needs too."""
+BROUGHT = {"jinja2", "mpmath", "sympy", "transformers"}
+"""Packages of extras that PyTorch needs too, and a newer one of the core's."""
 
 HIDE = f"""
 import sys

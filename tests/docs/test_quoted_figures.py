@@ -156,6 +156,58 @@ def test_the_decode_steps_quoted_were_measured() -> None:
     assert f"about {plain['capture_ms']:.0f} ms for each" in " ".join(PAGES["docs/benchmarks.md"].split())
 
 
+def test_the_decode_steps_of_vllm_quoted_were_measured() -> None:
+    made, rollout = benchmark("decode_h200"), benchmark("rollout_h200")
+    text = " ".join(PAGES["docs/benchmarks.md"].split())
+    assert f"(H200, {made['date']}, vLLM {made['vllm']}," in text
+    assert f"contexts of {made['context']:,} tokens" in text
+    rows = sorted({step["rows"] for step in made["steps"]})
+    for mode, burst in {(step["mode"], step["burst"]) for step in made["steps"]}:
+        found = {step["rows"]: step for step in made["steps"] if (step["mode"], step["burst"]) == (mode, burst)}
+        cells = [f"{found[n]['wall_ms']:.2f} / {found[n]['kernel_ms']:.2f}" if n in found else "" for n in rows]
+        assert quoted(mode if burst is None else f"{mode}, burst {burst}") == cells
+    bursts = [step for step in made["steps"] if step["burst"] == 32]
+    assert all(step["wall_ms"] <= 1.15 * step["kernel_ms"] for step in bursts)
+    speeds = rollout["tokens_per_s"]
+    assert f"at {speeds['neighbor']:,.0f} tokens/s with bursts, {speeds['neighbor, single steps']:,.0f} with" in text
+    assert f"and {speeds['plain']:,.0f} with vLLM plain" in text
+    tokens = rollout["requests"] * rollout["tokens"]
+    assert f"the kernels alone would allow {tokens / rollout['kernel_s']:,.0f}." in text
+
+
+def test_the_times_of_compiling_were_measured() -> None:
+    made = benchmark("compile_h200")
+    full, selective = (made[mode]["training_s"][0] for mode in ("full", "selective"))
+    text = " ".join(PAGES["docs/benchmarks.md"].split())
+    assert f"{full:.1f} s with `model.checkpointing=full` and {selective:.1f} s with `selective`" in text
+
+
+def test_the_newest_vllm_is_as_fast_as_quoted() -> None:
+    made = benchmark("vllm_0330_h200")
+    plain, bursts, single = (made["tokens_per_s"][k] for k in ("plain", "neighbor", "neighbor, single steps"))
+    text = " ".join(PAGES["docs/vllm.md"].split())
+    assert f"vLLM {made['vllm']} on the same work" in text
+    assert f"plain {plain:,.0f}, `rollout.engine.burst=32` {bursts:,.0f}, `rollout.engine.burst=1`" in text
+    assert f"{single:,.0f} tokens/s; a sleep" in text
+    assert f"a sleep frees {made['freed_gib']:.0f} GiB in {made['sleep_s']:.2f} s" in text
+    assert f"takes {made['wake_s']:.2f} s and the weights {made['weight_transfer_s']:.2f} s" in text
+    assert made["rows_equal_after_sleep"] == 256
+    assert f"{made['rows_bit_equal']} were equal bit for bit" in text
+    assert min(made["first_difference"]) >= 510
+
+
+def test_the_formats_learn_as_quoted() -> None:
+    runs = benchmark("precision_curves_h200")["runs"]
+    last = min(map(len, runs.values()))
+    page = PAGES["docs/precision.md"]
+    assert f"of iterations {last - 9} to {last}." in " ".join(page.split())
+    for name in ("float32", "bfloat16", "float16"):
+        seeds = [runs[f"{name}-{seed}"] for seed in range(3)]
+        ends = [mean(seed[last - 10 : last]) for seed in seeds]
+        cells = [f"{mean(mean(seed[:5]) for seed in seeds):.2f}", ", ".join(f"{end:.2f}" for end in ends)]
+        assert f"| {name} | {' | '.join([*cells, f'{mean(ends):.2f}'])} |" in page
+
+
 def test_the_transfer_of_weights_quoted_was_measured() -> None:
     made = benchmark("transfer_h200")
     runs = {(one["interface"], one["own_process"]): one for one in made["runs"]}
@@ -277,3 +329,26 @@ def test_bursts_are_as_fast_as_quoted() -> None:
     made = [mean(slow["burst 1"]), slow["plain"], mean(slow[names[2]])]
     quoted_there = "`rollout.engine.burst=1` made {:,.0f}, vLLM plain {:,}, and `rollout.engine.burst=32` {:,.0f}."
     assert quoted_there.format(*made) in text
+
+
+def exact_rows() -> list[str]:
+    """Returns the rows of the measured differences, without and with exact computation."""
+    names = {"qwen2-1.5b": "Qwen2, 1.78 B", "llama": "Llama, 8 layers"}
+    rows = []
+    for file in ("exact_h200", "exact_llama_h200"):
+        for one in sorted(benchmark(file)["results"], key=lambda one: (one["model"], one["dtype"], one["exact"])):
+            cells = [f"{names[one['model']]}, {one['dtype']}", "with" if one["exact"] else "without"]
+            cells += [f"{one[name]:.2g}" if one[name] else "0" for name in ("max_mixed", "max_plain")]
+            cells += [f"{one['different']:,} of {one['tokens']:,}"]
+            cells += [f"{one[name]:.1f} s" for name in ("rollout_s", "score_s", "update_s")]
+            rows.append(f"| {' | '.join(cells)} |")
+    return rows
+
+
+def test_the_differences_without_and_with_exact_are_those_measured() -> None:
+    found = [line for line in PAGES["docs/exact.md"].splitlines() if "| with" in line]
+    assert found == exact_rows()
+    for file in ("exact_h200", "exact_llama_h200"):
+        made = benchmark(file)
+        assert made["device"] == "NVIDIA H200"
+        assert all(one["different"] == 0 for one in made["results"] if one["exact"])

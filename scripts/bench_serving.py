@@ -18,10 +18,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,19 +28,14 @@ from bench_rollout import SHAPES, make_random_model
 from kernel_times import busy_seconds, recorded_kernels
 from rich import get_console
 from rich.table import Table
+from served_here import serving
 
-from ngrpo.config.check import checked
-from ngrpo.config.schema import ServeConfig
 from ngrpo.entrypoints.arguments import whole
-from ngrpo.entrypoints.composition import composed
 from ngrpo.entrypoints.error_handling import run_main
-from ngrpo.entrypoints.serve import bound_socket, handling_of, web_server
 from ngrpo.exploration.random import request_key
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.serving.app import application
 from ngrpo.serving.fields import Fields
 from ngrpo.serving.handling import Handling
-from ngrpo.serving.settings import ServerSettings
 from ngrpo.types.rollouts import Request, Sampling
 
 EXPLORATION = {"name": "neighbor", "rate": 0.1}
@@ -54,7 +47,7 @@ def main() -> None:
     if arguments.random:
         make_random_model(Path(arguments.model), arguments.random)
         ModelSource().tokenizer().save_pretrained(arguments.model)  # only its size matters: requests have token ids
-    with serving(arguments) as (handling, url), tempfile.TemporaryDirectory() as folder:
+    with serving(*settings_of(arguments)) as (handling, url), tempfile.TemporaryDirectory() as folder:
         modes = modes_of(arguments, handling, url, Path(folder))
         seconds: dict[str, list[float]] = {name: [] for name in modes}
         for number in range(arguments.rounds + 1):
@@ -84,32 +77,18 @@ def parse() -> argparse.Namespace:
     return parser.parse_args()
 
 
-@contextmanager
-def serving(arguments: argparse.Namespace) -> Iterator[tuple[Handling, str]]:
-    """Serves the model on a free port; yields the server's parts and its address."""
-    words = [
+def settings_of(arguments: argparse.Namespace) -> list[str]:
+    """Returns the settings of the server."""
+    return [
         f"model.path={arguments.model}",
         "exploration=neighbor",
         f"rollout={arguments.rollout}",
         f"rollout.engine.max_batch_size={arguments.requests}",
         f"rollout.max_new_tokens={arguments.tokens}",
         f"data.max_prompt_tokens={arguments.prompt}",
-        "server.port=0",
         *(["rollout.engine.own_process=true"] if arguments.own_process else []),
         *(["rollout.engine.check=false"] if arguments.rollout == "vllm" else []),
     ]
-    composition = composed("serve", words)
-    config = checked(composition.config, ServeConfig)
-    settings = ServerSettings(**config.server)
-    with bound_socket(settings) as listening, handling_of(config, "neighbor", settings) as handling:
-        web = web_server(application(handling))
-        thread = threading.Thread(target=lambda: web.run([listening]), daemon=True)
-        thread.start()
-        while not web.started:
-            time.sleep(0.01)
-        yield handling, f"http://127.0.0.1:{listening.getsockname()[1]}"
-        web.should_exit = True
-        thread.join(timeout=30)
 
 
 def modes_of(

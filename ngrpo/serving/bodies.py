@@ -89,6 +89,7 @@ async def unless_gone(request: Request, waited: Awaitable[T], withdraw: Callable
         Refusal: the client is gone.
     """
     answer = asyncio.ensure_future(waited)
+    answer.add_done_callback(_forget)
     gone = asyncio.ensure_future(_disconnected(request))
     try:
         await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -98,9 +99,7 @@ async def unless_gone(request: Request, waited: Awaitable[T], withdraw: Callable
         raise Refusal(_GONE, "the client is gone.")
     finally:
         gone.cancel()
-        if not answer.done():
-            answer.add_done_callback(_forget)
-            answer.cancel()
+        answer.cancel()
 
 
 async def _disconnected(request: Request) -> None:

@@ -53,6 +53,7 @@ class EventStream:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Sends the answer."""
         sending = asyncio.ensure_future(self._send_all(send))
+        sending.add_done_callback(lambda done: done.cancelled() or done.exception())  # else it is logged
         gone = asyncio.ensure_future(_disconnected(receive))
         whole = False
         try:

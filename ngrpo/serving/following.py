@@ -77,5 +77,7 @@ class Following:
                 self._told = False
             if places := tokens.keys() | finished.keys():
                 return [News(place, tokens.get(place, []), finished.get(place)) for place in sorted(places)]
+            if work.done.cancelled():
+                raise InterruptedError("nobody waits for it")
             if work.done.done() and (error := work.done.exception()) is not None:
                 raise error

@@ -104,6 +104,11 @@ class ServedModel:
         """Rollouts that are asked for and not made."""
         return self._waiting
 
+    @property
+    def open_streams(self) -> int:
+        """Streams of the engine that are open."""
+        return self._streams.open
+
     def generate(self, work: Generation) -> Generation:
         """Has rollouts made; returns the work as it is made, whose ``done`` gets them.
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration, RowContext, Step, StepContext, token_log_prob
+from ngrpo.exploration.context import is_one_of
 from ngrpo.exploration.density import gumbel_log_density
 from ngrpo.exploration.token import keep_top_k, keep_top_p
 from ngrpo.exploration.vocabulary import Vocabulary
@@ -22,8 +23,8 @@ class LatentGumbel(Exploration):
     """Latent-GRPO: x_t = sum_{i in K} y_i E[i],  y = softmax(g / tau_g),  g_i = log p_i + eps_i,  eps_i in [0, 4.5].
 
     eps is a Gumbel draw, clamped to [-1.5, 3] and moved by 1.5. K are the k largest g of the top-p set of softmax(z_t),
-    or of its top k where those are more; the visible token is the first of them. The action is g, and its score the
-    mean over K of the density of the noise, with p(theta) over the whole vocabulary:
+    or of its top k where those are more; the visible token is the first of them that is no end token. The action is g,
+    and its score the mean over K of the density of the noise, with p(theta) over the whole vocabulary:
 
         lp_t = 1 / k sum_{i in K} [ -d_i - exp(-d_i) ],   d_i = g_i - log p_i(theta)
 
@@ -34,9 +35,9 @@ class LatentGumbel(Exploration):
     surrogate is all that acts on lp_t.
 
     The latent steps end where the end token is the most likely one; it is emitted there without noise, fed plainly and
-    scored by its log-prob, and is in no K before. After it tokens are drawn as usual. The paper starts from a model
-    that was trained on latent steps. The code has temperature 1 in latent steps; here it is ``rollout.temperature``
-    throughout. Goes with ``algo=latent_grpo``.
+    scored by its log-prob. Before, it may be in K and in a mixture. After it tokens are drawn as usual. The paper
+    starts from a model that was trained on latent steps. The code has temperature 1 in latent steps; here it is
+    ``rollout.temperature`` throughout. Goes with ``algo=latent_grpo``.
 
     Attributes:
         top_k: k, ids in a mixture.
@@ -75,23 +76,26 @@ class LatentGumbel(Exploration):
 
     def prepare(self, embedding: Tensor, vocabulary: Vocabulary) -> dict[str, Tensor]:
         """Needs no tables; a mixture must fit into the vocabulary."""
-        others = len(embedding) - len(vocabulary.end_ids(self.end_token))
-        if self.top_k > others:
-            raise SettingError(f"exploration.top_k={self.top_k} exceeds the {others} ids of the vocabulary; lower it.")
+        if self.top_k > len(embedding):
+            raise SettingError(
+                f"exploration.top_k={self.top_k} exceeds the {len(embedding)} ids of the vocabulary; lower it."
+            )
         return {}
 
     def step(self, logits: Tensor, ctx: StepContext) -> Step:
-        """Perturbs and mixes until the end token is the most likely one; the visible token comes first."""
+        """Perturbs and mixes until the end token is the most likely one; ids by falling g."""
         likeliest = logits.argmax(-1)
         ending = ctx.is_end(likeliest)
-        free = logits.index_fill(-1, ctx.end_ids, -torch.inf)
+        free = logits
         if self.top_p < 1.0:
-            free = torch.maximum(keep_top_k(free, self.top_k), keep_top_p(free, self.top_p))
+            free = torch.maximum(keep_top_k(logits, self.top_k), keep_top_p(logits, self.top_p))
         candidates = torch.arange(logits.shape[-1], device=logits.device)[None, :]
         drawn = ctx.gumbel("token", candidates).clamp(*_NOISE_BOUNDS)
         eps = self.noise * (drawn - _NOISE_BOUNDS[0] if self.one_sided else drawn)
         scores, ids = (logits.log_softmax(-1) + eps).masked_fill(free == -torch.inf, -torch.inf).topk(self.top_k)
-        latent = torch.where(ending, likeliest, ids[:, 0])
+        plain = ~is_one_of(ids, ctx.end_ids)
+        first = ids.gather(-1, plain.int().argmax(-1, keepdim=True))[:, 0]
+        latent = torch.where(ending | ~plain.any(-1), likeliest, first)
         token = torch.where(ctx.ended, ctx.sample(logits), latent)
         return Step(token, ~ctx.ended & ~ending, ids, (scores / self.tau_g).softmax(-1), scores=scores)
 

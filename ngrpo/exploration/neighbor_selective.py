@@ -34,7 +34,7 @@ class SelectiveNeighborMixing(NeighborBase):
 
     rate: float = 0.3
     k: int = 3
-    max_cosine: float = 0.95
+    max_cosine: float = 0.99
 
     def __post_init__(self) -> None:
         super().__post_init__()

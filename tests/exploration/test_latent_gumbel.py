@@ -108,7 +108,13 @@ def test_latent_steps_end_where_the_end_token_is_the_most_likely() -> None:
     assert 10 < int(ending.sum()) < 490
     assert torch.equal(step.mixed, ~ending)
     assert bool((step.token[ending] == 3).all())
-    assert not bool((step.ids == 3).any())
+    first, second = step.ids[:, 0], step.ids[:, 1]
+    expected = torch.where(first == 3, second, first).where(~ending, 3)
+    assert torch.equal(step.token, expected)
+    assert bool(((first == 3) & ~ending).any())
+    alone = LatentGumbel(top_k=1).step(LOGITS, context)  # K may be the end token and nothing else
+    expected = torch.where((alone.ids[:, 0] == 3) | ending, LOGITS.argmax(-1), alone.ids[:, 0])
+    assert torch.equal(alone.token, expected)
     scored = LatentGumbel(top_k=4).log_prob(LOGITS, step, context)
     torch.testing.assert_close(scored[ending], LOGITS.log_softmax(-1)[ending, 3])
     ended = step_context(500, ended=[True] * 500, end_ids=(3,))

@@ -11,6 +11,9 @@ from ngrpo.modeling.exact.token_scores import exact_token_scores
 from ngrpo.modeling.gradients import add_product
 from ngrpo.modeling.head import LogitMap
 
+_VOCABULARY = (1,)
+"""The dimension of logits [R, V] that has the same size in every call."""
+
 
 def fused_token_scores(
     hidden: Tensor,
@@ -70,7 +73,7 @@ class _FusedTokenScores(torch.autograd.Function):
         log_probs, entropies, normalisers = (hidden.new_empty(len(hidden), dtype=torch.float32) for _ in range(3))
         for at in _chunks(len(hidden), rows):
             product = (exact_linear if exact else _product)(hidden[at].to(dtype), served, bias)
-            score = _exact_scores if exact else compiled_for(product, _scores)
+            score = _exact_scores if exact else compiled_for(product, _scores, _VOCABULARY)
             made = score(product, tokens[at], temperature, logit_map)
             log_probs[at], entropies[at], normalisers[at] = made
             del product  # else it lives until the next chunk's is there, and two are the most memory of the pass
@@ -91,7 +94,7 @@ class _FusedTokenScores(torch.autograd.Function):
             inputs = hidden[at].to(dtype)
             product = _product(inputs, served, bias)
             rows_of = tokens[at], normalisers[at], entropies[at], for_log_prob[at], for_entropy[at]
-            to_product = compiled_for(product, _to_product)(product, *rows_of, temperature, logit_map)
+            to_product = compiled_for(product, _to_product, _VOCABULARY)(product, *rows_of, temperature, logit_map)
             if to_bias is not None:
                 to_bias += to_product.sum(0, dtype=torch.float32)
             to_hidden[at] = (to_product @ served).to(hidden.dtype)

@@ -42,10 +42,6 @@ def test_compiled_for_a_gpu_the_sum_is_the_same_bit_for_bit(monkeypatch: pytest.
     assert counters["stats"]["unique_graphs"] <= 3
 
 
-def test_nothing_is_compiled_on_a_cpu():
-    assert compiled.compiled_for(torch.zeros(1), add_product) is add_product
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_a_product_is_added_to_a_float32_total(dtype: torch.dtype):
     left, right, total = made((5, 9), dtype, 1), made((9, 4), dtype, 2), made((5, 4), torch.float32, 3)

@@ -15,6 +15,9 @@ log = logging.getLogger(__name__)
 _RUNS_BEFORE = 2
 """Runs of a step before it is captured: the first compile, and a batch that comes once is not worth a graph."""
 
+_MOST_COUNTED = 64
+"""Kinds of steps whose runs are counted: a server's sessions come and go, and with them the memory that they lie in."""
+
 Memories = tuple[int, ...]
 """Where the live sessions lie (see `MixingState.memories`)."""
 
@@ -37,6 +40,8 @@ class CapturedSteps:
             memories: of the live sessions.
         """
         key = (memories, len(step.rows.tokens))
+        if key not in self._runs and len(self._runs) >= _MOST_COUNTED:
+            self._forget_all_but(memories)
         self._runs[key] += 1
         if self._runs[key] > _RUNS_BEFORE and key not in self._graphs and memories not in self._refused:
             self._capture(step, hidden, key)

@@ -23,6 +23,7 @@ from ngrpo.rollout.vllm.settings import burst_of
 pytest.importorskip("vllm.v1", reason="vLLM is not installed")
 
 from ngrpo.rollout.vllm import mixing_state
+from ngrpo.rollout.vllm.captured_steps import CapturedSteps
 from ngrpo.rollout.vllm.mixing_state import MixingState
 
 pytestmark = pytest.mark.vllm
@@ -232,6 +233,21 @@ def test_what_fails_while_it_is_captured_is_no_failure_of_the_strategy(monkeypat
     with pytest.raises(KeyError, match="a typing error"):
         chosen_by(state)
     assert not state.failures
+
+
+def test_only_so_many_kinds_of_steps_are_counted():
+    class Counted:
+        rows = SimpleNamespace(tokens=torch.zeros(4))
+        made = 0
+
+        def choose_and_advance(self, hidden: Tensor) -> None:
+            self.made += 1
+
+    step, steps = Counted(), CapturedSteps()
+    for memory in range(1000):
+        steps.run(step, torch.zeros(1), (memory,))
+    assert step.made == 1000
+    assert len(steps._runs) <= 64
 
 
 def test_settings_that_no_burst_can_serve_are_refused():

@@ -98,14 +98,24 @@ ADAPTED = Recipe(
 After 64 steps SmolLM2-135M closed its reasoning in a quarter of the cases, after 112 in all but a few.
 """
 
-COUNTDOWN = Recipe(
-    lessons=CountdownLessons(CountdownLevel()),
+SHORT = Recipe(
+    lessons=WordProblemLessons(level=harder(2, 3), learn={2: 0.85, 3: 0.85}, settle={2: 0.5, 3: 0.4}),
     shape=SMALL_SHAPE,
-    batch=32,
+    batch=64,
+    steps=3000,
+    peak_rate=3e-3,
+    warmup=200,
+)
+"""A model of the shipped one's shape that was taught short problems with large numbers."""
+
+COUNTDOWN = Recipe(
+    lessons=CountdownLessons(CountdownLevel(3, 5)),
+    shape=SMALL_SHAPE,
+    batch=64,
     steps=3000,
     peak_rate=3e-3,
     warmup=200,
 )
 """A model of the shipped one's shape that writes solutions of countdown puzzles, of which some are right."""
 
-SIZES = {"small": SMALL, "large": LARGE, "adapted": ADAPTED, "countdown": COUNTDOWN}
+SIZES = {"small": SMALL, "large": LARGE, "adapted": ADAPTED, "short": SHORT, "countdown": COUNTDOWN}

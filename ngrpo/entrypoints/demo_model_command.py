@@ -12,9 +12,11 @@ needs a network. A third size shows a pretrained model how the demo's answers lo
 
     python scripts/make_demo_model.py --size adapted --base HuggingFaceTB/SmolLM2-135M-Instruct --output /tmp/adapted
 
-The fourth makes a model that solves some of the countdown puzzles (``data=countdown reward=countdown``), in minutes on
-a CPU core:
+Two more are starting points with room to improve, for comparisons of methods; minutes on a CPU core: one was taught
+short word problems with large numbers, the other solves some of the countdown puzzles
+(``data=countdown reward=countdown``):
 
+    python scripts/make_demo_model.py --size short --output /tmp/word-problem-model
     python scripts/make_demo_model.py --size countdown --output /tmp/countdown-model
 """
 

@@ -4,7 +4,7 @@ from ngrpo.demo_model.recipe import COUNTDOWN
 
 
 def test_countdown_lessons_are_right_and_those_of_the_recipe_do_not_change_at_the_end() -> None:
-    lessons = CountdownLessons(CountdownLevel())
+    lessons = CountdownLessons(CountdownLevel(3, 5))
     for key in range(50):
         lesson, problem = lessons.lesson(key, settled=False), lessons.problem(key, "train")
         assert lesson.question == problem.question

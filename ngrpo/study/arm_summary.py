@@ -68,7 +68,7 @@ class _Runs:
     @classmethod
     def of(cls, results: Results, arm: str) -> "_Runs":
         runs = {run.seed: run for run in results.of_arm(arm)}
-        return cls(runs, {seed: figures(run.test) | late(run) for seed, run in runs.items()})
+        return cls(runs, {seed: _all_figures(run, results.base) for seed, run in runs.items()})
 
 
 def _summary(arm: str, runs: _Runs, reference: _Runs | None) -> ArmSummary:
@@ -98,6 +98,8 @@ def _differences(runs: _Runs, reference: _Runs) -> dict[str, Mean]:
 def figures(test: AnswerStatistics) -> dict[str, float]:
     """Returns a model's figures, each a mean over problems: ``mean@1``, ``pass@k``, ``maj@k``, diversity, length.
 
+    ``solutions`` are the distinct right solutions of a problem among all of its samples.
+
     A diversity figure is the mean over the problems that have it.
     """
     n, right = test.samples, torch.tensor(test.right)
@@ -110,9 +112,24 @@ def figures(test: AnswerStatistics) -> dict[str, float]:
         "pass_area": float(area_under(ks, passes)),
         **{f"maj@{k}": value for k, value in test.majority.items()},
         **{name: value for name, value in diverse.items() if value is not None},
+        **({} if test.solutions is None else {"solutions": sum(test.solutions) / len(test.solutions)}),
         "length": test.length,
         "truncated": test.truncated,
     }
+
+
+def _all_figures(run: RunResult, base: AnswerStatistics | None) -> dict[str, float]:
+    found = figures(run.test) | late(run) | {f"seconds/{name}": value for name, value in run.seconds.items()}
+    if run.tokens is not None:
+        found["generated_tokens"] = float(run.tokens)
+    reached = None if base is None else newly_solved(run.test, base)
+    return found if reached is None else found | {"newly_solved": reached}
+
+
+def newly_solved(test: AnswerStatistics, base: AnswerStatistics) -> float | None:
+    """Share of the problems without a right answer before training that have one now; None without such a problem."""
+    never = [after > 0 for after, before in zip(test.right, base.right, strict=True) if before == 0]
+    return sum(never) / len(never) if never else None
 
 
 def late(run: RunResult) -> dict[str, float]:

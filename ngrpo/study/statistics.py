@@ -1,4 +1,4 @@
-"""Means over seeds with intervals."""
+"""Means over seeds with intervals, tests of many comparisons, and the effect that a design can see."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -56,6 +56,55 @@ def paired(values: Mapping[int, float], reference: Mapping[int, float]) -> Mean 
     """
     common = sorted(values.keys() & reference.keys())
     return mean_of([values[seed] - reference[seed] for seed in common]) if common else None
+
+
+def p_value(mean: Mean) -> float:
+    """Two-sided p-value of Student's t-test that a mean over n >= 2 seeds is 0, from its interval.
+
+    Raises:
+        ValueError: a single seed, of which nothing is known.
+    """
+    if mean.n < 2:
+        raise ValueError("a single seed has no p-value")
+    error = (mean.high - mean.low) / 2 / t_quantile((1 + LEVEL) / 2, mean.n - 1)
+    if error == 0:
+        return 1.0 if mean.value == 0 else 0.0
+    return 2 * (1 - _t_below(abs(mean.value) / error, mean.n - 1))
+
+
+def holm(p_values: Sequence[float], family: int) -> list[float]:
+    """Adjusted p-values by Holm's step-down procedure (Holm 1979): reject where one is at most the level.
+
+    Args:
+        p_values: of the comparisons that are there.
+        family: comparisons that were named; those that are not there yet count as never significant.
+
+    Raises:
+        ValueError: the family is smaller.
+    """
+    if family < len(p_values):
+        raise ValueError(f"{len(p_values)} comparisons are no part of a family of {family}")
+    adjusted, largest = [0.0] * len(p_values), 0.0
+    for rank, index in enumerate(sorted(range(len(p_values)), key=lambda index: p_values[index])):
+        largest = max(largest, min(1.0, (family - rank) * p_values[index]))
+        adjusted[index] = largest
+    return adjusted
+
+
+def detectable(sd: float, n: int, family: int = 1, power: float = 0.8) -> float:
+    """Smallest mean difference that a paired t-test over n seeds finds with this probability.
+
+    ``(t(1 - (1 - LEVEL) / (2 family)) + t(power)) sd / sqrt(n)`` with n - 1 degrees of freedom: the level is that of
+    Holm's first step, which every comparison of the family passes if one of them passes alone.
+
+    Args:
+        sd: standard deviation over seeds of the paired difference.
+        n: seeds, at least 2.
+        family: comparisons for which the level is corrected.
+        power: at least a half.
+    """
+    level = 1 - (1 - LEVEL) / (2 * family)
+    return (t_quantile(level, n - 1) + t_quantile(power, n - 1)) * sd / math.sqrt(n)
 
 
 @cache

@@ -1,0 +1,102 @@
+"""The files of the leaderboard: one for each setting, and one for each arm in it.
+
+``FOLDER/SETTING/setting.json`` holds the study's definition without its arms, and the untrained model's answers;
+``FOLDER/SETTING/ARM.json`` an arm's definition, learning rates and runs, with what they ran on and what they took. The
+figures in it are for readers: tables are made from the runs.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from ngrpo.errors import SettingError
+from ngrpo.study.arm_summary import summaries
+from ngrpo.study.results import AnswerStatistics, RateChoice, Results, RunResult, rate_choice_of, read, run_of, write
+from ngrpo.study.statistics import Mean
+
+SETTING = "setting.json"
+"""The file of a setting; no arm may be named so."""
+
+
+def publish(results: Results, folder: Path) -> list[Path]:
+    """Writes a study's finished arms beside those that are there; returns the files of the arms.
+
+    Args:
+        results: of the study.
+        folder: of the leaderboard.
+    """
+    place = folder / str(results.study["name"])
+    definition = {name: value for name, value in results.study.items() if name != "arms"}
+    base = None if results.base is None else asdict(results.base)
+    write(place / SETTING, {"study": definition, "base": base, "levels": results.levels})
+    written = []
+    for summary in summaries(results):
+        runs = results.of_arm(summary.arm)
+        entry = {
+            "arm": summary.arm,
+            "setting": results.study["name"],
+            "definition": results.study["arms"][summary.arm],
+            **_provenance(runs),
+            "tuned": results.tuned.get(summary.arm),
+            "figures": {name: _plain(mean) for name, mean in summary.figures.items()},
+            "differences": {name: _plain(mean) for name, mean in (summary.differences or {}).items()},
+            "runs": [asdict(run) for run in runs],
+        }
+        write(place / f"{summary.arm}.json", entry)
+        written.append(place / f"{summary.arm}.json")
+    return written
+
+
+def read_settings(folder: Path) -> list[Results]:
+    """Returns the results of all settings in a leaderboard's folder, by name.
+
+    Raises:
+        SettingError: there is none, or a file does not hold what it should.
+    """
+    places = sorted(file.parent for file in folder.glob(f"*/{SETTING}"))
+    if not places:
+        raise SettingError(f"{folder} holds no setting of a leaderboard; give the folder that `study publish` wrote.")
+    return [read_setting(place) for place in places]
+
+
+def read_setting(place: Path) -> Results:
+    """Returns the results in the folder of one setting."""
+    setting = read(place / SETTING)
+    entries = {file.stem: read(file) for file in sorted(place.glob("*.json")) if file.name != SETTING}
+    try:
+        base = setting["base"]
+        return Results(
+            study={**setting["study"], "arms": {arm: entry["definition"] for arm, entry in entries.items()}},
+            base=None if base is None else AnswerStatistics(**base),
+            tuned={arm: _tuned(entry) for arm, entry in entries.items() if entry["tuned"] is not None},
+            runs=[run_of(run) for entry in entries.values() for run in entry["runs"]],
+            levels=setting["levels"],
+        )
+    except (KeyError, TypeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise SettingError(f"{place} holds no setting of a leaderboard ({reason}); publish it again.") from error
+
+
+def _tuned(entry: Mapping[str, Any]) -> RateChoice:
+    return rate_choice_of(entry["tuned"])
+
+
+def _provenance(runs: list[RunResult]) -> dict[str, Any]:
+    """Returns what the runs have in common, and what they took together."""
+    return {
+        "commit": sorted({run.commit for run in runs if run.commit}),
+        "settings": list(runs[0].settings),
+        "seeds": [run.seed for run in runs],
+        "hardware": sorted({run.device for run in runs}),
+        "versions": dict(runs[0].versions),
+        "seconds": round(sum(sum(run.seconds.values()) for run in runs), 1),
+        "tokens": sum(run.tokens or 0 for run in runs),
+    }
+
+
+def _plain(mean: Mean) -> list[float | int | None]:
+    """Returns value, bounds (None for a single seed) and seeds; JSON knows no NaN."""
+    if mean.n == 1:
+        return [mean.value, None, None, 1]
+    return [mean.value, mean.low, mean.high, mean.n]

@@ -6,8 +6,14 @@
 Each stage continues where an earlier call stopped: ``model`` (pretrains what is trained, if the study says how),
 ``levels`` (accuracy by difficulty), ``base`` (evaluates the untrained model), ``tune`` (learning rates, on validation
 problems), ``run`` (trains and evaluates every arm and seed), ``effect`` (what mixed steps change), ``speed`` (of
-generation; the machine has to be free), ``report`` (table, figure, results.json). ``all`` is all of them but
-``levels``. What a study consists of is in conf/study; further arguments are settings of it, such as ``iterations=20``.
+generation; the machine has to be free), ``report`` (table, figure, results.json). ``all`` is all of these but
+``levels``. ``publish`` writes the arms to the leaderboard, and ``leaderboard`` makes its page again from its files:
+
+    ngrpo study add --study countdown --arm min_p_grpo --with exploration=min_p --with algo=grpo --seeds 5
+
+trains a further method in a setting of the leaderboard, with its learning rate chosen as those of the others were, and
+adds its row. What a study consists of is in conf/study; further arguments are settings of it, such as
+``iterations=20``.
 ``--config-dir FOLDER`` adds studies (``FOLDER/study/NAME.yaml``), strategies and modules of your own.
 """
 
@@ -19,7 +25,9 @@ from pathlib import Path
 from ngrpo.entrypoints.arguments import real, whole
 from ngrpo.entrypoints.hydra_main import CONF, typed_only
 
-_STAGES = ("all", "model", "levels", "base", "tune", "run", "effect", "speed", "report")
+_STAGES = (
+    "all", "model", "levels", "base", "tune", "run", "effect", "speed", "report", "publish", "add", "leaderboard"
+)  # fmt: skip
 
 
 def main() -> None:
@@ -35,8 +43,15 @@ def _run(arguments: argparse.Namespace) -> None:
     from ngrpo.entrypoints.refused_run import removing_new
     from ngrpo.study.definition import load_study
     from ngrpo.study.fingerprint import FINGERPRINT
+    from ngrpo.study.leaderboard.adding import with_arm
+    from ngrpo.study.leaderboard.page import write_leaderboard
     from ngrpo.study.scheduler import Deadline
-    from ngrpo.study.stages import StageContext, report_of, run_stages
+    from ngrpo.study.stages import ALL, BOARD, StageContext, add, report_of, run_stages
+
+    board = (arguments.leaderboard or BOARD).absolute()
+    if arguments.stage == "leaderboard":
+        print(f"leaderboard in {write_leaderboard(board)}")
+        return
 
     name, folder = "quick" if arguments.quick else arguments.study, arguments.config_dir
     study = load_study(CONF, name, arguments.settings, folder)
@@ -45,10 +60,15 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.stage == "report" and arguments.results is not None:
         report_of(arguments.results, to)
         return
+    if arguments.stage == "add":
+        study = with_arm(study, arguments.arm, arguments.with_, arguments.seeds, arguments.strength)
     deadline = Deadline.after(arguments.limit_seconds)
-    context = StageContext(study, CONF, out, to, arguments.jobs, deadline, folder)
+    context = StageContext(study, CONF, out, to, arguments.jobs, deadline, folder, board)
     with nullcontext() if arguments.out else removing_new(out, {".lock", FINGERPRINT}):
-        run_stages(arguments.stage, context)
+        if arguments.stage == "add":
+            add(context)
+        else:
+            run_stages(ALL if arguments.stage == "all" else (arguments.stage,), context)
 
 
 def _parse() -> argparse.Namespace:
@@ -63,6 +83,13 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--limit-seconds", type=real(-math.inf), help="end by then; the same command continues later")
     parser.add_argument("--to", type=Path, help="folder of table, figure and results.json (default: --out)")
     parser.add_argument("--results", type=Path, help="report of these results, without the runs")
+    parser.add_argument("--leaderboard", type=Path, help="folder of the leaderboard (default: docs/results)")
+    parser.add_argument("--arm", default="", help="add: name of the new arm, such as min_p_grpo")
+    parser.add_argument("--with", action="append", default=[], dest="with_", metavar="SETTING", help="add: of the arm")
+    parser.add_argument(
+        "--strength", action="append", default=[], metavar="SETTING", help="add: a strength to try; the best is taken"
+    )
+    parser.add_argument("--seeds", type=whole(1, 100), default=5, help="add: runs of the new arm")
     return parser.parse_intermixed_args()
 
 

@@ -39,6 +39,14 @@ def check_or_write_fingerprint(study: StudyConfig, out: Path) -> None:
     write(file, before | after)
 
 
+def differing(now: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yields what finished runs depend on and differs between two definitions: name and both values as JSON."""
+    after, earlier = dict(_walk(now)), dict(_walk(before))
+    for name in sorted(after.keys() & earlier.keys()):
+        if after[name] != earlier[name]:
+            yield name, json.dumps(after[name]), json.dumps(earlier[name])
+
+
 def _walk(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """Yields the settings that finished runs depend on, by their whole names."""
     for name, value in settings.items():

@@ -11,7 +11,8 @@ from ngrpo.study.primary_family import comparisons
 from ngrpo.utils.atomic_write import write_text
 
 _STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 90rem; padding: 0 1rem; color-scheme: light dark }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 90rem; padding: 0 1rem }
+:root { color-scheme: light dark }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: 13px }
 div { overflow-x: auto }
 th, td { padding: .25rem .6rem; border-bottom: 1px solid #8884; text-align: right; white-space: nowrap }
@@ -28,7 +29,10 @@ for (const button of document.querySelectorAll("th button")) button.onclick = ()
   const down = head.getAttribute("aria-sort") !== "descending";
   for (const other of head.parentElement.cells) other.removeAttribute("aria-sort");
   head.setAttribute("aria-sort", down ? "descending" : "ascending");
-  const key = row => { const cell = row.cells[at]; return "n" in cell.dataset ? Number(cell.dataset.n) : cell.textContent };
+  const key = row => {
+    const cell = row.cells[at];
+    return "n" in cell.dataset ? Number(cell.dataset.n) : cell.textContent;
+  };
   const compare = (a, b) => {
     const [x, y] = [key(a), key(b)];
     if (x === "" || y === "") return (x === "") - (y === "");
@@ -62,7 +66,8 @@ def write_leaderboard(folder: Path) -> Path:
 
 def page(tables: Sequence[Table], figures: Sequence[str]) -> str:
     """Returns the page: nothing in it is fetched but the figures beside it."""
-    body = "\n".join([*map(_html, tables), *(f'<p><img src="{escape(file)}" alt="{escape(file)}"></p>' for file in figures)])
+    images = [f'<p><img src="{escape(file)}" alt="{escape(file)}"></p>' for file in figures]
+    body = "\n".join([*map(_html, tables), *images])
     return (
         '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>Leaderboard of ngrpo</title>\n'
         f'<meta name="viewport" content="width=device-width">\n<style>{_STYLE}</style>\n<h1>Leaderboard</h1>\n'

@@ -75,8 +75,8 @@ def setting_table(results: Results) -> Table:
     note = (
         f"{study['test']['problems']} test problems ({study['test']['path']}), {most} samples each at temperature 1; "
         f"{study.get('generated_tokens') or 'no limit of'} generated tokens a run. Means over seeds with 95 % "
-        f"t-intervals; differences are paired by seed; * marks those that exclude 0, not corrected. Newly solved: share "
-        "of the problems without a right answer before training that have one now."
+        f"t-intervals; differences are paired by seed; * marks those that exclude 0, not corrected. Newly solved: "
+        "share of the problems without a right answer before training that have one now."
     )
     return Table(f"Setting {study['name']}", note, heads, rows)
 
@@ -125,8 +125,6 @@ def primary_table(found: Sequence[Comparison]) -> Table:
         "0.05 the arm is higher or lower. Open: seeds are missing."
     )
     return Table("Primary comparisons", note, heads, rows)
-
-
 
 
 def _mean(mean: Mean | None, digits: int, signed: bool = False) -> Cell:

@@ -1,0 +1,75 @@
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from made_leaderboard import setting
+
+from ngrpo.study.leaderboard.files import publish
+from ngrpo.study.leaderboard.page import markdown, page, write_leaderboard
+from ngrpo.study.leaderboard.rows import Cell, Table, primary_table, setting_table
+from ngrpo.study.primary_family import comparisons
+from ngrpo.study.statistics import detectable, holm, p_value
+
+
+def test_rows_show_figures_differences_and_the_control(tmp_path: Path) -> None:
+    table = setting_table(setting())
+    assert all(len(row) == len(table.heads) for row in table.rows)
+    rows = {row[0].text: dict(zip(table.heads, row, strict=True)) for row in table.rows}
+    assert list(rows) == ["untrained", "token_grpo", "neighbor_grpo"]
+    assert rows["token_grpo"]["Mean@1"].number == 0.5
+    assert rows["token_grpo"]["tokens"].number == 1000.5
+    assert rows["token_grpo"]["newly solved"].number == 0.75
+    assert rows["neighbor_grpo"]["Pass@4 - token_grpo"] == rows["neighbor_grpo"]["Pass@4 - its control"]
+    assert rows["token_grpo"]["Pass@4 - its control"] == rows["untrained"]["tokens"] == Cell("")
+
+
+def test_primary_comparisons_are_corrected_over_all_settings() -> None:
+    one, other = comparisons([setting("a"), setting("b")])
+    assert one.difference is not None
+    p = p_value(one.difference)
+    assert [one.adjusted_p, other.adjusted_p] == holm([p, p], 2)
+    assert one.detectable == detectable(0.1, 2, 2)
+    assert one.verdict == "not decided"
+    alone = comparisons([setting("a")])[0]
+    assert alone.adjusted_p == holm([p], 2)[0]
+    assert primary_table([one]).rows[0][1].text == "neighbor_grpo - token_grpo"
+
+
+@pytest.mark.parametrize(
+    ("value", "adjusted_p", "n", "verdict"),
+    [(0.1, 0.01, 2, "higher"), (-0.1, 0.01, 2, "lower"), (0.1, 0.06, 2, "not decided"), (0.1, 0.01, 1, "open")],
+)
+def test_verdicts(value: float, adjusted_p: float, n: int, verdict: str) -> None:
+    (found,) = comparisons([setting()])
+    assert found.difference is not None
+    assert (
+        replace(found, difference=replace(found.difference, value=value, n=n), adjusted_p=adjusted_p).verdict == verdict
+    )
+    assert replace(found, difference=None).verdict == "open"
+
+
+def test_page_fetches_nothing_and_shows_text_as_text() -> None:
+    made = page([Table("<t>", "a & b", ["x<y"], [[Cell("<b>", 1.5)]])], ["a/b.png"])
+    assert "<b>" not in made
+    assert "&lt;b&gt;" in made
+    assert 'data-n="1.5"' in made
+    assert not re.findall(r"https?:|//cdn|@import", made)
+    assert re.findall(r'(?:src|href)="([^"]+)"', made) == ["a/b.png"]
+
+
+def test_leaderboard_is_made_from_the_files_alone(tmp_path: Path) -> None:
+    publish(setting("a"), tmp_path)
+    publish(setting("b"), tmp_path)
+    made = write_leaderboard(tmp_path)
+    first = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
+    assert {file.name for file in first} >= {"index.html", "leaderboard.md", "a.png", "b.png"}
+    assert made.read_text().count("<table>") == 3
+    assert (tmp_path / "leaderboard.md").read_text().count("| token_grpo |") == 2
+    write_leaderboard(tmp_path)
+    assert {file: file.read_bytes() for file in first} == first
+
+
+def test_markdown_has_a_cell_a_column() -> None:
+    lines = markdown([setting_table(setting())]).splitlines()
+    assert len({line.count("|") for line in lines if line.startswith("|")}) == 1

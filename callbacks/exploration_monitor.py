@@ -21,6 +21,9 @@ from ngrpo.types.rollouts import Rollout
 class ExplorationMonitor(Callback):
     """Logs ``exploration/*``: what was mixed, a strategy's schedule (``exploration/rate``), and what it has learned.
 
+    Of truncated sampling, the mean and the largest number of ids that tokens were drawn from
+    (``exploration/support_mean``, ``exploration/support_max``).
+
     The schedule's values are those that the rollouts were made with. A learned number is logged by its name as
     ``exploration/learned/NAME``, a larger tensor by the root mean square of its entries.
 
@@ -34,6 +37,10 @@ class ExplorationMonitor(Callback):
         learned = pl_module.weights.learned_exploration()
         changing = scheduled(pl_module.exploration, batch.experience) | learned_sizes(learned)
         pl_module.log_dict(changing, batch_size=1)
+        if pl_module.exploration.support:
+            sizes = support_sizes(batch.experience)
+            log_means(trainer, pl_module, {"exploration/support_mean": sizes})
+            log_extreme(trainer, pl_module, "exploration/support_max", sizes, "max")
         if not pl_module.exploration.mixes:
             return
         served = Served(pl_module.weights.embedding(), pl_module.exploration, learned)
@@ -78,6 +85,12 @@ def exploration_values(experience: Experience, served: Served) -> dict[str, Tens
         "exploration/reward_mixed": rewards[touched],
         "exploration/reward_plain": rewards[~touched],
     }
+
+
+def support_sizes(experience: Experience) -> Tensor:
+    """Returns the number of ids that each generated token of truncated sampling was drawn from; float32 [N]."""
+    counts = [r.support.counts[r.prefix_length :] for r in experience.rollouts if r.support is not None]
+    return torch.cat(counts).float()
 
 
 def scheduled(strategy: Exploration, experience: Experience) -> dict[str, Tensor]:

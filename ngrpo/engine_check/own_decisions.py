@@ -8,9 +8,10 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from ngrpo.exploration.base import Step, StepContext, token_log_prob
+from ngrpo.exploration.base import Step, StepContext
 from ngrpo.exploration.runtime.bound import BoundExploration
 from ngrpo.exploration.runtime.decide import decide
+from ngrpo.exploration.support import token_log_prob
 from ngrpo.model_check.comparison import Numbers
 from ngrpo.model_check.other_rounding import in_tf32, rounded_anew
 from ngrpo.model_check.own_scores import OwnRows, from_own_rows

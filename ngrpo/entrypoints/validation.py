@@ -343,12 +343,12 @@ def check_lora(source: ModelSource, ranks: int) -> None:
 
 
 def check_support(exploration: Exploration) -> None:
-    """The trainer scores the full softmax."""
-    if exploration.truncates:
+    """What a truncated distribution kept must be recorded."""
+    if exploration.truncates and not exploration.support:
         raise SettingError(
-            f"exploration={exploration} draws from a truncated distribution, whose log-probs the trainer does not "
-            "score; keep it for callbacks.evaluation.evaluator.exploration and train with exploration=token, "
-            "top_k=0 and top_p=1.0, or a strategy that mixes."
+            f"exploration={exploration} draws from a truncated distribution and does not record what it kept, on which "
+            "the trainer would have to score the tokens; set exploration.largest_support=128, or keep it for "
+            "callbacks.evaluation.evaluator.exploration."
         )
 
 

@@ -19,6 +19,7 @@
 - ``random.py``: Counter-based randomness: a hash of (request key, absolute position, stream), drawn on the device
 - ``runtime/``: The machinery that runs a strategy: binding, checks, the decode step, compilation
 - ``soft.py``: Soft Thinking
+- ``support.py``: Truncated supports: how they are drawn from, recorded and scored
 - ``token.py``: Ordinary sampling
 - ``vocabulary.py``: The part of a tokenizer that a strategy may know
 """

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from torch import Tensor
 
 from ngrpo.exploration.context import RowContext, StepContext
+from ngrpo.exploration.support import token_log_prob
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.types.records import Step
 
@@ -39,7 +40,9 @@ class Exploration(ABC):
         reads_hidden: `step` uses ``ctx.hidden``.
         end_token: text of the token that ends the reasoning; ignored by tokenizers that have no such token.
         refresh_every: rebuild the tables after every so many weight updates; 0 keeps the first ones.
-        truncates: tokens are drawn from a truncated support, which the trainer's full softmax does not score.
+        truncates: tokens are drawn from a truncated support.
+        support: C, the most ids of a support of its steps, on which the probability of each token is renormalised
+            (`ngrpo.exploration.support`); 0 for a strategy whose tokens the full softmax scores.
         deterministic: equal prompts give equal rollouts, as long as the reasoning lasts.
         detached: no gradient flows into E through the vectors of mixed positions.
         plain_reference: the reference scores the text alone, every position fed plainly.
@@ -55,6 +58,7 @@ class Exploration(ABC):
     end_token: str | None = None
     refresh_every: int = 0
     truncates: bool = False
+    support: int = 0
     deterministic: bool = False
     detached: bool = False
     plain_reference: bool = False
@@ -129,7 +133,7 @@ class Exploration(ABC):
         return mixture.to(rows.dtype)
 
     def log_prob(self, logits: Tensor, step: Step, ctx: RowContext) -> Tensor:
-        """Scores a step, row by row; engine and trainer both call this. Default: the token's log-prob.
+        """Scores a step, row by row; engine and trainer both call this. Default: the token's log-prob on its support.
 
         Args:
             logits: float32 [R, V], already divided by the sampling temperature.
@@ -139,9 +143,4 @@ class Exploration(ABC):
         Returns:
             float32 [R].
         """
-        return token_log_prob(logits, step.token)
-
-
-def token_log_prob(logits: Tensor, token: Tensor) -> Tensor:
-    """Returns log softmax(logits)[token]; [R, V], int64 [R] -> [R]."""
-    return logits.log_softmax(-1).gather(-1, token[:, None])[:, 0]
+        return token_log_prob(logits, step.token, step.support)

@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from ngrpo.errors import SettingError
-from ngrpo.exploration.base import Exploration, RowContext, Step, StepContext, token_log_prob
+from ngrpo.exploration.base import Exploration, RowContext, Step, StepContext
 from ngrpo.exploration.density import gaussian_log_density, table_rms
 from ngrpo.exploration.gaussian import check_noise
+from ngrpo.exploration.support import token_log_prob
 from ngrpo.exploration.vocabulary import Vocabulary
 
 

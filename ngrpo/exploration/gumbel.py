@@ -6,8 +6,9 @@ import torch
 from torch import Tensor
 
 from ngrpo.errors import SettingError
-from ngrpo.exploration.base import Exploration, RowContext, Step, StepContext, token_log_prob
+from ngrpo.exploration.base import Exploration, RowContext, Step, StepContext
 from ngrpo.exploration.density import gumbel_log_density
+from ngrpo.exploration.support import token_log_prob
 from ngrpo.exploration.token import mass_before
 
 _RESIDUAL_BOUNDS = (-1.5, 3.0)

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration, Step, StepContext
+from ngrpo.exploration.support import check_size, draw, likeliest
 
 
 @dataclass(frozen=True)
@@ -14,35 +15,62 @@ class TokenSampling(Exploration):
     """o_t ~ softmax(z_t / tau), x_t = E[o_t].
 
     The temperature tau is ``rollout.temperature``. top_k and top_p truncate in this order, top_p over the
-    renormalised survivors (the order of transformers and vLLM). A truncated distribution is for evaluation:
-    training with it is refused, since the trainer scores the full softmax.
+    renormalised survivors (the order of transformers and vLLM).
+
+    A truncated distribution is trained with as it was drawn from: each position records the ids S_t that were kept, and
+    policy, old policy and reference all score o_t by p(o_t) / sum_{v in S_t} p(v) (`ngrpo.exploration.support`).
 
     Attributes:
         top_k: keep the k most likely tokens (ties of the k-th included); 0 keeps all.
         top_p: keep the smallest set of most likely tokens with at least this mass; 1.0 keeps all.
+        largest_support: most ids that are kept and recorded, or top_k where that is more; beyond it the least likely
+            are dropped. 0 records none and cuts nothing: for evaluation, since it cannot be trained with.
     """
 
     top_k: int = 0
     top_p: float = 1.0
+    largest_support: int = 0
 
     def __post_init__(self) -> None:
         if self.top_k < 0:
             raise SettingError(f"exploration.top_k={self.top_k} is negative; use 0 to keep every token.")
         if not 0.0 < self.top_p <= 1.0:
             raise SettingError(f"exploration.top_p={self.top_p} is not in (0, 1]; use 1.0 to keep every token.")
+        check_size(self.largest_support)
+        if not self.truncates:  # it is the strategy that it would be without a record, to compiled code and to sessions
+            object.__setattr__(self, "largest_support", 0)
 
     @property
     def truncates(self) -> bool:  # type: ignore[override]
         """Whether any token can be cut off."""
         return self.top_k > 0 or self.top_p < 1.0
 
+    @property
+    def support(self) -> int:  # type: ignore[override]
+        """C, for a distribution that is truncated and recorded."""
+        return max(self.largest_support, self.top_k) if self.largest_support else 0
+
     def step(self, logits: Tensor, ctx: StepContext) -> Step:
         """Draws from the (truncated) softmax."""
+        return draw(*self._kept(logits), ctx) if self.support else Step.plain(ctx.sample(self._masked(logits)))
+
+    def _kept(self, logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the logits of the support, -inf for what is dropped, and their ids; [R, C] each."""
+        largest, ids = likeliest(logits, self.support)
+        if self.top_k > 0:
+            largest = largest.masked_fill(largest < largest[:, self.top_k - 1, None], -torch.inf)
+        if self.top_p < 1.0:
+            normaliser = None if self.top_k > 0 else logits.double().logsumexp(-1, keepdim=True)
+            largest = largest.masked_fill(mass_before(largest, normaliser) >= self.top_p, -torch.inf)
+        return largest, ids
+
+    def _masked(self, logits: Tensor) -> Tensor:
+        """Returns all logits, -inf for what is dropped; [R, V]."""
         if self.top_k > 0:
             logits = keep_top_k(logits, self.top_k)
         if self.top_p < 1.0:
             logits = keep_top_p(logits, self.top_p)
-        return Step.plain(ctx.sample(logits))
+        return logits
 
 
 def keep_top_k(logits: Tensor, k: int) -> Tensor:
@@ -58,10 +86,14 @@ def keep_top_p(logits: Tensor, p: float) -> Tensor:
     return logits.masked_fill(dropped, -torch.inf)
 
 
-def mass_before(ordered: Tensor) -> Tensor:
+def mass_before(ordered: Tensor, normaliser: Tensor | None = None) -> Tensor:
     """Returns the probability of what stands before each of the logits, largest first; [R, K] -> float64 [R, K].
 
     The first has 0. In float32 the sums over a whole vocabulary reach 1 too early, and drop its tail.
+
+    Args:
+        ordered: all logits of a distribution, or its largest ones.
+        normaliser: of the distribution; float64 [R, 1], None where all of it is given.
     """
-    probs = ordered.double().softmax(-1)
+    probs = ordered.double().softmax(-1) if normaliser is None else (ordered.double() - normaliser).exp()
     return probs.cumsum(-1) - probs

@@ -176,5 +176,11 @@ def _at(rollout: Rollout, positions: Tensor, table: Tensor) -> tuple[Step, RowCo
 
     record = rollout.mixture.record
     channels: Record = record._replace(ids=record.ids.long()).map(scattered)
-    step = Step(_tokens(rollout)[positions].to(device), mixed.to(device), *channels)
+    support = None if rollout.support is None else rollout.support.rows()[positions - len(rollout.prompt_ids)]
+    step = Step(
+        token=_tokens(rollout)[positions].to(device),
+        mixed=mixed.to(device),
+        **channels._asdict(),
+        support=None if support is None else support.to(device),
+    )
     return step, RowContext(torch.full_like(positions, rollout.key).to(device), positions.to(device), table)

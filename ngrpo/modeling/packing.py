@@ -11,6 +11,7 @@ from ngrpo.exploration.context import RowContext
 from ngrpo.modeling.transfer import onto
 from ngrpo.types.records import Record, Step
 from ngrpo.types.rollouts import Rollout
+from ngrpo.types.support import Support
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,9 @@ class PackedBatch:
         response_slots: the slot of each generated token; int64 [R].
         mixed_slots: slots whose input comes from the record; int64 [M].
         record: what stands there; the ids are int64 [M, K].
+        support: the set that each generated token was drawn from, as in `Step`; int64 [R, C], None where all were drawn
+            from the whole vocabulary.
+        partly_whole: there is a support, and some were drawn from the whole vocabulary.
     """
 
     tokens: Tensor
@@ -40,6 +44,8 @@ class PackedBatch:
     response_slots: Tensor
     mixed_slots: Tensor
     record: Record
+    support: Tensor | None = None
+    partly_whole: bool = False
 
     @property
     def state_rows(self) -> Tensor:
@@ -63,7 +69,8 @@ class PackedBatch:
             return everywhere[self.response_slots]
 
         mixed = at_responses(torch.ones_like(self.mixed_slots, dtype=torch.bool))
-        return Step(self.tokens[self.response_slots], mixed, *self.record.map(at_responses))
+        recorded = self.record.map(at_responses)
+        return Step(self.tokens[self.response_slots], mixed, *recorded, support=self.support)
 
     def mixed_steps(self) -> Step:
         """Returns those of the mixed positions alone, M rows."""
@@ -88,6 +95,7 @@ def pack(rollouts: Sequence[Rollout]) -> PackedBatch:
     ]
     response_slots = torch.cat(slots)
     record = Record.cat([r.mixture.record for r in rollouts])
+    support = _generated_support(rollouts)
     return PackedBatch(
         tokens=torch.cat([part for r in rollouts for part in (r.prompt_ids, r.response_ids)]),
         positions=torch.cat([torch.arange(total) for total in lengths]),
@@ -98,4 +106,14 @@ def pack(rollouts: Sequence[Rollout]) -> PackedBatch:
         response_slots=response_slots,
         mixed_slots=torch.cat([r.mixture.positions + s for r, s in zip(rollouts, starts, strict=True)]),
         record=record._replace(ids=record.ids.long()),
+        support=None if support is None else support.rows(),
+        partly_whole=support is not None and not bool(support.counts.all()),
     )
+
+
+def _generated_support(rollouts: Sequence[Rollout]) -> Support | None:
+    """Returns that of all generated tokens, None where nothing was truncated."""
+    if not any(r.support is not None and len(r.support.ids) for r in rollouts):
+        return None
+    parts = [Support.whole(r.generated) if r.support is None else r.support.after(r.prefix_length) for r in rollouts]
+    return Support.cat(parts)

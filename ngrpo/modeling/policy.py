@@ -9,12 +9,14 @@ from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 
 from ngrpo.exploration.base import Exploration
+from ngrpo.exploration.support import masked_to
 from ngrpo.modeling.attention import PackedAttention
 from ngrpo.modeling.exact.model import exact_calls, is_exact
 from ngrpo.modeling.fused_scores import entropy_from, fused_token_scores
 from ngrpo.modeling.head import LogitMap, output_logits
 from ngrpo.modeling.packing import PackedBatch
 from ngrpo.modeling.replay import replay
+from ngrpo.types.support import NO_ID
 
 T = TypeVar("T")
 
@@ -27,7 +29,8 @@ class TokenScores(NamedTuple):
 
     Attributes:
         log_prob: the strategy's score of each token at the sampling temperature; float32 [R].
-        entropy: of the full softmax that each token was scored by, in nats; float32 [R].
+        entropy: of the softmax that each token was scored by, the full one or that of its support, in nats; float32
+            [R].
     """
 
     log_prob: Tensor
@@ -119,16 +122,29 @@ class ScoringModel(nn.Module):
         entropy_gradient: bool,
     ) -> TokenScores:
         """Scores the response tokens from their hidden states [R, d]; tokens by the fused head, densities in chunks."""
-        head = self.lm.lm_head
         if exploration.scores_tokens:
-            tokens = batch.tokens[batch.response_slots]
-            logit_map = LogitMap.of(self.lm.config)
-            log_prob, entropy = fused_token_scores(
-                hidden, head.weight, head.bias, tokens, temperature, self.head_rows, logit_map, is_exact(head)
-            )
+            log_prob, entropy = self._token_scores(hidden, batch, temperature)
         else:
             log_prob, entropy = self._densities(hidden, batch, temperature, exploration)
         return TokenScores(log_prob, entropy if entropy_gradient else entropy.detach())
+
+    def _token_scores(self, hidden: Tensor, batch: PackedBatch, temperature: float) -> tuple[Tensor, Tensor]:
+        """Log-probs and entropies of the tokens, each under the softmax of its support where it has one."""
+        head, logit_map = self.lm.lm_head, LogitMap.of(self.lm.config)
+        tokens, support = batch.tokens[batch.response_slots], batch.support
+
+        def scores(rows: Tensor, tokens: Tensor, support: Tensor | None) -> tuple[Tensor, Tensor]:
+            settings = (temperature, self.head_rows, logit_map, is_exact(head), support)
+            return fused_token_scores(rows, head.weight, head.bias, tokens, *settings)
+
+        if support is None or not batch.partly_whole:
+            return scores(hidden, tokens, support)
+        whole = (support[:, 0] == NO_ID).nonzero()[:, 0]
+        cut = (support[:, 0] != NO_ID).nonzero()[:, 0]
+        on_all, on_sets = scores(hidden[whole], tokens[whole], None), scores(hidden[cut], tokens[cut], support[cut])
+        order = torch.cat((whole, cut)).argsort()
+        log_prob, entropy = (torch.cat(both)[order] for both in zip(on_all, on_sets, strict=True))
+        return log_prob, entropy
 
     def _densities(
         self, hidden: Tensor, batch: PackedBatch, temperature: float, exploration: Exploration
@@ -137,8 +153,8 @@ class ScoringModel(nn.Module):
         steps, context = batch.steps(), batch.context(batch.response_slots, self.lm.get_input_embeddings().weight)
 
         def scores(rows: Tensor, at: slice) -> tuple[Tensor, Tensor]:
-            logits = output_logits(self.lm, rows).float() / temperature
-            return exploration.log_prob(logits, steps.rows(at), context.rows(at)), entropy_of(logits)
+            logits, of = output_logits(self.lm, rows).float() / temperature, steps.rows(at)
+            return exploration.log_prob(logits, of, context.rows(at)), entropy_of(logits, of.support)
 
         chunks = [slice(start, start + self.head_rows) for start in range(0, len(hidden), self.head_rows)]
         made = [checkpoint(scores, hidden[at], at, use_reentrant=False) for at in chunks]
@@ -146,6 +162,8 @@ class ScoringModel(nn.Module):
         return torch.cat(log_probs), torch.cat(entropies)
 
 
-def entropy_of(logits: Tensor) -> Tensor:
-    """Returns the entropy of softmax(logits) in nats; [R, V] -> [R]."""
+def entropy_of(logits: Tensor, support: Tensor | None = None) -> Tensor:
+    """Returns the entropy in nats of softmax(logits), of each row's support where it has one; [R, V] -> [R]."""
+    if support is not None:
+        logits = masked_to(logits, support)
     return entropy_from(logits.log_softmax(-1))

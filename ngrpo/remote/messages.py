@@ -12,6 +12,7 @@ from torch import Tensor
 from ngrpo.errors import SettingError
 from ngrpo.types.records import Record
 from ngrpo.types.rollouts import Mixture, Prefix, Request, Rollout, Sampling, StopReason
+from ngrpo.types.support import Support
 
 Message = Mapping[str, Any]
 """A JSON object."""
@@ -107,7 +108,8 @@ def sampling_message(sampling: Sampling) -> dict[str, Any]:
 
 
 def rollout_message(rollout: Rollout) -> dict[str, Any]:
-    """Returns a rollout without its prompt, which the asker has."""
+    """Returns a rollout without its prompt, which the asker has, and without a support that it does not have."""
+    support = rollout.support
     return {
         "key": rollout.key,
         "response_ids": rollout.response_ids.tolist(),
@@ -115,6 +117,7 @@ def rollout_message(rollout: Rollout) -> dict[str, Any]:
         "mixture": mixture_message(rollout.mixture),
         "stop_reason": str(rollout.stop_reason),
         "prefix_length": rollout.prefix_length,
+        **({} if support is None else {"support": [tensor_message(part) for part in support.parts]}),
     }
 
 
@@ -128,4 +131,5 @@ def rollout_of(message: Message, prompt_ids: tuple[int, ...]) -> Rollout:
         mixture=mixture_of(message["mixture"]),
         stop_reason=StopReason(message["stop_reason"]),
         prefix_length=message["prefix_length"],
+        support=Support(*map(tensor_of, message["support"])) if "support" in message else None,
     )

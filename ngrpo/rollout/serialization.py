@@ -11,6 +11,7 @@ from ngrpo.types.problems import Problem, Prompt
 from ngrpo.types.records import Record
 from ngrpo.types.rollouts import Mixture, Rollout, StopReason
 from ngrpo.types.scores import Score, Verdict
+from ngrpo.types.support import Support
 
 _UNCHANGED = ("keys", "texts", "generate_s", "reward_s")
 
@@ -32,6 +33,7 @@ def serialize_rollout(rollout: Rollout) -> dict[str, Any]:
         "record": [cpu_copy(channel) for channel in rollout.mixture.record],
         "prefix_length": rollout.prefix_length,
         "path": None if rollout.path is None else [list(rollout.path.nodes), list(rollout.path.starts)],
+        "support": None if rollout.support is None else [cpu_copy(part) for part in rollout.support.parts],
     }
 
 
@@ -45,8 +47,9 @@ def deserialize_rollout(state: dict[str, Any]) -> Rollout:
         log_probs=state["log_probs"],
         mixture=Mixture(state["positions"], Record._make(state["record"])),
         stop_reason=StopReason(state["stop_reason"]),
-        prefix_length=state.get("prefix_length", 0),  # absent in version 0.1
+        prefix_length=state.get("prefix_length", 0),  # absent in version 0.1, as the next are
         path=None if path is None else Path(*map(tuple, path)),
+        support=None if state.get("support") is None else Support(*state["support"]),
     )
 
 

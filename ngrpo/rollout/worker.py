@@ -351,6 +351,7 @@ class RolloutWorker:
             lambda asked: self._generate(asked, self.sampling, bound),
         )
         rollouts = [leaf for tree in trees for leaf in tree.leaves]
+        self._check_supports(rollouts)
         made = self._scored(prompts, size, rollouts, time.perf_counter() - start, int(bound.progress))
         return replace(made, discarded_tokens=sum(tree.pruned_tokens for tree in trees))
 
@@ -457,6 +458,7 @@ class RolloutWorker:
         progress = None if self.observer is None else GrowingProgress(self.observer.generating)
 
         def score(prompt: Prompt, rollouts: list[Rollout], seconds: float) -> Experience:
+            self._check_supports(rollouts)
             return self._scored([prompt], size, rollouts, seconds, int(bound.progress))
 
         def requests(further: Sequence[Prompt]) -> list[Request]:
@@ -491,6 +493,15 @@ class RolloutWorker:
         size = self.settings.group_size
         requests = self._requests(prompts, size, iteration)
         return [replace(one, prefix=given[number // size]) for number, one in enumerate(requests)]
+
+    def _check_supports(self, rollouts: Sequence[Rollout]) -> None:
+        """Refuses rollouts of truncated sampling that do not say what was kept; engines of a user's own may not."""
+        if self.exploration.support and any(rollout.support is None for rollout in rollouts):
+            raise SettingError(
+                f"rollout.engine={type(self.engine).__name__} returns no Rollout.support, on which the tokens of "
+                f"exploration={type(self.exploration).__name__} must be scored; let it keep what the steps return, or "
+                "choose an exploration that does not truncate."
+            )
 
     def _requests(self, prompts: Sequence[Prompt], samples: int, iteration: int) -> list[Request]:
         return [

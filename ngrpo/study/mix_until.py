@@ -11,6 +11,12 @@ from ngrpo.exploration.vocabulary import Vocabulary
 
 KEYS, LAST, TOKEN_KEPT = "mix_until/keys", "mix_until/last", "mix_until/token_kept"
 
+_DECLARED = (
+    *("width", "scored", "dense", "noisy", "stateful", "reads_embedding", "reads_hidden", "end_token"),
+    *("truncates", "support"),
+)
+"""What a class declares that this one takes over."""
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -45,7 +51,7 @@ class MixUntil(Exploration):
 
     def __post_init__(self) -> None:
         inner = self.inner
-        for name in ("width", "scored", "dense", "noisy", "stateful", "reads_embedding", "reads_hidden", "end_token"):
+        for name in _DECLARED:
             object.__setattr__(self, name, getattr(inner, name))
 
     def prepare(self, embedding: Tensor, vocabulary: Vocabulary) -> dict[str, Tensor]:
@@ -70,8 +76,9 @@ class MixUntil(Exploration):
         index = torch.searchsorted(ctx.tables[KEYS], ctx.keys).clamp(max=last)
         past = ctx.positions - ctx.tables[LAST][index]
         kept = (past == 1) & ctx.tables[TOKEN_KEPT][index]
-        token = torch.where((past > 0) & ~kept, ctx.sample(logits), step.token)
-        return step.with_tokens(token, step.mixed & (past <= 0))
+        plain = (past > 0) & ~kept
+        token = torch.where(plain, ctx.sample(logits), step.token)
+        return step.with_tokens(token, step.mixed & (past <= 0), plain)
 
     def inputs(self, embed: Embed, step: Step, ctx: RowContext, parameters: Mapping[str, Tensor]) -> Tensor:
         """Those of the inner strategy."""

@@ -6,4 +6,5 @@
 - ``records.py``: Decisions and records of a strategy: one set of channels in engines, rollouts and trainer
 - ``rollouts.py``: Requests to a rollout engine, and the rollouts that it returns
 - ``scores.py``: The score of a response: its reward, and the verdict on its answer
+- ``support.py``: The supports of a response: the sets of token ids that its tokens were drawn from
 """

@@ -6,6 +6,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from ngrpo.types.support import NO_ID
+
 
 class Record(NamedTuple):
     """All that is needed to rebuild and score the input vectors of mixed positions.
@@ -58,6 +60,8 @@ class Step(NamedTuple):
         vector: [R, d]; of one that is ``dense``.
         noise: float32 [R]; of one that is ``noisy``.
         state: a counter that the row's next step gets back; int32 [R]; of a strategy that is ``stateful``.
+        support: the set that the token was drawn from, the ids of each row before its `NO_ID`; none in a row that was
+            drawn from the whole vocabulary; int64 [R, C]; of a strategy with a ``support``.
     """
 
     token: Tensor
@@ -68,27 +72,29 @@ class Step(NamedTuple):
     vector: Tensor | None = None
     noise: Tensor | None = None
     state: Tensor | None = None
+    support: Tensor | None = None
 
     @property
     def record(self) -> Record:
         """The channels that are kept of mixed positions."""
         return Record(self.ids, self.weights, self.scores, self.vector, self.noise)
 
-    def with_tokens(self, token: Tensor, mixed: Tensor) -> "Step":
-        """Returns the step with other tokens and other mixed rows.
+    def with_tokens(self, token: Tensor, mixed: Tensor, plain: Tensor) -> "Step":
+        """Returns the step with other tokens and mixed rows; the whole softmax gave those of ``plain`` (bool [R]).
 
         Written out: torch.compile of PyTorch 2.11 fails where a result was made by ``_replace``.
         """
-        return Step(token, mixed, self.ids, self.weights, self.scores, self.vector, self.noise, self.state)
+        support = None if self.support is None else self.support.masked_fill(plain[:, None], NO_ID)
+        return Step(token, mixed, self.ids, self.weights, self.scores, self.vector, self.noise, self.state, support)
 
     def rows(self, at: slice) -> "Step":
         """Returns some of the rows."""
         return Step._make(None if channel is None else channel[at] for channel in self)
 
     @classmethod
-    def plain(cls, token: Tensor) -> "Step":
+    def plain(cls, token: Tensor, support: Tensor | None = None) -> "Step":
         """Returns the step of ordinary decoding: x_t = E[token], K = 0."""
-        return cls(token, torch.zeros_like(token, dtype=torch.bool), *no_mixture(token))
+        return cls(token, torch.zeros_like(token, dtype=torch.bool), *no_mixture(token), support=support)
 
 
 def no_mixture(token: Tensor) -> tuple[Tensor, Tensor]:

@@ -9,6 +9,7 @@ from torch import Tensor
 from ngrpo.errors import SettingError
 from ngrpo.types.paths import Path
 from ngrpo.types.records import Record
+from ngrpo.types.support import Support
 
 
 class StopReason(StrEnum):
@@ -120,13 +121,15 @@ class Rollout:
         key: the request's; noise is drawn again from it.
         prompt_ids: int64 [P].
         response_ids: int64 [T], T >= 1.
-        log_probs: the strategy's score of each response token at the sampling temperature; float32 [T].
+        log_probs: the strategy's score of each response token at the sampling temperature, on the token's support where
+            it has one; float32 [T].
         mixture: what stood at the mixed positions instead of the token's embedding.
         stop_reason: why it ended.
         prefix_length: F, the first response tokens that were given (`Request.prefix`) and not chosen. They are context:
             their log-probs are 0 and were not computed, and nothing is trained on them.
         path: the nodes of a tree that its generated tokens make up (`ngrpo.rollout.scheduling`); None for a rollout
             that has no generated tokens in common with others.
+        support: the sets that truncated sampling drew the T tokens from; None where nothing was truncated.
     """
 
     key: int
@@ -137,6 +140,7 @@ class Rollout:
     stop_reason: StopReason
     prefix_length: int = 0
     path: Path | None = None
+    support: Support | None = None
 
     @property
     def length(self) -> int:

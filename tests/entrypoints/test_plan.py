@@ -62,7 +62,10 @@ def test_it_says_what_to_change_where_a_run_does_not_fit(tmp_path):
         (("rollout.group_size=1",), "rollout.group_size=1 leaves nothing to compare with"),
         (("algo.prompts_per_batch=-3",), "algo.prompts_per_batch=-3 is too small"),
         (("algo.prompts_per_batch=3", "algo.optimizer_steps=2"), "cannot be cut into algo.optimizer_steps=2"),
-        (("exploration=token", "exploration.top_k=5"), "draws from a truncated distribution"),
+        (
+            ("exploration=token", "exploration.top_k=5", "exploration.largest_support=0"),
+            "draws from a truncated distribution",
+        ),
         (("exploration=neighbor", "exploration.k=9999"), "exploration.k=9999 is more than the 576 tokens"),
         (("rollout.max_new_tokens=100000",), "exceeds the model's"),
         (("trainer.devices=0",), "trainer.devices=0 is no number of processes; choose 1 or more, or auto."),

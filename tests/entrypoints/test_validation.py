@@ -37,6 +37,7 @@ from ngrpo.entrypoints.validation import (
 from ngrpo.errors import SettingError
 from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.gumbel import GumbelSoftThinking
+from ngrpo.exploration.min_p import MinPSampling
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.soft import SoftThinking
 from ngrpo.exploration.token import TokenSampling
@@ -213,13 +214,13 @@ def test_prompts_that_cannot_be_shared_are_refused(prompts: int, steps: int, ran
     assert_refused(caught.value, *wanted, f"multiple of {steps * ranks}")
 
 
-def test_truncated_sampling_is_refused() -> None:
-    check_support(TokenSampling())
-    check_support(NeighborMixing())
-    for strategy in (TokenSampling(top_k=20), TokenSampling(top_p=0.9)):
+def test_truncated_sampling_without_a_record_is_refused() -> None:
+    for strategy in (TokenSampling(), NeighborMixing(), TokenSampling(20, largest_support=1), MinPSampling(0.1, 128)):
+        check_support(strategy)
+    for refused in (TokenSampling(top_k=20), TokenSampling(top_p=0.9), MinPSampling()):
         with pytest.raises(SettingError) as caught:
-            check_support(strategy)
-        assert_refused(caught.value, str(strategy), "exploration=token", "top_k=0", "top_p=1.0")
+            check_support(refused)
+        assert_refused(caught.value, str(refused), "exploration.largest_support=128")
 
 
 def test_context_is_the_sum_of_prompt_and_response() -> None:
@@ -259,7 +260,10 @@ def defaults() -> DictConfig:
         ),
         ({"rollout.temperature": 0.0}, ["rollout.temperature=0.0 "]),
         ({"rollout.engine.max_batch_size": 0}, ["rollout.engine.max_batch_size=0 "]),
-        ({"exploration.top_k": 5}, ["top_k=5", "top_k=0"]),
+        (
+            {"exploration.top_k": 5, "exploration.largest_support": 0},
+            ["top_k=5", "exploration.largest_support=128"],
+        ),
         ({"exploration.top_p": 2.0}, ["exploration.top_p=2.0 "]),
         ({"algo.prompts_per_batch": 6}, ["algo.prompts_per_batch=6 ", "algo.optimizer_steps=4 "]),
         (

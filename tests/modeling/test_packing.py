@@ -16,7 +16,9 @@ PLAIN = rollout([15], [24, 25])
 
 def as_lists(batch: PackedBatch) -> dict[str, list]:
     listed = {
-        n: value if isinstance(value, list) else value.tolist() for n, value in vars(batch).items() if n != "record"
+        n: value.tolist() if isinstance(value, torch.Tensor) else value
+        for n, value in vars(batch).items()
+        if n != "record"
     }
     return listed | {"ids": batch.record.ids.tolist(), "weights": batch.record.weights.tolist()}
 
@@ -33,6 +35,8 @@ def test_two_sequences_by_hand():
         "mixed_slots": [3, 5, 8],
         "ids": [[30, 31], [32, 33], [34, 35]],
         "weights": [[0.75, 0.25], [0.5, 0.5], [0.125, 0.875]],
+        "support": None,
+        "partly_whole": False,
     }
 
 

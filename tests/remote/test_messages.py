@@ -1,6 +1,7 @@
 """Rollouts and requests survive JSON bit for bit, and what is none is refused."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from ngrpo.remote.messages import (
 )
 from ngrpo.types.records import Record
 from ngrpo.types.rollouts import Mixture, Prefix, Request, Rollout, StopReason
+from ngrpo.types.support import Support
 
 TENSORS = [
     torch.tensor([-0.0, float("inf"), float("nan"), 1e-40]),
@@ -66,6 +68,7 @@ def test_a_rollout_comes_back_with_every_channel(record: Record) -> None:
         mixture=Mixture(torch.arange(2, 2 + count), record),
         stop_reason=StopReason.LENGTH,
         prefix_length=1,
+        support=Support.of(torch.tensor([[-1, -1], [8, 2], [9, -1]])),
     )
     back = rollout_of(through_json(rollout_message(rollout)), (5, 6))
     assert (back.key, back.stop_reason, back.prefix_length) == (2**63 - 1, StopReason.LENGTH, 1)
@@ -73,6 +76,9 @@ def test_a_rollout_comes_back_with_every_channel(record: Record) -> None:
         assert same(getattr(back, name), getattr(rollout, name)), name
     assert same(back.mixture.positions, rollout.mixture.positions)
     assert all(same(a, b) for a, b in zip(back.mixture.record, record, strict=True))
+    assert back.support is not None
+    assert back.support.rows().tolist() == [[-1, -1], [8, 2], [9, -1]]
+    assert rollout_of(through_json(rollout_message(replace(rollout, support=None))), (5, 6)).support is None
 
 
 def test_a_request_says_only_what_is_not_as_usual() -> None:

@@ -10,6 +10,7 @@ from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.gumbel import GumbelSoftThinking
 from ngrpo.exploration.latent_gumbel import LatentGumbel
+from ngrpo.exploration.min_p import MinPSampling
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.soft import SoftThinking
 from ngrpo.exploration.vocabulary import Vocabulary
@@ -58,6 +59,9 @@ def run(session: Session, admission: Admission, start: int = 0, length: int = BU
 
 
 def assert_equal(ours: CollectedRecords, other: CollectedRecords) -> None:
+    assert (ours.supports is None) == (other.supports is None)
+    for mine, theirs in zip(ours.supports or (), other.supports or (), strict=True):
+        assert torch.equal(mine.rows(), theirs.rows())
     for mine, theirs in zip((*ours[:3], *ours.record), (*other[:3], *other.record), strict=True):
         assert (mine is None) == (theirs is None)
         if mine is not None and theirs is not None:
@@ -110,6 +114,28 @@ def test_a_prefix_is_fed_and_gone_on_from_as_if_it_had_been_chosen(strategy: Exp
     for mine, theirs in zip(*fed, strict=True):
         assert torch.equal(mine[fed[0][0]], theirs[fed[0][0]])
     assert int(fed[0][0].sum()) == len(positions) > 0
+
+
+def test_supports_are_those_of_the_slot_and_of_what_was_generated_in_it() -> None:
+    """In slots that had other responses before, sampled plainly, with a prefix, and from the strategy's supports."""
+    strategy, key = MinPSampling(0.3, largest_support=9), 23
+    session, whole = session_of(strategy, 2), session_of(strategy, 1)
+    run(whole, Admission(0, 0, key, prompt_length=4))
+    (expected,) = whole.collect([0], [BUDGET]).supports or ()
+    assert bool(expected.counts.all())
+    assert len(expected.ids) > BUDGET
+    prefix = Prefix(tuple(whole.collect([0], [3]).tokens[0].tolist()))
+    run(session, Admission(0, 0, key + 1, prompt_length=2))
+    run(session, Admission(1, 1, key, prompt_length=4, explore=False))
+    run(session, Admission(0, 2, key, prompt_length=4, prefix=prefix), start=3)
+    going_on, plain = session.collect([0, 1], [BUDGET, 5]).supports or ()
+    assert going_on.counts.tolist() == [0, 0, 0, *expected.counts[3:].tolist()]
+    assert going_on.after(3).rows().equal(expected.after(3).rows())
+    assert plain.counts.tolist() == [0] * 5
+    assert session.renew(session.spec, TABLE, number=4)
+    run(session, Admission(1, 0, key, prompt_length=4))
+    (again,) = session.collect([1], [6]).supports or ()
+    assert again.rows().equal(expected.rows()[:6])
 
 
 def test_an_end_token_in_the_prefix_ends_the_reasoning() -> None:

@@ -13,6 +13,7 @@ from ngrpo.rollout.serialization import (
     serialize_rollout,
 )
 from ngrpo.types.scores import Verdict
+from ngrpo.types.support import Support
 
 MADE = experience([rollout([1], [2, 3]), rollout([1], [4])], [score(Verdict.CORRECT, "7")] * 2, group_size=2)
 
@@ -38,7 +39,19 @@ def test_a_prefix_is_still_one_after_reading() -> None:
     assert deserialize_rollout(written).prefix_length == 1
 
 
-def test_a_file_of_version_0_1_has_no_prefixes() -> None:
+def test_supports_are_read_as_they_were_written() -> None:
+    support = Support.of(torch.tensor([[5, 2, -1], [-1, -1, -1]]))
+    file = io.BytesIO()
+    torch.save(serialize_rollout(replace(MADE.rollouts[0], support=support)), file)
+    file.seek(0)
+    read = deserialize_rollout(torch.load(file, weights_only=True)).support
+    assert read is not None
+    assert read.rows().equal(support.rows())
+    assert deserialize_rollout(serialize_rollout(MADE.rollouts[0])).support is None
+
+
+def test_a_file_of_version_0_1_has_no_prefixes_and_no_supports() -> None:
     written = serialize_rollout(MADE.rollouts[0])
-    del written["prefix_length"]
-    assert deserialize_rollout(written).prefix_length == 0
+    del written["prefix_length"], written["support"]
+    read = deserialize_rollout(written)
+    assert (read.prefix_length, read.support) == (0, None)

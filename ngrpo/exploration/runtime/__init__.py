@@ -5,7 +5,7 @@
 - ``decide.py``: The decode step of a strategy, the same tensor function in every engine
 - ``dry_run.py``: The dry run of a strategy when it is bound: a few steps of two rows, in which it must do what its
   class declares
-- ``empty_record.py``: An empty record of a strategy, to be filled
+- ``empty_record.py``: An empty record of a strategy, and empty supports, to be filled
 - ``host_reads.py``: The guard against code that reads values of tensors back to the host
 - ``step_check.py``: The checks of a strategy's step against what its class declares, and what engines and trainer can
   use

@@ -24,5 +24,5 @@ def decide(
     step = strategy.step(scaled, context)
     if explore is not None:
         token = step.token.where(explore, context.sample(scaled))
-        step = step.with_tokens(token, step.mixed & explore)
+        step = step.with_tokens(token, step.mixed & explore, ~explore)
     return step, strategy.log_prob(scaled, step, context)

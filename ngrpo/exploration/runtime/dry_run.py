@@ -195,7 +195,7 @@ class _DryRun:
         if not _close(scores, scored(_as_recorded(step))):
             raise refusal(
                 self.strategy,
-                "log_prob depends on what is not recorded; of rows that are not mixed only the token is kept",
+                "log_prob depends on what is not recorded; of rows that are not mixed only token and support are kept",
             )
 
     def _called(self, method: str, context: _Gated, call: Callable[[_Gated], Result]) -> Result:
@@ -255,7 +255,7 @@ def _as_recorded(step: Step) -> Step:
         mixed = step.mixed if channel.dim() == 1 else step.mixed[:, None]
         return channel.where(mixed, torch.zeros_like(channel))
 
-    return Step(step.token, step.mixed, *step.record.map(kept))
+    return Step(step.token, step.mixed, *step.record.map(kept), support=step.support)
 
 
 def _rows(context: _Gated, at: slice) -> _Gated:

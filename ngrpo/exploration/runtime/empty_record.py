@@ -1,10 +1,11 @@
-"""An empty record of a strategy, to be filled."""
+"""An empty record of a strategy, and empty supports, to be filled."""
 
 import torch
 from torch import Tensor
 
 from ngrpo.exploration.base import Exploration
 from ngrpo.types.records import Record
+from ngrpo.types.support import NO_ID
 
 
 def empty_record(
@@ -27,3 +28,10 @@ def empty_record(
         vector=vectors,
         noise=torch.zeros(leading, dtype=torch.float32, device=device) if strategy.noisy else None,
     )
+
+
+def empty_support(strategy: Exploration, leading: tuple[int, ...], device: torch.device) -> Tensor | None:
+    """Returns supports of no id, which stand for the whole vocabulary, int32 [*leading, C]; None if it has none."""
+    if not strategy.support:
+        return None
+    return torch.full((*leading, strategy.support), NO_ID, dtype=torch.int32, device=device)

@@ -9,6 +9,7 @@ from torch import Tensor
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.types.records import Step
+from ngrpo.types.support import NO_ID
 
 _FLAGS = {"scores": "scored", "vector": "dense", "noise": "noisy", "state": "stateful"}
 """The flag that declares each optional field of `Step`."""
@@ -43,6 +44,7 @@ def check_step(strategy: Exploration, step: Step, logits: Tensor, embedding: Ten
         raise refusal(strategy, f"step returns a {type(step).__name__}; return a Step")
     for name, value in zip(step._fields, step, strict=True):
         _check_declared(strategy, name, value)
+    _check_support_declared(strategy, step)
     rows = logits.shape[0]
     for name, expected in _expected(strategy, rows, embedding).items():
         _check_tensor(strategy, f"step returns {name}", getattr(step, name), expected, logits.device)
@@ -74,6 +76,15 @@ def _check_declared(strategy: Exploration, name: str, value: object) -> None:
         )
 
 
+def _check_support_declared(strategy: Exploration, step: Step) -> None:
+    if strategy.support and step.support is None:
+        raise refusal(
+            strategy, f"support={strategy.support} is declared and step returns none; return it, or declare 0"
+        )
+    if step.support is not None and not strategy.support:
+        raise refusal(strategy, "step returns a support and the class declares none; declare its width as support")
+
+
 def _expected(strategy: Exploration, rows: int, embedding: Tensor) -> dict[str, Expected]:
     by_id = (rows, strategy.width)
     fields = {
@@ -88,14 +99,15 @@ def _expected(strategy: Exploration, rows: int, embedding: Tensor) -> dict[str, 
         "noise": Expected((rows,), torch.float32),
         "state": Expected((rows,), torch.int32),
     }
-    return fields | {name: optional[name] for name, flag in _FLAGS.items() if getattr(strategy, flag)}
+    support = {"support": Expected((rows, strategy.support), torch.int64)} if strategy.support else {}
+    return fields | support | {name: optional[name] for name, flag in _FLAGS.items() if getattr(strategy, flag)}
 
 
 def _check_tensor(strategy: Exploration, what: str, value: object, expected: Expected, device: torch.device) -> Tensor:
     if not isinstance(value, Tensor):
         raise refusal(strategy, f"{what} of type {type(value).__name__}; return a tensor")
     if tuple(value.shape) != expected.shape:
-        hint = "; width says how many ids a mixture has" if len(expected.shape) == 2 else ""
+        hint = "; width says how many ids a mixture has, support how many a set" if len(expected.shape) == 2 else ""
         raise refusal(strategy, f"{what} of shape {list(value.shape)} instead of {list(expected.shape)}{hint}")
     if value.dtype != expected.dtype:
         raise refusal(strategy, f"{what} of dtype {_name(value.dtype)} instead of {_name(expected.dtype)}; convert it")
@@ -129,6 +141,16 @@ def _faults(step: Step, vocabulary: int) -> Iterator[tuple[str, Tensor]]:
         yield (
             "noise that is not a finite standard deviation of 0 or more",
             ~(mixed(step.noise) >= 0) | mixed(step.noise).isinf(),
+        )
+    if step.support is not None:
+        ids = step.support.sort(-1).values
+        filled = step.support != NO_ID
+        outside = _outside(ids, vocabulary) & (ids != NO_ID)
+        yield f"supports with ids outside the {vocabulary} of the vocabulary", outside
+        yield "supports that have an id twice", (ids.diff(dim=-1) == 0) & (ids[:, 1:] != NO_ID)
+        yield (
+            "supports without the token that was drawn from them",
+            filled.any(-1) & ~(step.support == step.token[:, None]).any(-1),
         )
 
 

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from ngrpo.exploration.base import Exploration
-from ngrpo.exploration.runtime.empty_record import empty_record
+from ngrpo.exploration.runtime.empty_record import empty_record, empty_support
 from ngrpo.rollout.records.host_memory import DeviceView, HostTensor
 from ngrpo.types.records import Record
 from ngrpo.types.rollouts import Prefix
+from ngrpo.types.support import NO_ID, Support
 
 _memories = count()
 
@@ -110,6 +111,7 @@ class SessionRecords(NamedTuple):
         record: see `Record`; [S + 1, T, ...].
         state: int32 [S + 1, T]; None for a strategy that has none.
         end_at: response index of the first end token, T while there is none; int64 [S + 1].
+        support: see `Step`; int32 [S + 1, T, C]; None for a strategy that has none.
     """
 
     tokens: Tensor
@@ -118,6 +120,7 @@ class SessionRecords(NamedTuple):
     record: Record
     state: Tensor | None
     end_at: Tensor
+    support: Tensor | None
 
     @classmethod
     def empty(
@@ -132,6 +135,7 @@ class SessionRecords(NamedTuple):
             record=empty_record(strategy, shape, device, vectors),
             state=torch.zeros(shape, dtype=torch.int32, device=device) if strategy.stateful else None,
             end_at=torch.full((slots,), budget, dtype=torch.int64, device=device),
+            support=empty_support(strategy, shape, device),
         )
 
 
@@ -143,6 +147,7 @@ class CollectedRecords(NamedTuple):
         log_probs: float32 [N, T].
         mixed: False beyond a request's response; bool [N, T].
         record: of the M mixed positions, request by request and in ascending order; [M, ...].
+        supports: of each request's response; None for a strategy that has none.
         failure: traceback of the strategy's own code, after which nothing was recorded; None if it raised nothing.
         wasted: tokens that were computed for rows that had ended, whichever session's, and were not told before.
     """
@@ -151,6 +156,7 @@ class CollectedRecords(NamedTuple):
     log_probs: Tensor
     mixed: Tensor
     record: Record
+    supports: list[Support] | None = None
     failure: str | None = None
     wasted: int = 0
 
@@ -224,6 +230,8 @@ class Session:
             if written is not None:
                 written.zero_()
         records.end_at.fill_(spec.max_new_tokens)
+        if records.support is not None:
+            records.support.fill_(NO_ID)
         self._admitted = [-1] * spec.slots
         self._assigned = []
         return True
@@ -280,6 +288,8 @@ class Session:
         records.mixed[slot, :given] = False
         if records.state is not None:
             records.state[slot, :given] = 0
+        if records.support is not None:
+            records.support[slot, :given] = NO_ID
         if prefix.mixture is not None and len(prefix.mixture.positions):
             index = to_device(prefix.mixture.positions - admission.prompt_length, device)
             at = (torch.full_like(index, slot), index)
@@ -308,7 +318,15 @@ class Session:
             records.log_probs[rows_device, :longest].cpu(),
             mixed,
             rest._replace(vector=vectors),
+            self._supports(slots, lengths),
         )
+
+    def _supports(self, slots: Sequence[int], lengths: Sequence[int]) -> list[Support] | None:
+        """Returns them request by request: of all at once the places would take many times what is in them."""
+        support = self.records.support
+        if support is None:
+            return None
+        return [Support.of(support[slot, :length]) for slot, length in zip(slots, lengths, strict=True)]
 
 
 _OF_THE_COMPUTATION = (

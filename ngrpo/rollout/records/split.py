@@ -58,4 +58,5 @@ def _rollout(request: Request, output: Completion, collected: CollectedRecords, 
         mixture=Mixture(at + len(request.prompt_ids), collected.record.map(lambda channel: channel[mixed])),
         stop_reason=StopReason.STOP if output.finish_reason == "stop" else StopReason.LENGTH,
         prefix_length=request.given,
+        support=None if collected.supports is None else collected.supports[row],
     )

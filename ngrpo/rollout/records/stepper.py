@@ -205,6 +205,8 @@ def choose_and_record(
     records.record.put((slots, index), step.record)
     if records.state is not None and step.state is not None:
         records.state[slots, index] = step.state
+    if records.support is not None and step.support is not None:
+        records.support[slots, index] = step.support.int()
     # The first end token; an index that is chosen again (after a dropped output) is no longer counted as one.
     known = records.end_at[slots]
     known = torch.where(known == index, budget, known)

@@ -12,6 +12,7 @@ from ngrpo.rollout.scheduling.base import Scheduler
 from ngrpo.rollout.scheduling.tree import Branch, Response, Tree
 from ngrpo.types.paths import Path, distinct_tokens
 from ngrpo.types.rollouts import Prefix, Request, Rollout, StopReason
+from ngrpo.types.support import Support
 
 Generate = Callable[[list[Request]], list[Rollout]]
 """Makes a rollout a request."""
@@ -115,13 +116,21 @@ class GrowingTree:
         if parent is None:
             return Response(rollout, branch, whole, ((rollout.key, start),))
         log_probs = torch.cat((parent.rollout.log_probs[:start], rollout.log_probs[start:]))
-        joined = replace(rollout, log_probs=log_probs, prefix_length=self.tree.given)
+        support = _joined(parent.rollout.support, rollout.support, start)
+        joined = replace(rollout, log_probs=log_probs, support=support, prefix_length=self.tree.given)
         kept = tuple(origin for origin in parent.origins if origin[1] < start)
         own = () if kept[-1][0] == rollout.key else ((rollout.key, start),)
         return Response(joined, branch, whole, kept + own)
 
     def _refused(self, fault: str) -> SettingError:
         return SettingError(f"rollout.scheduler={type(self._scheduler).__name__} {fault}; correct its branches.")
+
+
+def _joined(first: Support | None, rest: Support | None, start: int) -> Support | None:
+    """Returns the supports of a response whose first ``start`` tokens are another's."""
+    if first is None or rest is None:
+        return None
+    return Support.cat([first.before(start), rest.after(start)])
 
 
 def grow(scheduler: Scheduler, roots: Sequence[Sequence[Request]], limit: int, generate: Generate) -> list[GrowingTree]:

@@ -8,8 +8,9 @@ from torch import Tensor
 
 from ngrpo.exploration.base import Exploration, Step
 from ngrpo.exploration.context import is_one_of
-from ngrpo.exploration.runtime.empty_record import empty_record
+from ngrpo.exploration.runtime.empty_record import empty_record, empty_support
 from ngrpo.types.rollouts import Mixture, Prefix, Request, Rollout, Sampling, StopReason
+from ngrpo.types.support import NO_ID, Support
 
 
 class Progress(NamedTuple):
@@ -73,6 +74,7 @@ class BatchState:
         self.mixed = torch.zeros(places, dtype=torch.bool, device=device)
         vectors = like.new_zeros(*places, like.shape[-1]) if strategy.dense else None
         self.records = empty_record(strategy, places, device, vectors)
+        self.support = empty_support(strategy, places, device)
 
     def admit(self, numbers: list[int], requests: list[Request]) -> slice:
         """Opens a row for each request (``numbers`` are their indices in the result); returns the rows."""
@@ -102,6 +104,8 @@ class BatchState:
         self.tokens[row, given] = ids
         self.log_probs[row, given] = 0.0
         self.mixed[row, given] = False
+        if self.support is not None:
+            self.support[row, given] = NO_ID
         self.emitted[row] = given.stop
         self.ended[row] = torch.isin(ids, self.end_ids).any()
         if prefix.mixture is not None and len(prefix.mixture.positions):
@@ -121,6 +125,8 @@ class BatchState:
         self.log_probs[at] = log_probs
         self.mixed[at] = step.mixed
         self.records.put(at, step.record)
+        if self.support is not None and step.support is not None:
+            self.support[at] = step.support.int()
         if step.state is not None:
             self.state[rows] = step.state
         self.inputs[rows] = inputs
@@ -152,6 +158,9 @@ class BatchState:
 
         tokens, log_probs, mixed = (host(channel) for channel in (self.tokens, self.log_probs, self.mixed))
         records = self.records.map(host)
+        # Rollout by rollout: of all positions at once the places would take many times what is in them.
+        taken = zip(rows, lengths, strict=True)
+        supports = [None if self.support is None else Support.of(self.support[row, :length]) for row, length in taken]
 
         def rollout(row: int, length: int, request: Request) -> Rollout:
             indices = mixed[row, :length].nonzero()[:, 0]
@@ -164,6 +173,7 @@ class BatchState:
                 mixture=Mixture(indices + len(request.prompt_ids), records.map(lambda channel: channel[row, indices])),
                 stop_reason=self._reason(int(tokens[row, length - 1])),
                 prefix_length=request.given,
+                support=supports[row],
             )
 
         return [rollout(*one) for one in zip(range(len(rows)), lengths, requests, strict=True)]
@@ -220,7 +230,7 @@ class BatchState:
         self.request[target] = self.request[source]
         source, target = source.to(device), target.to(device)
         fixed = (self.keys, self.prompt_length, self.limit, self.emitted, self.ended, self.done, self.inputs)
-        for channel in (*fixed, self.tokens, self.log_probs, self.mixed, self.explore, *self.records):
+        for channel in (*fixed, self.tokens, self.log_probs, self.mixed, self.explore, self.support, *self.records):
             if channel is not None:
                 channel[target] = channel[source]
         if len(self.state):

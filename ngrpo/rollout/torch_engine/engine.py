@@ -12,10 +12,11 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from ngrpo.errors import RunError, SettingError
-from ngrpo.exploration.base import Exploration, StepContext
+from ngrpo.exploration.base import Exploration, Step, StepContext
 from ngrpo.exploration.runtime.bound import BoundExploration
 from ngrpo.exploration.runtime.compiled import compiled
 from ngrpo.exploration.runtime.decide import decide
+from ngrpo.exploration.support import on_support
 from ngrpo.modeling.attention import AttentionPlan
 from ngrpo.modeling.exact.model import exact_calls, make_exact
 from ngrpo.modeling.exact.token_scores import exact_token_scores
@@ -35,6 +36,7 @@ from ngrpo.rollout.torch_engine.kv_cache import DecodeAttention, PrefillAttentio
 from ngrpo.rollout.torch_engine.prefill import distinct_beginnings, known_part
 from ngrpo.rollout.torch_engine.stream import Operations, TorchStream
 from ngrpo.types.rollouts import Request, Rollout, Sampling
+from ngrpo.types.support import NO_ID
 
 log = logging.getLogger(__name__)
 
@@ -310,10 +312,19 @@ class TorchEngine:
         run = compiled(decide, strategy) if self.compile and len(logits) > 1 else partial(decide, strategy)
         step, log_probs = run(logits, batch.sampling.temperature, context, explore)
         if self.exact and strategy.scores_tokens:
-            log_probs, _, _ = exact_token_scores(logits, step.token, batch.sampling.temperature)
+            log_probs = _exact_log_probs(logits, step, batch.sampling.temperature)
         inputs = embed(step.token)
         if strategy.mixes:
             with exact_calls(self.lm):
                 vectors = strategy.inputs(embed, step, context, exploration.parameters)
             inputs = torch.where(step.mixed[:, None], vectors, inputs)
         batch.record(at, step, log_probs, inputs)
+
+
+def _exact_log_probs(logits: Tensor, step: Step, temperature: float) -> Tensor:
+    """Returns those of a step's tokens as an exact trainer computes them, each on its support; float32 [R]."""
+    log_probs, _, _ = exact_token_scores(logits, step.token, temperature)
+    if step.support is None:
+        return log_probs
+    on_sets, _, _ = exact_token_scores(*on_support(logits, step.token, step.support), temperature)
+    return torch.where((step.support == NO_ID).all(-1), log_probs, on_sets)

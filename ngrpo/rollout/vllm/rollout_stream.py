@@ -31,7 +31,7 @@ _COLLECT_SHARE = 8
 def slots_for(requests: int, strategy: Exploration, max_new_tokens: int, max_batch_size: int) -> int:
     """Returns how many slots a session gets: one a request as far as memory goes, else what keeps the batch full."""
     one = SessionRecords.empty(1, max_new_tokens, strategy, torch.device("meta"), None)
-    channels = (one.tokens, one.log_probs, one.mixed, *one.record, one.state)
+    channels = (one.tokens, one.log_probs, one.mixed, *one.record, one.state, one.support)
     size = sum(channel.nbytes for channel in channels if channel is not None)
     return min(requests, max(_RECORDS_BYTES // size, max_batch_size + 2 * max_batch_size // _COLLECT_SHARE))
 

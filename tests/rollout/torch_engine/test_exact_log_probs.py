@@ -11,6 +11,7 @@ from torch import Tensor
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.hrpo import HybridReasoning
+from ngrpo.exploration.min_p import MinPSampling
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.runtime.bound import bind
 from ngrpo.exploration.soft import SoftThinking
@@ -26,6 +27,7 @@ from ngrpo.types.rollouts import Request, Rollout, Sampling
 
 STRATEGIES = [
     TokenSampling(),
+    MinPSampling(0.1, largest_support=40),
     NeighborMixing(rate=0.4, end_token=None),
     SoftThinking(end_token=None),
     HybridReasoning(end_token=None),

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from ngrpo.errors import SettingError
-from ngrpo.exploration.base import Exploration, RowContext, Step, StepContext, token_log_prob
+from ngrpo.exploration.base import Exploration, RowContext, Step, StepContext
 from ngrpo.exploration.context import is_one_of
 from ngrpo.exploration.density import gumbel_log_density
+from ngrpo.exploration.support import token_log_prob
 from ngrpo.exploration.token import keep_top_k, keep_top_p
 from ngrpo.exploration.vocabulary import Vocabulary
 

@@ -139,7 +139,7 @@ def test_compiled_for_a_gpu_it_computes_the_same(monkeypatch):
     support = supports_of(tokens)
     expected = fused_token_scores(hidden, weight, offset, tokens, 0.7, 4, MAPS[-1], support=support)
     wanted = gradients(expected, [hidden, weight, offset])
-    monkeypatch.setattr(fused_scores, "compiled_for", lambda logits, function: compiled._compiled(function))
+    monkeypatch.setattr(fused_scores, "compiled_for", lambda logits, function, fixed: compiled._compiled(function))
     scores = fused_token_scores(hidden, weight, offset, tokens, 0.7, 4, MAPS[-1], support=support)
     torch.testing.assert_close(scores, expected, atol=1e-6, rtol=1e-6)
     torch.testing.assert_close(gradients(scores, [hidden, weight, offset]), wanted, atol=1e-6, rtol=1e-5)

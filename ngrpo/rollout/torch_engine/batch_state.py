@@ -212,6 +212,8 @@ class BatchState:
         self.emitted, self.ended, self.inputs = longer(self.emitted), longer(self.ended), longer(self.inputs)
         self.tokens, self.log_probs, self.mixed = longer(self.tokens), longer(self.log_probs), longer(self.mixed)
         self.records = self.records.map(longer)
+        if self.support is not None:
+            self.support = longer(self.support, NO_ID)
         if self.explore is not None:
             self.explore = longer(self.explore, 1)
         if self._stateful:

@@ -8,6 +8,7 @@ import torch
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.gumbel import GumbelSoftThinking
 from ngrpo.exploration.hrpo import HybridReasoning
+from ngrpo.exploration.min_p import MinPSampling
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.packing import pack
@@ -25,6 +26,7 @@ NEIGHBOR = NeighborMixing(rate=0.4, k=3)
 STRATEGIES: list[Exploration] = [
     TokenSampling(),
     NEIGHBOR,
+    MinPSampling(0.1, largest_support=40),
     GumbelSoftThinking(top_k=4, tau_g=0.7),
     HybridReasoning(r_min=0.5, r_max=0.9),
 ]
@@ -67,6 +69,8 @@ def test_the_trainer_replays_every_token_of_a_tree(
     scores = model(pack(rollouts), sampling.temperature, strategy).log_prob
     recorded = torch.cat([rollout.log_probs for rollout in rollouts])
     torch.testing.assert_close(scores, recorded, atol=1e-4, rtol=0)
+    for rollout in rollouts:
+        assert (rollout.support is not None and bool(rollout.support.counts.all())) == bool(strategy.support)
     if strategy.mixes:
         plain = model(pack([rollout.without_mixtures() for rollout in rollouts]), sampling.temperature, strategy)
         assert float((plain.log_prob - recorded).detach().abs().max()) > 0.01

@@ -35,6 +35,11 @@ def reads_log_prob(function: Callable[..., Any]) -> Callable[..., Any]:
     return _mark(function, "reads_log_prob")
 
 
+def keeps_k(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Marks a selection with a parameter ``k``, the responses that it keeps: groups of as many are refused."""
+    return _mark(function, "keeps_k")
+
+
 def _mark(function: Callable[..., Any], name: str) -> Callable[..., Any]:
     setattr(function, name, True)
     return function

@@ -5,7 +5,10 @@ import math
 import torch
 from torch import Tensor
 
+from ngrpo.algo.marks import keeps_k
 
+
+@keeps_k
 def shortest(rewards: Tensor, lengths: Tensor, k: int = 2) -> Tensor:
     """Keeps the k shortest responses of each group (GFPO, arXiv 2508.09726, algorithm 1).
 
@@ -25,6 +28,7 @@ def shortest(rewards: Tensor, lengths: Tensor, k: int = 2) -> Tensor:
     return _first(lengths, rewards, k)
 
 
+@keeps_k
 def token_efficient(rewards: Tensor, lengths: Tensor, k: int = 2) -> Tensor:
     """Keeps the k responses of the largest reward per token (GFPO, arXiv 2508.09726); see `shortest`.
 

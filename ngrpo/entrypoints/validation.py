@@ -25,8 +25,9 @@ from torch.optim import Optimizer
 from ngrpo.algo.best import Bounds
 from ngrpo.algo.correction import NoCorrection
 from ngrpo.algo.kl import k1
-from ngrpo.algo.marks import inner, is_marked, of_sequence, one_advantage, reads_log_prob
+from ngrpo.algo.marks import inner, is_marked, keeps_k, of_sequence, one_advantage, reads_log_prob
 from ngrpo.algo.policy_loss import Algorithm
+from ngrpo.config.allowlist import below
 from ngrpo.config.schema import TrainerConfig
 from ngrpo.data.curriculum import Curriculum, SampledByPassRate
 from ngrpo.entrypoints.algorithm_trial import try_algorithm
@@ -130,7 +131,8 @@ def check_group(algorithm: Algorithm, rollout: RolloutSettings) -> None:
             f"rollout.group_size=1 leaves nothing to compare with, and algo.advantage={advantage.__name__} compares "
             "the rollouts of a group; set rollout.group_size to 2 or more."
         )
-    kept = _keywords(algorithm.within_group).get("k")
+    selects = algorithm.within_group
+    kept = _parameter(selects, "k") if selects is not None and is_marked(selects, keeps_k) else None
     if kept is not None and not 2 <= kept < rollout.group_size:
         raise SettingError(
             f"algo.within_group.k={kept} of rollout.group_size={rollout.group_size} responses leaves nothing to choose "
@@ -381,9 +383,9 @@ def check_schedule(factor: float) -> None:
 
 
 def check_clip(algorithm: Algorithm) -> None:
-    """The numbers of the functions that an algorithm is made of."""
-    advantage = _keywords(algorithm.advantage)
-    bounds = {"clip": _keywords(algorithm.clip), "ratio": _keywords(algorithm.ratio)}
+    """The numbers of the package's functions that an algorithm is made of; what a user's own mean only they know."""
+    advantage = _known_keywords(algorithm.advantage)
+    bounds = {"clip": _known_keywords(algorithm.clip), "ratio": _known_keywords(algorithm.ratio)}
     for part, keywords in bounds.items():
         for name, value in keywords.items():
             least = 1.0 if name == "dual" else 0.0
@@ -402,3 +404,7 @@ def _parameter(function: Any, name: str) -> Any:
 
 def _keywords(function: Any) -> dict[str, Any]:
     return function.keywords if isinstance(function, partial) else {}
+
+
+def _known_keywords(function: Any) -> dict[str, Any]:
+    return _keywords(function) if below(inner(function).__module__, ("ngrpo",)) else {}

@@ -11,6 +11,7 @@ import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 from places import ROOT
+from torch import Tensor
 from transformers import PretrainedConfig, Qwen2Config
 
 from ngrpo.algo import advantage, aggregate, clip, kl, ratio, subsets
@@ -25,6 +26,7 @@ from ngrpo.entrypoints.train import train
 from ngrpo.entrypoints.validation import (
     check_ahead,
     check_algorithm,
+    check_clip,
     check_critic,
     check_engine,
     check_group,
@@ -103,6 +105,26 @@ def test_a_selection_inside_a_group_leaves_some_and_compares_some(kept: int, siz
     of_subsets = algorithm(advantage=partial(subsets.maxk, k=4), within_group=partial(shortest, k=3))
     with pytest.raises(SettingError, match=r"algo.within_group.k=3 leaves .*algo.advantage.k=4"):
         check_group(of_subsets, RolloutSettings(group_size=8))
+
+
+def test_what_the_numbers_of_own_functions_mean_is_not_guessed() -> None:
+    """Names that functions of the package have too, for something else."""
+
+    def select(rewards: Tensor, lengths: Tensor, k: float) -> Tensor:
+        return rewards.masked_fill(lengths > k, torch.nan)
+
+    def shifted(log_ratio: Tensor, advantage: Tensor, low: float) -> clip.Surrogate:
+        return clip.unclipped(log_ratio + low, advantage)
+
+    def centred(rewards: Tensor, eps: float) -> Tensor:
+        return rewards - rewards.nanmean(-1, keepdim=True) - eps
+
+    parts = {"within_group": partial(select, k=4000), "clip": partial(shifted, low=-0.1)}
+    own = algorithm(**parts, advantage=partial(centred, eps=0.0))
+    check_group(own, RolloutSettings(group_size=8))
+    check_clip(own)
+    with pytest.raises(SettingError, match=r"^algo\.within_group\.k=2 "):  # the function's own default
+        check_group(algorithm(within_group=shortest), RolloutSettings(group_size=2))
 
 
 @pytest.mark.parametrize(("bounds", "refused"), [((0.0, 1.0), False), ((-1.0, 1.0), True), (None, False)])

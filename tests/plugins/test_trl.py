@@ -138,6 +138,18 @@ def test_a_resumed_step_makes_the_same_rollouts(problems: Any, settings: Any, re
     assert first(3) == first(3) != first(4)
 
 
+def test_a_training_goes_on_in_the_middle_of_a_batch(problems: Any, settings: Any, reward: Any) -> None:
+    args = settings(save_strategy="steps", save_steps=3, max_steps=3)  # a batch has two steps
+    trained(ExploringGRPOTrainer, reward, args, problems, exploration=NeighborMixing(rate=0.3))
+    longer = settings(output_dir=args.output_dir, max_steps=6)
+    trainer = Watching(str(MODEL_PATH), reward, longer, problems, exploration=NeighborMixing(rate=0.3))
+    trainer.train(resume_from_checkpoint=True)
+    assert [entry["step"] for entry in trainer.state.log_history if "loss" in entry] == [1, 2, 3, 4, 5, 6]
+    assert len(trainer.differences["replayed"]) == 2  # TRL makes the batch anew that it was in
+    assert max(trainer.differences["replayed"]) < 1e-4
+    assert min(trainer.differences["plain"]) > 1e-2
+
+
 def refused(strategy: Exploration, reward: Any, args: Any, problems: Any, **own: Any) -> str:
     with pytest.raises(SettingError) as error:
         ExploringGRPOTrainer(str(MODEL_PATH), reward, args, problems, exploration=strategy, **own)

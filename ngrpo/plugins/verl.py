@@ -1,9 +1,10 @@
 """Exploration for verl: rollouts of servers as its rollout engine and agent loop, and an actor that replays records.
 
-Imported in all of verl's processes (``VERL_USE_EXTERNAL_MODULES=ngrpo.plugins.verl``), this makes the rollout engine
-``ngrpo`` known, whose servers get the actor's weights after each update, and the agent loop ``ngrpo``, which asks them
-for rollouts. It wraps one method of the FSDP engine: log-probs of policy, old policy and reference are then computed on
-the inputs that the rollouts saw, wherever the batch has records, and one of the workers of agent loops.
+Imported in all of verl's processes (``actor_rollout_ref.model.external_lib=ngrpo.plugins.verl``), this makes the
+rollout engine ``ngrpo`` known, whose servers get the actor's weights after each update, and the agent loop ``ngrpo``,
+which asks them for rollouts. It wraps one method of the FSDP engine: log-probs of policy, old policy and reference are
+then computed on the inputs that the rollouts saw, wherever the batch has records; and one of the workers of agent
+loops.
 """
 
 from functools import wraps

@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib.resources import files
 from typing import Any
@@ -31,7 +33,7 @@ from ngrpo.replay.hook import replayed  # noqa: E402
 from ngrpo.replay.records import RecordTensors  # noqa: E402
 
 PAGE = (ROOT / "docs/verl.md").read_text()
-(COMMAND,) = re.findall(r"^VERL_USE_EXTERNAL_MODULES=\S+ python -m verl.trainer.main_ppo((?:.|\n)*?)^```$", PAGE, re.M)
+(COMMAND,) = re.findall(r"^python -m verl.trainer.main_ppo((?:.|\n)*?)^```$", PAGE, re.M)
 CHANGED = {
     "actor_rollout_ref.model.path": str(MODEL_PATH),
     "data.max_prompt_length": "64",
@@ -88,6 +90,25 @@ def sender(server: RunningServer) -> Any:
         model_config=omega_conf_to_dataclass(config.model),
         device_mesh=None,
     )
+
+
+IMPORTED = """
+import sys
+from hydra import compose, initialize_config_dir
+from verl.utils.config import omega_conf_to_dataclass
+from verl.workers.rollout.replica import get_rollout_replica_class
+with initialize_config_dir(sys.argv[1], version_base=None):
+    config = compose("ppo_trainer", sys.argv[2:])
+omega_conf_to_dataclass(config.actor_rollout_ref.model)  # what each of verl's processes does first
+print(get_rollout_replica_class("ngrpo").__name__)
+"""
+
+
+def test_verls_own_setting_imports_the_module() -> None:
+    folder = str(files("verl") / "trainer" / "config")
+    command = [sys.executable, "-c", IMPORTED, folder, *RECIPE, f"{URL}={SAID[URL]}"]
+    done = subprocess.run(command, cwd=ROOT, check=False, text=True, capture_output=True)
+    assert done.stdout.splitlines()[-1:] == ["ServedReplica"], done.stderr[-2000:]
 
 
 def test_verls_worker_makes_rollouts_whose_records_replay(server: RunningServer) -> None:

@@ -49,6 +49,7 @@ def test_every_choice_is_in_its_table() -> None:
         ("reward_terms", "reward_terms=[...]"),
         ("data", "data="),
         ("data/curriculum", "data/curriculum="),
+        ("rollout/scheduler", "rollout/scheduler="),
     ):
         names = {path.stem for path in (ROOT / "conf" / group).glob("*.yaml")}
         table = text.split(f"| `{heading}` |")[1].split("\n\n")[0]

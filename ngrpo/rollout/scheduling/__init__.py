@@ -10,7 +10,7 @@ and rollouts of what comes back. Each of the other modules is a scheduler.
 - ``growth.py``: The growth of trees: branches become requests, and their rollouts the responses of a tree
 - ``independent.py``: Independent samples: every response starts from the prompt
 - ``lookahead.py``: Forks that are given up where they soon read like what they forked off (LATR)
-- ``outcomes.py``: What became of groups, for schedulers that learn from it
+- ``outcomes.py``: Outcomes of groups, for schedulers that learn from them
 - ``prefix_sampling.py``: Prefix sampling: hard problems continue a right response, easy ones a wrong response
 - ``segments.py``: Forks at the ends of segments of fixed length (TreePO)
 - ``tree.py``: The tree of responses to a prompt, as far as it has grown

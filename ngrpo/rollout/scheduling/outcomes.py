@@ -1,4 +1,4 @@
-"""What became of groups, for schedulers that learn from it."""
+"""Outcomes of groups, for schedulers that learn from them."""
 
 from bisect import bisect_right
 from typing import Any

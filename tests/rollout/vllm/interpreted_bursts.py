@@ -128,6 +128,7 @@ def same_tokens(a: Rollout, b: Rollout) -> bool:
 def same_bits(a: Rollout, b: Rollout) -> bool:
     channels = zip(a.mixture.record, b.mixture.record, strict=True)
     alike = all(x is y is None or torch.equal(x, y) for x, y in channels)
+    alike = alike and (a.support is b.support is None or torch.equal(a.support.rows(), b.support.rows()))
     return alike and torch.equal(a.mixture.positions, b.mixture.positions) and torch.equal(a.log_probs, b.log_probs)
 
 

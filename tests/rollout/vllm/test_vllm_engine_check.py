@@ -35,7 +35,7 @@ pytestmark = pytest.mark.vllm
 
 SUMS: list[Exploration] = [
     NeighborMixing(), NeighborMixing(k=1), EntropyNeighborMixing(), AnnealedNeighborMixing(), SoftThinking(),
-    GumbelSoftThinking(), TokenSampling(), MinPSampling(),
+    GumbelSoftThinking(), TokenSampling(), MinPSampling(), MinPSampling(0.1, largest_support=40),
 ]  # fmt: skip
 VECTORS: list[Exploration] = [GaussianSoftTokens(), GaussianTopK(), HybridReasoning()]
 LIMITS = probe.Limits(570, 160, 96)

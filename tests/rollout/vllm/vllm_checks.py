@@ -18,6 +18,7 @@ from torch import Tensor
 from ngrpo.exploration.base import Exploration, Step, StepContext
 from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.hrpo import HybridReasoning
+from ngrpo.exploration.min_p import MinPSampling
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.random import request_key
 from ngrpo.exploration.runtime.bound import BoundExploration
@@ -27,6 +28,7 @@ from ngrpo.modeling.packing import pack
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.rollout.vllm.engine import VllmEngine
 from ngrpo.types.rollouts import Mixture, Prefix, Request, Rollout, Sampling
+from ngrpo.types.support import Support
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,9 @@ KINDS: dict[str, Exploration] = {
     "gaussian": GaussianSoftTokens(end_token=None),
     "hrpo": HybridReasoning(r_min=0.5, r_max=0.9, end_token=None),
     "hidden": ByHidden(),
+    "truncated": MinPSampling(0.02, largest_support=12),
 }
-"""Sums of rows, recorded vectors, vectors made from what was learned, and sums that depend on the hidden state."""
+"""Sums of rows, recorded vectors, vectors of what was learned, sums that depend on the hidden state, supports."""
 UNSTOPPED = Sampling(temperature=0.8, max_new_tokens=96, stop_ids=(0,))
 """Padding is hardly ever drawn, so that responses become long."""
 
@@ -242,6 +245,15 @@ def assert_same_rollouts(ours: Sequence[Rollout], oracle: Sequence[Rollout], ato
             if ours_channel is not None:
                 torch.testing.assert_close(ours_channel, other, atol=atol, rtol=0)
         torch.testing.assert_close(a.log_probs, b.log_probs, atol=atol, rtol=0)
+        assert same_supports(a, b)
+
+
+def same_supports(a: Rollout, b: Rollout) -> bool:
+    """The same ids at each position, in any order."""
+    if a.support is None or b.support is None:
+        return a.support is b.support
+    ours, other = (one.support.rows().sort(-1).values for one in (a, b))
+    return torch.equal(ours, other)
 
 
 def heads(rollouts: Sequence[Rollout], tokens: int) -> list[Rollout]:
@@ -252,7 +264,10 @@ def heads(rollouts: Sequence[Rollout], tokens: int) -> list[Rollout]:
 def _head(r: Rollout, tokens: int) -> Rollout:
     early = r.mixture.positions < len(r.prompt_ids) + tokens
     mixture = Mixture(r.mixture.positions[early], r.mixture.record.map(lambda channel: channel[early]))
-    return replace(r, response_ids=r.response_ids[:tokens], log_probs=r.log_probs[:tokens], mixture=mixture)
+    support = r.support and r.support.before(tokens)
+    return replace(
+        r, response_ids=r.response_ids[:tokens], log_probs=r.log_probs[:tokens], mixture=mixture, support=support
+    )
 
 
 def continued(rollout: Rollout, given: int) -> Request:
@@ -266,7 +281,10 @@ def as_one_piece(going_on: Sequence[Rollout], whole: Sequence[Rollout]) -> list[
     """Continuations with the log-probs that the ``whole`` rollouts have where the prefix stood."""
     return [
         replace(
-            r, prefix_length=0, log_probs=torch.cat([w.log_probs[: r.prefix_length], r.log_probs[r.prefix_length :]])
+            r,
+            prefix_length=0,
+            log_probs=torch.cat([w.log_probs[: r.prefix_length], r.log_probs[r.prefix_length :]]),
+            support=r.support and Support.cat([w.support.before(r.prefix_length), r.support.after(r.prefix_length)]),
         )
         for r, w in zip(going_on, whole, strict=True)
     ]

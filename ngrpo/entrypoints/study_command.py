@@ -12,7 +12,12 @@ generation; the machine has to be free), ``report`` (table, figure, results.json
     ngrpo study add --study countdown --arm min_p_grpo --with exploration=min_p --with algo=grpo --seeds 5
 
 trains a further method in a setting of the leaderboard, with its learning rate chosen as those of the others were, and
-adds its row. What a study consists of is in conf/study; further arguments are settings of it, such as
+adds its row. ``plan`` computes hours, memory and cost on a card of which the throughput is known, and writes jobs for
+SLURM, as for the papers' model:
+
+    ngrpo study plan --setting r1_distill_1_5b --card H200 --price 3
+
+What a study consists of is in conf/study; further arguments are settings of it, such as
 ``iterations=20``.
 ``--config-dir FOLDER`` adds studies (``FOLDER/study/NAME.yaml``), strategies and modules of your own.
 """
@@ -21,12 +26,17 @@ import argparse
 import math
 from contextlib import nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ngrpo.entrypoints.arguments import real, whole
 from ngrpo.entrypoints.hydra_main import CONF, typed_only
 
+if TYPE_CHECKING:
+    from ngrpo.study.definition import StudyConfig
+
 _STAGES = (
-    "all", "model", "levels", "base", "tune", "run", "effect", "speed", "report", "publish", "add", "leaderboard"
+    "all", "model", "levels", "base", "tune", "run", "effect", "speed", "report", "publish", "add", "leaderboard",
+    "plan",
 )  # fmt: skip
 
 
@@ -41,7 +51,7 @@ def main() -> None:
 
 def _run(arguments: argparse.Namespace) -> None:
     from ngrpo.entrypoints.refused_run import removing_new
-    from ngrpo.study.definition import load_study
+    from ngrpo.study.definition import load_study, only
     from ngrpo.study.fingerprint import FINGERPRINT
     from ngrpo.study.leaderboard.adding import with_arm
     from ngrpo.study.leaderboard.page import write_leaderboard
@@ -54,9 +64,12 @@ def _run(arguments: argparse.Namespace) -> None:
         return
 
     name, folder = "quick" if arguments.quick else arguments.study, arguments.config_dir
-    study = load_study(CONF, name, arguments.settings, folder)
+    study = only(load_study(CONF, name, arguments.settings, folder), arguments.only)
     out = (arguments.out or Path("outputs/study") / name).absolute()
     to = (arguments.to or out).absolute()
+    if arguments.stage == "plan":
+        _plan(study, arguments, out)
+        return
     if arguments.stage == "report" and arguments.results is not None:
         report_of(arguments.results, to)
         return
@@ -71,11 +84,28 @@ def _run(arguments: argparse.Namespace) -> None:
             run_stages(ALL if arguments.stage == "all" else (arguments.stage,), context)
 
 
+def _plan(study: "StudyConfig", arguments: argparse.Namespace, out: Path) -> None:
+    from ngrpo.errors import SettingError
+    from ngrpo.planning.cards import CARDS, known_card
+    from ngrpo.study.scale_plan import plan_arms, plan_text, write_jobs
+
+    card = known_card(arguments.card)
+    if card is None:
+        known = " or ".join(one.name for one in CARDS)
+        raise SettingError(f"--card {arguments.card} was not measured; choose {known}.")
+    plans = plan_arms(CONF, study, card, arguments.config_dir)
+    print(plan_text(study, plans, card, arguments.price))
+    files = write_jobs(study, plans, out, arguments.config_dir)
+    print(f"{len(files)} jobs in {files[0].parent}")
+
+
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stage", choices=_STAGES)
     parser.add_argument("settings", nargs="*", help="of the study, such as iterations=20 or base_model=FOLDER")
-    parser.add_argument("--study", default="demo", help="a file of conf/study, or of study/ in --config-dir")
+    parser.add_argument(
+        "--study", "--setting", default="demo", help="a file of conf/study, or of study/ in --config-dir"
+    )
     parser.add_argument("--config-dir", type=Path, help="a folder of yaml files and modules of yours, for every run")
     parser.add_argument("--quick", action="store_true", help="--study quick: a few minutes on two CPU cores")
     parser.add_argument("--out", type=Path, help="folder of the runs (default: outputs/study/NAME)")
@@ -84,6 +114,11 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--to", type=Path, help="folder of table, figure and results.json (default: --out)")
     parser.add_argument("--results", type=Path, help="report of these results, without the runs")
     parser.add_argument("--leaderboard", type=Path, help="folder of the leaderboard (default: docs/results)")
+    parser.add_argument(
+        "--only", action="append", default=[], metavar="ARM", help="this arm, and others so named, alone"
+    )
+    parser.add_argument("--card", default="H200", help="plan: a card that was measured")
+    parser.add_argument("--price", type=real(0), help="plan: of a GPU hour")
     parser.add_argument("--arm", default="", help="add: name of the new arm, such as min_p_grpo")
     parser.add_argument("--with", action="append", default=[], dest="with_", metavar="SETTING", help="add: of the arm")
     parser.add_argument(

@@ -1,7 +1,7 @@
 """The definition of a study, from ``conf/study.yaml``: its arms, seeds, learning rates and problems."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -294,6 +294,18 @@ def _check_primary(primary: PrimaryConfig, arms: Mapping[str, ArmConfig]) -> Non
         raise SettingError(f"primary.assumed_sd={primary.assumed_sd} is no standard deviation; give one above 0.")
     if not 0.5 <= primary.power < 1:
         raise SettingError(f"primary.power={primary.power} is no probability of at least a half; choose 0.8.")
+
+
+def only(study: StudyConfig, arms: Sequence[str]) -> StudyConfig:
+    """Returns a study of some of its arms, such as a job of its own makes; all of them where none is named.
+
+    Raises:
+        SettingError: one of them is no arm.
+    """
+    for arm in arms:
+        if arm not in study.arms:
+            raise SettingError(f"--only {arm} is no arm of study {study.name}; choose one of {', '.join(study.arms)}.")
+    return replace(study, arms={arm: study.arms[arm] for arm in arms}) if arms else study
 
 
 def as_json(study: StudyConfig) -> dict[str, Any]:

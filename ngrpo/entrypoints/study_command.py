@@ -85,6 +85,7 @@ def _run(arguments: argparse.Namespace) -> None:
 
 
 def _plan(study: "StudyConfig", arguments: argparse.Namespace, out: Path) -> None:
+    from ngrpo.entrypoints.planned_run import read_run
     from ngrpo.errors import SettingError
     from ngrpo.planning.cards import CARDS, known_card
     from ngrpo.study.scale_plan import plan_arms, plan_text, write_jobs
@@ -93,7 +94,7 @@ def _plan(study: "StudyConfig", arguments: argparse.Namespace, out: Path) -> Non
     if card is None:
         known = " or ".join(one.name for one in CARDS)
         raise SettingError(f"--card {arguments.card} was not measured; choose {known}.")
-    plans = plan_arms(CONF, study, card, arguments.config_dir)
+    plans = plan_arms(CONF, study, card, read_run, arguments.config_dir)
     print(plan_text(study, plans, card, arguments.price))
     files = write_jobs(study, plans, out, arguments.config_dir)
     print(f"{len(files)} jobs in {files[0].parent}")

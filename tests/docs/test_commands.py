@@ -180,6 +180,16 @@ def test_command(command: str, run_folder: Path, classifier: Path, tmp_path: Pat
         '.venv-vllm/bin/python -m pytest -m "vllm and not slow"': "continuous integration runs it",
         "python scripts/study.py all --study demo --jobs 4": "needs a GPU",
         "python scripts/study.py all --quick --jobs 2": "tests/study/test_study_command.py runs it",
+        "python scripts/study.py leaderboard --leaderboard docs/results": (
+            "tests/study/leaderboard/test_leaderboard_page.py makes it from files"
+        ),
+        "python scripts/make_demo_model.py --size countdown --output outputs/study/countdown-model": "takes minutes",
+        "python scripts/study.py levels --study countdown": "needs the model",
+        "python scripts/study.py add --study countdown --arm min_p_grpo --with exploration=min_p --with algo=grpo "
+        "--seeds 5": "needs a GPU; tests/study/leaderboard/test_rerun_arm.py runs it smaller",
+        "python scripts/study.py plan --setting r1_distill_1_5b --card H200 --price 3": (
+            "reads the hub; tests/study/test_scale_plan.py runs it with a folder"
+        ),
         "python scripts/make_demo_model.py --size large --workers 12 --output outputs/study/demo-model": "needs a GPU",
     }
     if command in commands("docs/serving.md"):

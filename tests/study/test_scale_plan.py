@@ -5,6 +5,7 @@ import pytest
 from forked import succeed
 from places import ROOT
 
+from ngrpo.entrypoints.planned_run import read_run
 from ngrpo.errors import SettingError
 from ngrpo.planning.cards import CARDS
 from ngrpo.study.definition import StudyConfig, load_study, only
@@ -28,7 +29,7 @@ def study(tmp_path: Path) -> StudyConfig:
 
 def test_hours_follow_budget_seeds_and_trials(study: StudyConfig) -> None:
     study = only(study, ["token_grpo", "token_passk"])
-    token, passk = plan_arms(ROOT / "conf", study, CARD)
+    token, passk = plan_arms(ROOT / "conf", study, CARD, read_run)
     assert (token.trials, passk.trials, token.seeds, token.devices) == (2, 4, 10, 1)
     assert 30 < token.peak_gib < 139
     assert token.fits
@@ -40,14 +41,14 @@ def test_hours_follow_budget_seeds_and_trials(study: StudyConfig) -> None:
 
 def _without_trials(study: StudyConfig) -> float:
     study.tune.rates = [1e-6]
-    one = plan_arms(ROOT / "conf", only(study, ["token_grpo"]), CARD)[0].hours
+    one = plan_arms(ROOT / "conf", only(study, ["token_grpo"]), CARD, read_run)[0].hours
     study.tune.rates = [1e-6, 3e-6]
-    two = plan_arms(ROOT / "conf", only(study, ["token_grpo"]), CARD)[0].hours
+    two = plan_arms(ROOT / "conf", only(study, ["token_grpo"]), CARD, read_run)[0].hours
     return two - 2 * (two - one)
 
 
 def test_text_sums_and_prices(study: StudyConfig) -> None:
-    plans = plan_arms(ROOT / "conf", only(study, ["token_grpo"]), CARD)
+    plans = plan_arms(ROOT / "conf", only(study, ["token_grpo"]), CARD, read_run)
     text = plan_text(study, plans, CARD, 2.0)
     assert f"{plans[0].hours:,.0f} GPU hours, {2 * plans[0].hours:,.0f} at 2 an hour" in text
     assert "nothing of it was run" in text
@@ -55,7 +56,7 @@ def test_text_sums_and_prices(study: StudyConfig) -> None:
 
 
 def test_each_arm_has_a_job_that_names_it(study: StudyConfig, tmp_path: Path) -> None:
-    plans = plan_arms(ROOT / "conf", only(study, ["token_grpo", "neighbor_grpo"]), CARD)
+    plans = plan_arms(ROOT / "conf", only(study, ["token_grpo", "neighbor_grpo"]), CARD, read_run)
     files = write_jobs(study, plans, tmp_path / "out", tmp_path)
     assert [file.name for file in files] == ["token_grpo.sbatch", "neighbor_grpo.sbatch"]
     text = files[1].read_text()

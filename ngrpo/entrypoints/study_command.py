@@ -26,13 +26,9 @@ import argparse
 import math
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ngrpo.entrypoints.arguments import real, whole
 from ngrpo.entrypoints.hydra_main import CONF, typed_only
-
-if TYPE_CHECKING:
-    from ngrpo.study.definition import StudyConfig
 
 _STAGES = (
     "all", "model", "levels", "base", "tune", "run", "effect", "speed", "report", "publish", "add", "leaderboard",
@@ -54,21 +50,21 @@ def _run(arguments: argparse.Namespace) -> None:
     from ngrpo.study.definition import load_study, only
     from ngrpo.study.fingerprint import FINGERPRINT
     from ngrpo.study.leaderboard.adding import with_arm
+    from ngrpo.study.leaderboard.commands import BOARD, add, publish_study
     from ngrpo.study.leaderboard.page import write_leaderboard
     from ngrpo.study.scheduler import Deadline
-    from ngrpo.study.stages import ALL, BOARD, StageContext, add, report_of, run_stages
+    from ngrpo.study.stages import ALL, StageContext, report_of, run_stages
 
     board = (arguments.leaderboard or BOARD).absolute()
     if arguments.stage == "leaderboard":
         print(f"leaderboard in {write_leaderboard(board)}")
         return
-
     name, folder = "quick" if arguments.quick else arguments.study, arguments.config_dir
     study = only(load_study(CONF, name, arguments.settings, folder), arguments.only)
     out = (arguments.out or Path("outputs/study") / name).absolute()
     to = (arguments.to or out).absolute()
     if arguments.stage == "plan":
-        _plan(study, arguments, out)
+        _plan(arguments, name, out)
         return
     if arguments.stage == "report" and arguments.results is not None:
         report_of(arguments.results, to)
@@ -76,24 +72,28 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.stage == "add":
         study = with_arm(study, arguments.arm, arguments.with_, arguments.seeds, arguments.strength)
     deadline = Deadline.after(arguments.limit_seconds)
-    context = StageContext(study, CONF, out, to, arguments.jobs, deadline, folder, board)
+    context = StageContext(study, CONF, out, to, arguments.jobs, deadline, folder)
     with nullcontext() if arguments.out else removing_new(out, {".lock", FINGERPRINT}):
         if arguments.stage == "add":
-            add(context)
+            add(context, board)
+        elif arguments.stage == "publish":
+            publish_study(context, board)
         else:
             run_stages(ALL if arguments.stage == "all" else (arguments.stage,), context)
 
 
-def _plan(study: "StudyConfig", arguments: argparse.Namespace, out: Path) -> None:
+def _plan(arguments: argparse.Namespace, name: str, out: Path) -> None:
     from ngrpo.entrypoints.planned_run import read_run
     from ngrpo.errors import SettingError
     from ngrpo.planning.cards import CARDS, known_card
+    from ngrpo.study.definition import load_study, only
     from ngrpo.study.scale_plan import plan_arms, plan_text, write_jobs
 
     card = known_card(arguments.card)
     if card is None:
         known = " or ".join(one.name for one in CARDS)
         raise SettingError(f"--card {arguments.card} was not measured; choose {known}.")
+    study = only(load_study(CONF, name, arguments.settings, arguments.config_dir), arguments.only)
     plans = plan_arms(CONF, study, card, read_run, arguments.config_dir)
     print(plan_text(study, plans, card, arguments.price))
     files = write_jobs(study, plans, out, arguments.config_dir)

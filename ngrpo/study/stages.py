@@ -8,9 +8,6 @@ from pathlib import Path
 from ngrpo.study.definition import StudyConfig, as_json
 from ngrpo.study.difficulty import measure_levels
 from ngrpo.study.fingerprint import check_or_write_fingerprint
-from ngrpo.study.leaderboard.adding import add_arm, check_setting
-from ngrpo.study.leaderboard.files import publish
-from ngrpo.study.leaderboard.page import write_leaderboard
 from ngrpo.study.markdown_tables import tables
 from ngrpo.study.plots import write_figure
 from ngrpo.study.probing import effects, speeds
@@ -34,8 +31,6 @@ from ngrpo.utils.lock import lock
 from ngrpo.utils.standard_streams import survive_closed_streams
 
 RESULTS = "results.json"
-BOARD = Path("docs/results")
-"""Where the leaderboard is, seen from the project's folder."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +45,6 @@ class StageContext:
         parallel: runs at a time.
         deadline: of this call.
         folder: ``--config-dir``: further yaml files and modules, for every run.
-        board: folder of the leaderboard.
     """
 
     study: StudyConfig
@@ -60,7 +54,6 @@ class StageContext:
     parallel: int
     deadline: Deadline
     folder: Path | None = None
-    board: Path = BOARD
 
     @property
     def jobs(self) -> StudyJobs:
@@ -154,21 +147,6 @@ def report(context: StageContext) -> list[str]:
     return []
 
 
-def publish_arms(context: StageContext) -> list[str]:
-    """Writes the study's finished arms to the leaderboard, and makes its page."""
-    written = publish(collect(as_json(context.study), context.out), context.board)
-    print(f"{len(written)} arms of study {context.study.name} in {write_leaderboard(context.board)}")
-    return []
-
-
-def add(context: StageContext) -> None:
-    """Trains the one arm of a study, with its learning rate chosen as others' were, and adds it to the leaderboard."""
-    check_setting(context.study, context.board)
-    if run_stages(("model", "tune", "run"), context):
-        file = add_arm(context.study, context.out, context.board)
-        print(f"{file} is shown in {write_leaderboard(context.board)}")
-
-
 def report_of(results: Path, to: Path) -> None:
     """Writes the table and the figure of stored results.
 
@@ -207,9 +185,8 @@ STAGES: dict[str, Callable[[StageContext], list[str]]] = {
     "effect": measure_effect,
     "speed": measure_speed,
     "report": report,
-    "publish": publish_arms,
 }
 """The stages in their order; each returns the names of what is not done yet."""
 
-ALL = tuple(name for name in STAGES if name not in ("levels", "publish"))
+ALL = tuple(name for name in STAGES if name != "levels")
 """The stages of ``all``."""

@@ -15,7 +15,7 @@ from verl.utils.profiler import simple_timer
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.random import request_key
 from ngrpo.plugins.verl_records import fields
-from ngrpo.plugins.verl_servers import NAME, ServerSettings, check_sampling
+from ngrpo.plugins.verl_servers import NAME, ServerSettings, check_sampling, weights_number
 from ngrpo.remote.explorer import RemoteExplorer, RemoteRollout
 
 _AT_ONCE = 512
@@ -53,6 +53,7 @@ class ExploringAgentLoop(AgentLoopBase):
         prompt_ids = await self.ct_build_initial_tokens(list(kwargs["raw_prompt"]))
         about = _trajectory.get()
         step, validating = max(int(about["step"]), 0), bool(about["validate"])
+        behind = max(step - 1, 0)  # verl counts the step that is being made
         sample = kwargs.get("session_id", kwargs.get("priority", about["rollout_n"]))
         named = (step, validating, kwargs.get("index", 0), sample, zlib.crc32(json.dumps(prompt_ids).encode()))
         metrics: dict[str, float] = {}
@@ -63,12 +64,12 @@ class ExploringAgentLoop(AgentLoopBase):
                 seed=request_key(int(self.rollout_config.seed), *(int(part) for part in named)),
                 temperature=float(sampling_params["temperature"]),
                 max_new_tokens=int(self.rollout_config.response_length),
-                # verl counts the step that is being made, and numbers weights by the steps behind them.
-                oldest_step=max(step - 1, 0) if self.on_policy else 0,
-                progress=max(step - 1, 0),
+                oldest_step=weights_number(behind) if self.on_policy else 0,
+                progress=behind,
             )
         extra: dict[str, Any] = {"turn_scores": [], "tool_rewards": []}
-        extra |= dict.fromkeys(("global_steps", "min_global_steps", "max_global_steps"), rollout.weight_step)
+        steps = behind if self.on_policy else max(rollout.weight_step - weights_number(0), 0)
+        extra |= dict.fromkeys(("global_steps", "min_global_steps", "max_global_steps"), steps)
         if not validating:
             extra |= fields(rollout, _strategy(self.settings))
         length = rollout.length

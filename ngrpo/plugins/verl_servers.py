@@ -132,6 +132,14 @@ def check_sampling(settings: Any, before: str) -> None:
         )
 
 
+def weights_number(steps: int) -> int:
+    """Returns the least number that the servers give to weights after so many of verl's steps.
+
+    Theirs begin with 0, for the weights that a server has loaded itself.
+    """
+    return steps + 1
+
+
 class ServedWeights(BaseRollout):
     """The trainer's side of the servers: sends them the actor's weights after each update.
 
@@ -141,7 +149,7 @@ class ServedWeights(BaseRollout):
     def __init__(self, config: Any, model_config: Any, device_mesh: Any = None, *args: Any, **kwargs: Any) -> None:
         super().__init__(config, model_config, device_mesh, *args, **kwargs)
         self._servers = ServerSettings.of(self.config).group()
-        self._step = 0
+        self._steps = 0
 
     async def resume(self, tags: list[str]) -> None:
         """Does nothing."""
@@ -173,13 +181,13 @@ class ServedWeights(BaseRollout):
                 for _ in rest:
                     pass
                 return
-            step = options.get("global_steps")
-            self._step = self._step if step is None else int(step)
-            sent = self._servers.send_weights(cut(self._served(rest), _PART_BYTES), self._step)
+            steps = options.get("global_steps")
+            self._steps = self._steps if steps is None else int(steps)
+            sent = self._servers.send_weights(cut(self._served(rest), _PART_BYTES), weights_number(self._steps))
         served = self._servers.everywhere(lambda server: server.get("/ngrpo/weights"))
         for server in self._servers.servers:
             if server.url not in served or served[server.url]["version"] != sent.version:
-                raise ServerUnavailable(f"{server.url} has not taken the weights of step {self._step}; start it again")
+                raise ServerUnavailable(f"{server.url} has not taken the weights of step {self._steps}; start it again")
 
     def _served(self, weights: Iterable[tuple[str, Tensor]]) -> Iterable[tuple[str, Tensor]]:
         about = self._servers.anywhere(lambda server: server.get("/ngrpo/server"))

@@ -153,12 +153,18 @@ def test_a_validation_samples_plainly_and_has_no_records(server: RunningServer) 
     assert FIELD not in data.non_tensor_batch
 
 
-def test_weights_that_are_too_old_make_no_rollouts(server: RunningServer) -> None:
-    asyncio.run(sender(server).update_weights(weights(), global_steps=3))
-    assert set(made(server, step=4).non_tensor_batch["min_global_steps"]) == {3}
-    with pytest.raises(OtherWeights):
-        made(server, step=5)
-    made(server, step=5, words=("trainer.v1.trainer_mode=colocate_async",))  # which says how old they may be
+def test_weights_that_are_too_old_make_no_rollouts() -> None:
+    with running_server() as server:
+        with pytest.raises(OtherWeights):
+            made(server)  # the server's own, as after it was started again
+        own = sender(server)
+        for steps in (0, 3):
+            asyncio.run(own.update_weights(weights(1 - steps / 1000), global_steps=steps))
+        assert set(made(server, step=4).non_tensor_batch["min_global_steps"]) == {3}
+        with pytest.raises(OtherWeights):
+            made(server, step=5)
+        older = made(server, step=5, words=("trainer.v1.trainer_mode=colocate_async",))  # verl says how old they may be
+        assert set(older.non_tensor_batch["max_global_steps"]) == {3}
 
 
 def test_a_server_that_does_not_take_the_weights_stops_the_training(server: RunningServer) -> None:

@@ -315,6 +315,18 @@ def test_the_run_of_trl_is_as_quoted() -> None:
     assert made[-1]["step"] + 3 == 120
 
 
+def test_a_step_of_trl_takes_what_the_page_says() -> None:
+    made = benchmark("step_trl_h200")
+    one, settings = made["results"]["ours in trl"], made["settings"]
+    text = " ".join(PAGES["docs/trl.md"].split())
+    parts = [f"{one[name]:.2f} s" for name in ("step_s", "generate_s", "score_s", "update_s")]
+    work = f"{8 * int(settings['prompts'])} completions of {settings['tokens']} tokens"
+    quoted = "a step of {} took {}: {} generation with weight transfer, {} log-probs, {} update ("
+    assert quoted.format(work, *parts) in text
+    assert f"The largest replay difference was {one['exploration/replay_difference']:.3f}, that of bfloat16" in text
+    assert made["date"] in text
+
+
 def test_ignoring_records_costs_what_the_page_says() -> None:
     made = benchmark("records_ignored_cpu")
     page, gaps = PAGES["docs/trl.md"], []

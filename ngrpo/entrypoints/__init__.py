@@ -62,6 +62,7 @@
 - ``sample.py``: Responses to prompts, sampled as the rollouts of a training are
 - ``sample_command.py``: The command line that samples responses to a prompt, and shows what was mixed
 - ``sampled_rollout.py``: A rollout as ``ngrpo.sample`` returns it: with its text, and its mixtures in words
+- ``scheduler_trial.py``: The trial growth of a scheduler's trees, of made-up responses, before any model is loaded
 - ``serve.py``: A server of rollouts, made from its configuration
 - ``serve_command.py``: The command line of a server of rollouts: ``ngrpo serve MODEL exploration=neighbor``
 - ``state_check.py``: The check whether the state of a user's own object can be saved in a checkpoint and read

@@ -33,6 +33,7 @@ from ngrpo.data.curriculum import Curriculum, SampledByPassRate
 from ngrpo.entrypoints.algorithm_trial import try_algorithm
 from ngrpo.entrypoints.components import Components
 from ngrpo.entrypoints.exact_check import check_exact_training
+from ngrpo.entrypoints.scheduler_trial import try_scheduler
 from ngrpo.entrypoints.trainer import has_unknown_devices
 from ngrpo.errors import SettingError, first_line
 from ngrpo.evaluation.evaluator import Evaluator
@@ -261,6 +262,7 @@ def check_scheduler(rollout: RolloutSettings, exploration: Exploration) -> None:
             f"rollout.scheduler={type(scheduler).__name__} cannot branch rollouts of exploration="
             f"{type(exploration).__name__}: {refusal}; set rollout/scheduler=independent, or take another strategy."
         )
+    try_scheduler(scheduler, exploration, rollout.group_size, rollout.max_new_tokens)
 
 
 def check_ahead(

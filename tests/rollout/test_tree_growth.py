@@ -253,13 +253,20 @@ def refused(*rounds: Sequence[Branch]) -> str:
 
 
 def test_what_no_tree_can_grow_is_refused() -> None:
-    assert "rollout.scheduler=Asks ends with 1 whole responses of 2; correct its branches." in refused([Branch()])
+    ends = "rollout.scheduler=Asks asks for 0 branches in round 2, after 1 whole responses of 2; correct its branches."
+    assert refused([Branch()]) == ends
     assert "asks for 3 whole responses of 2" in refused([Branch()] * 3)
+    assert "asks for 1 branches in round 2, after 2 whole responses of 2" in refused([Branch()] * 2, [Branch()])
     assert "a branch of response 5 of 1" in refused([Branch()], [Branch(5, 2)])
-    assert "at token 6 of at most 6" in refused([Branch()], [Branch(0, 6, until=6)])
+    assert "at token 6 that ends at 6" in refused([Branch()], [Branch(0, 6, until=6)])
     assert "up to 23" in refused([Branch()], [Branch(0, 24)])
     assert "up to 6" in refused([Branch(until=6)], [Branch(0, 7)])
-    assert "at token 0 of at most 99" in refused([Branch(until=99)])
+    assert "returns a tuple instead of a Branch" in refused([(0, 3)])  # type: ignore[list-item]
+
+
+def test_one_that_never_finishes_a_response_is_refused() -> None:
+    with pytest.raises(SettingError, match=r"asks for 1 branches in round 50, after 0 whole responses of 2"):
+        grow(Asks(lambda number: [Branch(until=1)]), [roots(2)], LIMIT, Written(stop=0.0))
 
 
 def test_what_nothing_goes_on_from_is_pruned_and_counted() -> None:

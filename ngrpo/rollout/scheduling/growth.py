@@ -45,8 +45,12 @@ class GrowingTree:
             SettingError: a branch is none, or there are not as many whole responses as are wanted.
         """
         branches = list(self._scheduler.branches(self.tree))
-        if not branches and self.tree.missing:
-            raise self._refused(f"ends with {len(self.tree.leaves)} whole responses of {self.tree.size}")
+        wrong = next((one for one in branches if not isinstance(one, Branch)), None)
+        if wrong is not None:
+            raise self._refused(f"returns a {type(wrong).__name__} instead of a Branch")
+        if bool(branches) is (self.tree.missing == 0) or self.tree.rounds > self.tree.limit * self.tree.size:
+            found = f"{len(self.tree.leaves)} whole responses of {self.tree.size}"
+            raise self._refused(f"asks for {len(branches)} branches in round {self.tree.rounds + 1}, after {found}")
         return [(branch, self._request(branch)) for branch in branches]
 
     def add(self, branches: Sequence[Branch], rollouts: Sequence[Rollout]) -> None:
@@ -75,12 +79,8 @@ class GrowingTree:
 
     def _request(self, branch: Branch) -> Request:
         parent = self._parent(branch)
-        until = self.tree.limit if branch.until is None else branch.until
-        if not max(branch.at, self.tree.given) < until <= self.tree.limit:
-            raise self._refused(
-                f"asks for a branch at token {branch.at} of at most {until}, and responses have at most "
-                f"{self.tree.limit}"
-            )
+        if branch.until is not None and branch.until <= max(branch.at, self.tree.given):
+            raise self._refused(f"asks for a branch at token {branch.at} that ends at {branch.until}")
         if parent is None:
             number = self._count(0, 0)
             root = self._roots[number % len(self._roots)]

@@ -55,7 +55,7 @@ class ForkWithLookahead(Scheduler):
             return [Branch()] * min(self.first, tree.size)
         kept = [number for number in tree.open_ends if self._differs(tree, tree.made[number])]
         on = [Branch(number, tree.made[number].rollout.length) for number in kept]
-        forks = [Branch(leaf, at, min(at + self.lookahead, tree.limit)) for at, leaf in self._places(tree)]
+        forks = [Branch(leaf, at, at + self.lookahead) for at, leaf in self._places(tree)]
         further = [*on, *forks[: tree.missing - len(on)]]
         return further or [Branch()] * tree.missing
 

@@ -46,7 +46,7 @@ class ForkAtSegments(Scheduler):
 
     def _grown(self, tree: Tree, parent: int | None) -> Branch:
         at = tree.given if parent is None else tree.made[parent].rollout.length
-        return Branch(parent, at, min(at + self.segment, tree.limit))
+        return Branch(parent, at, at + self.segment)
 
     @staticmethod
     def _earlier(tree: Tree, ends: Sequence[int], number: int) -> int | None:

@@ -17,7 +17,8 @@ class Branch:
     Attributes:
         parent: the other one's number in `Tree.made`; None for none, with ``at`` 0.
         at: how many of its tokens they have in common, those that were given included; no more than these starts anew.
-        until: most response tokens for now, after which it is unfinished; None for as many as there may be.
+        until: most response tokens for now, after which it is unfinished; None, or more than the tree's limit, for as
+            many as there may be.
     """
 
     parent: int | None = None

@@ -377,3 +377,16 @@ def test_the_differences_without_and_with_exact_are_those_measured() -> None:
         made = benchmark(file)
         assert made["device"] == "NVIDIA H200"
         assert all(one["different"] == 0 for one in made["results"] if one["exact"])
+
+
+def test_the_methods_on_the_demo_are_quoted_as_they_were_run() -> None:
+    made = benchmark("methods_demo_cpu")
+    page = PAGES["docs/methods.md"]
+    for run in made["runs"]:
+        (row,) = re.findall(rf"^\| `{re.escape(run['settings'])}` \| (.*) \|$", page, flags=re.MULTILINE)
+        before, after = run["evaluations"][0], run["evaluations"][-1]
+        expected = [f"{before[name]:.3f} to {after[name]:.3f}" for name in ("mean@1", "pass@8", "pass@16")]
+        assert [cell.strip() for cell in row.split("|")][:3] == expected
+        assert run["replay_error_max"] < 1e-4
+        train = run["train_reward"]
+        assert f"{train['first_5_iterations']:.3f} to {train['last_5_iterations']:.3f}" in row

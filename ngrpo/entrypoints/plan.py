@@ -17,7 +17,7 @@ from ngrpo.planning.cards import CARDS, Card, known_card
 from ngrpo.planning.memory_plan import plan_memory
 from ngrpo.planning.remedies import remedies
 from ngrpo.planning.run_settings import RunSettings
-from ngrpo.planning.text import print_plan
+from ngrpo.planning.text import length_text, print_plan
 from ngrpo.planning.time_plan import TimePlan, plan_time
 from ngrpo.utils.torch_settings import accelerator_of, set_torch
 
@@ -50,6 +50,8 @@ def plan(config: DictConfig, card_name: str | None, memory_gib: float | None, ch
     shown = remedies(run, memory) if changes or not memory.fits else None
     tell(choice)
     print_plan(run, memory, time, shown, get_console())
+    length = length_text(run, time, config.trainer.iterations, config.trainer.max_generated_tokens)
+    get_console().print(length, highlight=False, soft_wrap=True)
 
 
 def _check(config: DictConfig) -> None:

@@ -9,6 +9,7 @@ from ngrpo.planning.memory_plan import MemoryPlan, Phase
 from ngrpo.planning.remedies import Remedy
 from ngrpo.planning.run_settings import RunSettings
 from ngrpo.planning.time_plan import TimePlan
+from ngrpo.utils.numbers import about
 
 GIB = 2**30
 
@@ -58,6 +59,27 @@ def print_plan(
     for one in changes:
         table.add_row(one.setting, _gib(one.saved), "fits" if one.fits else "does not fit")
     console.print(table if changes else "no single setting lowers the peak: take a smaller model or more devices.")
+
+
+def length_text(run: RunSettings, time: TimePlan, iterations: int, max_generated_tokens: int | None) -> str:
+    """Returns one sentence: the iterations of a run whose responses are all as long as they may be, and their time.
+
+    Shorter responses make more iterations of the same tokens, and each of them faster.
+
+    Args:
+        run: the settings.
+        time: an iteration.
+        iterations: ``trainer.iterations``.
+        max_generated_tokens: ``trainer.max_generated_tokens``.
+    """
+    count, limit = iterations, f"at most {iterations:,} iterations"
+    if max_generated_tokens is not None:
+        a_batch = run.prompts_per_batch * run.group_size * run.max_new_tokens
+        count = min(iterations, -(-max_generated_tokens // a_batch))
+        limit = f"{max_generated_tokens:,} generated tokens, {count:,} iterations of the longest responses, or {limit}"
+    parts = (time.generate_s, time.score_s, time.update_s)
+    known = [part for part in parts if part is not None]
+    return f"the run: {limit}" + (f"; about {about(count * sum(known))}" if len(known) == len(parts) else "")
 
 
 def _gib(size: int) -> str:

@@ -73,7 +73,7 @@ def plan_text(study: StudyConfig, plans: Sequence[ArmPlan], card: Card, price: f
         price: of a GPU hour, in whatever currency; None for no costs.
     """
     hours = sum(one.hours for one in plans)
-    cost = "" if price is None else f", {hours * price:,.0f} at {price:g} an hour"
+    cost = "" if price is None else f", {hours * price:z,.0f} at {price:g} an hour"
     rows = [
         f"| {one.arm} | {one.trials} | {one.seeds} | {one.devices} | {one.peak_gib:z.1f}"
         f"{'' if one.fits else ' (too much)'} | {one.hours:z,.1f} |"

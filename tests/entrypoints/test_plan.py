@@ -22,7 +22,13 @@ def test_it_plans_the_demo_and_leaves_nothing_behind(tmp_path):
     assert "qwen2, 0.7 M parameters; 1 device" in said
     assert "no GPU here to compare it with" in said
     assert re.search(r"generate not known, score [\d.]+ s, update [\d.]+ s \(two layers measured here\)", said)
+    assert "the run: at most 40 iterations" in said
     assert list(tmp_path.iterdir()) == []
+
+
+def test_it_plans_a_limit_of_generated_tokens(tmp_path):
+    said = planned(tmp_path, "--card", "H200", "rollout=vllm", "trainer.max_generated_tokens=20000")
+    assert re.search(r"20,000 generated tokens, 3 iterations of the longest responses, or at most 40 .*; about", said)
 
 
 def test_it_plans_for_a_card_that_is_not_here(tmp_path):

@@ -15,6 +15,8 @@ from ngrpo.planning.memory_plan import Phase, plan_memory
 from ngrpo.planning.planned_engines import PlannedTorchEngine, PlannedVllm
 from ngrpo.planning.remedies import remedies
 from ngrpo.planning.run_settings import RunSettings
+from ngrpo.planning.text import length_text
+from ngrpo.planning.time_plan import TimePlan
 
 GIB = 2**30
 BENCHMARKS = ROOT / "docs" / "benchmarks"
@@ -123,3 +125,14 @@ def test_a_sequence_longer_than_the_budget_is_a_pass():
     assert TINY.pass_tokens == 1024
     assert replace(TINY, prompts_per_batch=2, group_size=1, optimizer_steps=2).pass_tokens == 256
     assert not replace(TINY, prompts_per_batch=2, group_size=1, optimizer_steps=2).accumulates
+
+
+def test_a_limit_of_tokens_is_planned_as_iterations_of_the_longest_responses() -> None:
+    time = TimePlan(1, 10.0, 0.0, 5.0, "made up")
+    a_batch = 16 * 8 * 192
+    assert length_text(TINY, time, 40, None) == "the run: at most 40 iterations; about 10 min"
+    assert length_text(TINY, time, 40, 2 * a_batch + 1) == (
+        "the run: 49,153 generated tokens, 3 iterations of the longest responses, or at most 40 iterations; about 45 s"
+    )
+    assert "40 iterations of the longest" in length_text(TINY, time, 40, 99 * a_batch)
+    assert "about" not in length_text(TINY, replace(time, generate_s=None), 40, 5)

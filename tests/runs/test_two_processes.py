@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 from ngrpo.checkpoint.folders import STATE
+from ngrpo.data.word_problems.generator import problem
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.report.run_store import RunStore
 
@@ -118,6 +120,27 @@ def test_trees_are_those_of_one_process_and_are_learned_from_alike(tmp_path: Pat
         for tag in ("policy/loss", "policy/grad_norm", "policy/entropy", "policy/ratio"):
             values = [events.Scalars(tag)[0].value for events in found]
             assert values[0] == pytest.approx(values[1], rel=1e-4, abs=1e-6)
+
+
+def test_both_learn_what_to_give_from_the_groups_of_both(tmp_path: Path):
+    """Problems that come again on the other rank, and weights that stay as they are."""
+    rows = [problem(key, "train") for key in range(6)]
+    file = tmp_path / "problems.jsonl"
+    file.write_text("\n".join(json.dumps({"problem": row.question, **asdict(row)}) for row in rows))
+    chosen = (
+        "algo=grpo", "rollout/scheduler=prefix_sampling", "rollout.scheduler.rate=3.0", f"data.path={file}",
+        "data.eval_path=demo", "data.instruction=''", "trainer.optimizer.lr=0.0", "trainer.iterations=4",
+        "callbacks.export=null", "callbacks.checkpoint=null",
+    )  # fmt: skip
+    found = []
+    for ranks in (1, 2):
+        train(tmp_path / str(ranks), ranks, *chosen)
+        events = EventAccumulator(str(tmp_path / str(ranks) / "tensorboard")).Reload()
+        tags = ("rollout/given_mean", "rollout/length_mean", "train/reward")
+        found.append([[event.value for event in events.Scalars(tag)] for tag in tags])
+    assert max(found[0][0]) > 0
+    for one, two in zip(*found, strict=True):
+        assert two == pytest.approx(one, abs=1e-5)
 
 
 DYNAMIC = (

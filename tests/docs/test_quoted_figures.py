@@ -323,7 +323,7 @@ def test_a_step_of_trl_takes_what_the_page_says() -> None:
     work = f"{8 * int(settings['prompts'])} completions of {settings['tokens']} tokens"
     quoted = "a step of {} took {}: {} generation with weight transfer, {} log-probs, {} update ("
     assert quoted.format(work, *parts) in text
-    assert f"The largest replay difference was {one['exploration/replay_difference']:.3f}, that of bfloat16" in text
+    assert f"The largest replay difference was {one['exploration/replay_difference']:.3f}, in bfloat16" in text
     assert made["date"] in text
 
 

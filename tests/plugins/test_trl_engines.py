@@ -1,6 +1,7 @@
 """TRL with several processes, and with other engines than the PyTorch one in its process."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ pytestmark = pytest.mark.trl
 from forked import call_in_ranks  # noqa: E402
 from trl import GRPOConfig  # noqa: E402
 
+import ngrpo.plugins.trl as plugin  # noqa: E402
 from ngrpo.data.word_problems.generator import problem  # noqa: E402
 from ngrpo.errors import SettingError  # noqa: E402
 from ngrpo.exploration.neighbor import NeighborMixing  # noqa: E402
@@ -112,6 +114,24 @@ def test_an_engine_for_one_process_is_refused_beside_several(tmp_path: Path) -> 
     for rank in range(2):
         said = (tmp_path / f"{rank}.txt").read_text()
         assert said.startswith("engine=TorchEngine as configured runs beside one training process, and there are 2;")
+
+
+def test_an_engine_ends_with_the_process_unless_it_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    at_exit: list[Callable[[], None]] = []
+    monkeypatch.setattr("atexit.register", at_exit.append)
+    closed: list[str] = []
+
+    class Engine(TorchEngine):
+        def close(self) -> None:
+            closed.append(self.model.path)
+
+    kept, gone = Engine(ModelSource("kept")), Engine(ModelSource("gone"))
+    for engine in (kept, gone):
+        plugin._close_at_exit(engine)
+    del gone, engine
+    for function in at_exit:
+        function()
+    assert closed == [kept.model.path]
 
 
 @pytest.mark.parametrize("processes", [1, 2])

@@ -2,7 +2,7 @@
 
 import re
 
-_PLAIN = re.compile(r"[A-Za-z_][\w./-]*")
+_PLAIN = re.compile(r"[A-Za-z_][\w./-]*", re.ASCII)  # Hydra knows no other letters outside quotes
 _WORDS = ("null", "true", "false", "nan", "inf")
 """Texts that would be read as other values."""
 

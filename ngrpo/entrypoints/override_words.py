@@ -10,7 +10,7 @@ from ngrpo.config.override_quoting import quoted
 from ngrpo.errors import SettingError
 from ngrpo.utils.given_values import as_written, shown
 
-_KEY = re.compile(r"[+~]{0,2}[\w.@/:-]+")
+_KEY = re.compile(r"[+~]{0,2}[\w.@/:-]+", re.ASCII)
 _NAME = "name"
 """The key of a mapping that chooses a preset of the group, beside those that set values."""
 

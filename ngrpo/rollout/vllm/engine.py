@@ -188,7 +188,7 @@ class VllmEngine:
             )
         if self._in_process and (left := sleeping_memory()):
             raise RunError(
-                f"rollout.engine.own_process=false cannot start vLLM again: {left / 2**20:.0f} MiB of the engine that "
+                f"rollout.engine.own_process=false cannot start vLLM again: {left / 2**20:z.0f} MiB of the engine that "
                 "failed were not given back, and vLLM serves one engine a process; set rollout.engine.own_process=true."
             )
         silence_missing_tokenizer()

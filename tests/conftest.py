@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,11 @@ from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.types.rollouts import Request, Sampling
 
 torch.set_num_threads(1)
+with suppress(ImportError):  # the environments of plugins do without
+    from hypothesis import HealthCheck, settings
+
+    settings.register_profile("shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("shared machine")
 
 WORDS = [chr(c) for c in range(ord("a"), ord("z") + 1)] + [str(d) for d in range(10)] + ["boxed", "{", "}", "\\"]
 CHAT_TEMPLATE = (

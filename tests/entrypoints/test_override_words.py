@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ngrpo.entrypoints.override_words import words_of
@@ -24,7 +24,6 @@ def read(word: str) -> Any:
     return OverridesParser.create().parse_override(word).value()
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.recursive(SCALARS, lambda inner: st.lists(inner, max_size=3), max_leaves=5))
 def test_hydra_reads_what_was_given(value: Any) -> None:
     (word,) = words_of({"key": value})

@@ -23,6 +23,7 @@ _OVER_TIME = (
 )
 
 
+_TOKENS = "rollout/generated_tokens"
 _LINES = ("-", "--", ":", "-.")
 
 
@@ -43,7 +44,7 @@ def looks_of(arms: Sequence[str]) -> dict[str, Look]:
 
 
 def write_figure(results: Results, path: Path) -> None:
-    """Draws Pass@k against k, its difference to the reference, and four curves over time.
+    """Draws Pass@k against k, its difference to the reference, and four curves over iterations or generated tokens.
 
     Bands are 95 % t-intervals over seeds. Curves over time are means over seeds of running means, without bands; a
     strategy has a colour, an algorithm a kind of line.
@@ -57,7 +58,7 @@ def write_figure(results: Results, path: Path) -> None:
     for ax, (metric, label) in zip([axes[0, 2], *axes[1]], _OVER_TIME, strict=True):
         for arm in arms:
             _over_time(ax, results.of_arm(arm), metric, looks[arm])
-        ax.set(xlabel="iteration", ylabel=label)
+        ax.set(xlabel="generated tokens" if by_tokens(results.runs) else "iteration", ylabel=label)
         ax.grid(alpha=0.3)
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=6, fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -107,7 +108,20 @@ def _over_time(ax: Axes, runs: Sequence[RunResult], metric: str, look: Look) -> 
     length = min(map(len, curves))
     smooth = [_running_mean(curve[:length]) for curve in curves]
     means = [sum(values) / len(values) for values in zip(*smooth, strict=True)]
-    ax.plot(range(1, length + 1), means, look.line, color=look.colour, linewidth=1.4)
+    ax.plot(progress(runs, length), means, look.line, color=look.colour, linewidth=1.4)
+
+
+def progress(runs: Sequence[RunResult], length: int) -> list[float]:
+    """Returns where each iteration is on the axis: its number or, in runs of equal tokens, the mean of these so far."""
+    if not by_tokens(runs):
+        return [float(number) for number in range(1, length + 1)]
+    counts = [run.curves[_TOKENS][:length] for run in runs]
+    return [sum(values) / len(values) for values in zip(*counts, strict=True)]
+
+
+def by_tokens(runs: Sequence[RunResult]) -> bool:
+    """Says whether runs end by their generated tokens, and are drawn over them."""
+    return all(_TOKENS in run.curves and any("max_generated_tokens" in word for word in run.settings) for run in runs)
 
 
 def _running_mean(values: Sequence[float]) -> list[float]:

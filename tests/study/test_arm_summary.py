@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from made_results import STUDY, answer_statistics, results, run
 
-from ngrpo.study.arm_summary import figures, late, on_common_problems, pairs, summaries
+from ngrpo.study.arm_summary import figures, late, newly_solved, on_common_problems, pairs, summaries
 from ngrpo.study.markdown_tables import tables
-from ngrpo.study.plots import looks_of, write_figure
+from ngrpo.study.plots import by_tokens, looks_of, progress, write_figure
 from ngrpo.study.results import load, save
 from ngrpo.study.statistics import mean_of
 
@@ -114,3 +114,24 @@ def test_arms_of_one_strategy_share_a_colour_and_those_of_one_algorithm_a_line()
     assert looks["token_grpo"].colour == looks["token_gspo"].colour
     assert looks["token_gspo"].line == looks["neighbor_gspo"].line != looks["token_grpo"].line
     assert len({(look.colour, look.line) for look in looks.values()}) == 4
+
+
+def test_runs_of_equal_tokens_are_drawn_over_them() -> None:
+    runs = [run("token_grpo", seed, [1], [None]) for seed in (0, 1)]
+    assert not by_tokens(runs)
+    assert progress(runs, 3) == [1, 2, 3]
+    counted = [
+        replace(
+            one, settings=["trainer.max_generated_tokens=9"], curves={**one.curves, "rollout/generated_tokens": tokens}
+        )
+        for one, tokens in zip(runs, ([4, 8, 12], [6, 10]), strict=True)
+    ]
+    assert by_tokens(counted)
+    assert progress(counted, 2) == [5, 9]
+    assert not by_tokens([counted[0], runs[1]])
+
+
+def test_newly_solved_are_the_problems_that_were_never_solved_before() -> None:
+    base = answer_statistics([0, 0, 2, 4], [None] * 4)
+    assert newly_solved(answer_statistics([1, 0, 0, 4], [None] * 4), base) == 0.5
+    assert newly_solved(base, answer_statistics([1, 1, 1, 1], [None] * 4)) is None

@@ -55,7 +55,9 @@ def test_two_ranks_and_two_servers_are_one_process_with_its_own_engine(
     assert len(taken) == 3
     assert served[one.url]["version"] == served[other.url]["version"]
     assert served[one.url]["step"] == served[other.url]["step"]
-    assert evaluated(there) == evaluated(here)
+    own, theirs = evaluated(here), evaluated(there)
+    assert theirs["before"] == own["before"]
+    assert theirs["after"] == pytest.approx(own["after"], rel=1e-3)  # two ranks add gradients in another order
     expected = logged(here)
     assert any(tag.startswith("eval/") for tag in expected)
     assert logged(there).keys() == expected.keys()

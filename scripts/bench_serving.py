@@ -74,6 +74,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=whole(1), default=3)
     parser.add_argument("--own-process", action="store_true")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("settings", nargs="*", help="further ones of conf/serve.yaml, such as rollout.engine.burst=32")
     return parser.parse_args()
 
 
@@ -88,6 +89,7 @@ def settings_of(arguments: argparse.Namespace) -> list[str]:
         f"data.max_prompt_tokens={arguments.prompt}",
         *(["rollout.engine.own_process=true"] if arguments.own_process else []),
         *(["rollout.engine.check=false"] if arguments.rollout == "vllm" else []),
+        *arguments.settings,
     ]
 
 

@@ -105,7 +105,7 @@ def main() -> None:
     parser.add_argument("--updates", type=whole(0), default=2, help="of the weights")
     parser.add_argument("--json", type=Path)
     arguments = parser.parse_args()
-    words = ["model.path=demo", "exploration=neighbor", f"rollout={arguments.rollout}", "accelerator=cpu"]
+    words = ["model.path=demo", "exploration=soft", f"rollout={arguments.rollout}", "accelerator=cpu"]
     with serving(*words) as (handling, url):
         figures = check(handling, url, arguments.clients, arguments.asks, arguments.bodies, arguments.updates)
     get_console().print(figures)
@@ -258,25 +258,25 @@ def malformed(draw: random.Random) -> tuple[str, bytes]:
         WEIGHTS: {"tensors": ["f" * 64], "step": 1},
     }  # fmt: skip
     path = draw.choice(list(good))
-    text = json.dumps(_spoiled(good[path], draw)).encode()
+    text = json.dumps(_damaged(good[path], draw)).encode()
     if draw.random() < 0.2:  # no JSON any more
         at = draw.randrange(len(text))
         text = text[:at] + draw.randbytes(draw.randint(0, 4)) + text[at + draw.randint(1, 6) :]
     return path, text
 
 
-def _spoiled(value: Any, draw: random.Random) -> Any:
+def _damaged(value: Any, draw: random.Random) -> Any:
     """Changes something in a value, of whatever kind."""
     if isinstance(value, dict) and value and draw.random() < 0.8:
         name = draw.choice(list(value))
-        changed = {**value, name: _spoiled(value[name], draw)}
+        changed = {**value, name: _damaged(value[name], draw)}
         if draw.random() < 0.2:
             changed[draw.choice([*_NAMES, "".join(draw.choices(string.printable, k=5))])] = _anything(draw)
         if draw.random() < 0.1:
             del changed[name]
         return changed
     if isinstance(value, list) and value and draw.random() < 0.8:
-        return [_spoiled(value[0], draw), *value[1:]] * draw.choice((1, 1, 1, 2, 300))
+        return [_damaged(value[0], draw), *value[1:]] * draw.choice((1, 1, 1, 2, 300))
     return _anything(draw)
 
 

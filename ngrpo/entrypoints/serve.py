@@ -1,10 +1,11 @@
 """A server of rollouts, made from its configuration."""
 
+import gc
 import logging
 import signal
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
 import torch
@@ -46,6 +47,9 @@ from ngrpo.types.rollouts import Sampling
 from ngrpo.utils.torch_settings import accelerator_of, set_torch
 
 log = logging.getLogger(__name__)
+
+RunningEngine = Callable[[ModelSource, Exploration], RolloutEngine]
+"""Returns the engine for a model and the strategy of the server's own settings."""
 
 _HEADER_BYTES = 16 << 10
 _IDLE_S = 30
@@ -122,13 +126,16 @@ def served(config: DictConfig, chosen: str, settings: ServerSettings) -> Iterato
 
 
 @contextmanager
-def handling_of(config: DictConfig, chosen: str, settings: ServerSettings) -> Iterator[Handling]:
+def handling_of(
+    config: DictConfig, chosen: str, settings: ServerSettings, running: RunningEngine | None = None
+) -> Iterator[Handling]:
     """Starts the engine and yields what the handlers need; ends the engine afterwards.
 
     Args:
         config: see `serve`.
         chosen: see `serve`.
         settings: of the server.
+        running: returns the engine of a server that has started one; None for that of the configuration.
     """
     set_torch(config.threads, config.matmul_precision)
     check_accelerator(config.accelerator, "accelerator", "accelerator=cpu")
@@ -138,7 +145,11 @@ def handling_of(config: DictConfig, chosen: str, settings: ServerSettings) -> It
     check_finite(config)
     check_mixtures(strategy, source.config())
     choice = choose_for_sampling(config, source, strategy, settings.max_requests)
-    engine: RolloutEngine = build(config.rollout.engine, model=source, exploration=strategy, exact=config.rollout.exact)
+    engine: RolloutEngine
+    if running is None:
+        engine = build(config.rollout.engine, model=source, exploration=strategy, exact=config.rollout.exact)
+    else:
+        engine = running(source, strategy)
     if isinstance(engine, RemoteEngine):
         raise SettingError("rollout=server asks a server, and this is to be one; set rollout=auto, torch or vllm.")
     tokenizer = check_inputs(source, strategy, engine, config, settings.max_requests)
@@ -174,9 +185,24 @@ def handling_of(config: DictConfig, chosen: str, settings: ServerSettings) -> It
     longest = max(map(len, tokenizer.get_vocab()))
     reader = Reader(settings, catalogue, tokenizer, prompts, sampling, threading.Lock(), longest)
     try:
-        yield Handling(settings, model, reader, Metrics(model), source.path)
+        with kept_from_collection():
+            yield Handling(settings, model, reader, Metrics(model), source.path)
     finally:
         model.close()
+
+
+@contextmanager
+def kept_from_collection() -> Iterator[None]:
+    """Has Python's garbage collector leave alone what is there: it looks through half a million objects for a second.
+
+    Nobody is answered meanwhile, and it begins when many requests come at once.
+    """
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def _parameters(source: ModelSource) -> tuple[Parameters, int]:

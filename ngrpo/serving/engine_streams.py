@@ -17,7 +17,7 @@ T = TypeVar("T")
 _LINGER_S = 1.0
 """Seconds for which a stream that has nothing to do stays open: opening one costs some milliseconds."""
 
-_PAUSE_S, _GATHERING_S = 0.004, 0.2
+_PAUSE_S, _GATHERING_S = 0.008, 0.2
 """Seconds without a further request after which a stream begins, and most seconds that it waits so."""
 
 

@@ -390,3 +390,20 @@ def test_the_methods_on_the_demo_are_quoted_as_they_were_run() -> None:
         assert run["replay_error_max"] < 1e-4
         train = run["train_reward"]
         assert f"{train['first_5_iterations']:.3f} to {train['last_5_iterations']:.3f}" in row
+
+
+def test_what_is_quoted_of_the_server_was_measured() -> None:
+    text = " ".join(PAGES["docs/serving.md"].split())
+    checks, speed = benchmark("serving_checks_cpu"), benchmark("serving_h200")
+    assert f"with {checks['clients']} clients at once" in text
+    assert f"{checks['killed']} clients that hung up" in text
+    assert f"{sum(checks['malformed'].values()):,} malformed bodies" in text
+    assert f"{checks['statuses']['200']} requests were answered, {checks['rollouts']:,} rollouts" in text
+    assert f"to {checks['largest_difference']:.1e} (float32)" in text
+    assert len(checks["of_version"]) == 3
+    assert not any(status >= "500" for status in checks["malformed"])
+    assert not any(checks["left"].values())
+    engine, ratios = speed["tokens_per_s"]["engine"], speed["of_engine"]
+    assert f"{speed['requests']} rollouts of {speed['tokens']} tokens: {engine:,.0f} tokens/s of the engine" in text
+    assert f"and {ratios['group']:.2f} of that for one client" in text
+    assert f"it was {ratios['single']:.2f}, measured before" in text

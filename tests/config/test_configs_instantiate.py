@@ -174,16 +174,18 @@ def test_file_composes_and_builds(file: str, available: dict[str, Any], monkeypa
         assert is_function or callable(made) or type(made).__name__ == node["_target_"].rpartition(".")[2]
 
 
-@pytest.mark.parametrize("name", ["demo", "quick", "smollm2"])
+@pytest.mark.parametrize("name", ["demo", "quick", "smollm2", "countdown", "word_problems"])
 def test_every_command_of_a_study_composes(name: str, tmp_path: Path) -> None:
     """Every arm trains with settings that are there, on what the others train on, and so it is with the evaluations."""
     study = load_study(CONF, name, [])
     jobs = StudyJobs(study, tmp_path)
     shared = []
     for arm in study.arms:
-        config = training_config(CONF, jobs.train_settings(arm, 3, 2e-5, 7))
+        config = training_config(CONF, jobs.train_settings(arm, 3, 2e-5, RunLength(7)))
         assert (config.seed, config.trainer.iterations, config.trainer.optimizer.lr) == (3, 7, 2e-5)
         batch = (config.algo.prompts_per_batch, config.algo.optimizer_steps)
+        assert (config.rollout.scheduler["_target_"].endswith("ForkAtShare")) == ("tree" in arm)
+        config.rollout.scheduler = None
         shared.append((config.model, config.data, config.rollout, config.trainer, config.callbacks, batch))
         built = build(config.exploration)
         mixes = "neighbor" in arm or "argmax_gate" in arm

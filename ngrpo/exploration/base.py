@@ -101,6 +101,10 @@ class Exploration(ABC):
         """
         return {}
 
+    def unrecorded(self) -> "Exploration":
+        """Returns the strategy as evaluations run it: without supports, whose width may cut what it draws from."""
+        return self
+
     @abstractmethod
     def step(self, logits: Tensor, ctx: StepContext) -> Step:
         """Chooses the token and the next input embedding.

@@ -1,6 +1,6 @@
 """min-p sampling."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -20,18 +20,16 @@ class MinPSampling(Exploration):
     Attributes:
         p_min: smallest kept probability, relative to the largest; 0 keeps all, 1 is greedy up to ties.
         largest_support: most ids that are kept and recorded; beyond it the least likely are dropped. 0 records none and
-            cuts nothing: for evaluation, since it cannot be trained with.
+            cuts nothing, and cannot be trained with: evaluations are made so.
     """
 
     p_min: float = 0.1
-    largest_support: int = 0
+    largest_support: int = 128
 
     def __post_init__(self) -> None:
         if not 0.0 <= self.p_min <= 1.0:
             raise SettingError(f"exploration.p_min={self.p_min} is not in [0, 1]; 0.05 to 0.1 is usual.")
         check_size(self.largest_support)
-        if not self.truncates:  # it is the strategy that it would be without a record, to compiled code and to sessions
-            object.__setattr__(self, "largest_support", 0)
 
     @property
     def truncates(self) -> bool:  # type: ignore[override]
@@ -41,7 +39,11 @@ class MinPSampling(Exploration):
     @property
     def support(self) -> int:  # type: ignore[override]
         """C, for a distribution that is restricted and recorded."""
-        return self.largest_support
+        return self.largest_support if self.truncates else 0
+
+    def unrecorded(self) -> "MinPSampling":
+        """Returns it without a bound on the ids."""
+        return replace(self, largest_support=0) if self.support else self
 
     def step(self, logits: Tensor, ctx: StepContext) -> Step:
         """Draws from the restricted softmax."""

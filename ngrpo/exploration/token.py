@@ -1,6 +1,6 @@
 """Ordinary sampling."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -24,12 +24,12 @@ class TokenSampling(Exploration):
         top_k: keep the k most likely tokens (ties of the k-th included); 0 keeps all.
         top_p: keep the smallest set of most likely tokens with at least this mass; 1.0 keeps all.
         largest_support: most ids that are kept and recorded, or top_k where that is more; beyond it the least likely
-            are dropped. 0 records none and cuts nothing: for evaluation, since it cannot be trained with.
+            are dropped. 0 records none and cuts nothing, and cannot be trained with: evaluations are made so.
     """
 
     top_k: int = 0
     top_p: float = 1.0
-    largest_support: int = 0
+    largest_support: int = 128
 
     def __post_init__(self) -> None:
         if self.top_k < 0:
@@ -37,8 +37,6 @@ class TokenSampling(Exploration):
         if not 0.0 < self.top_p <= 1.0:
             raise SettingError(f"exploration.top_p={self.top_p} is not in (0, 1]; use 1.0 to keep every token.")
         check_size(self.largest_support)
-        if not self.truncates:  # it is the strategy that it would be without a record, to compiled code and to sessions
-            object.__setattr__(self, "largest_support", 0)
 
     @property
     def truncates(self) -> bool:  # type: ignore[override]
@@ -48,7 +46,11 @@ class TokenSampling(Exploration):
     @property
     def support(self) -> int:  # type: ignore[override]
         """C, for a distribution that is truncated and recorded."""
-        return max(self.largest_support, self.top_k) if self.largest_support else 0
+        return max(self.largest_support, self.top_k) if self.truncates and self.largest_support else 0
+
+    def unrecorded(self) -> "TokenSampling":
+        """Returns it without a bound on the ids."""
+        return replace(self, largest_support=0) if self.support else self
 
     def step(self, logits: Tensor, ctx: StepContext) -> Step:
         """Draws from the (truncated) softmax."""

@@ -427,7 +427,7 @@ class RolloutWorker:
         expected: Sequence[int] | None,
     ) -> Experience:
         learned = self._learned if strategy == self.exploration else None
-        bound = bind(strategy, self._embedding(), self.vocabulary, learned).after(self._finished)
+        bound = bind(strategy.unrecorded(), self._embedding(), self.vocabulary, learned).after(self._finished)
         sampling = replace(self.sampling, temperature=temperature)
         return self._make_experience(prompts, samples, _EVALUATION, sampling, bound, expected)
 

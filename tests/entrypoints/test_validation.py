@@ -237,9 +237,10 @@ def test_prompts_that_cannot_be_shared_are_refused(prompts: int, steps: int, ran
 
 
 def test_truncated_sampling_without_a_record_is_refused() -> None:
-    for strategy in (TokenSampling(), NeighborMixing(), TokenSampling(20, largest_support=1), MinPSampling(0.1, 128)):
+    recorded = (TokenSampling(top_k=20), TokenSampling(top_p=0.9), MinPSampling())
+    for strategy in (TokenSampling(), NeighborMixing(), TokenSampling(20, largest_support=1), *recorded):
         check_support(strategy)
-    for refused in (TokenSampling(top_k=20), TokenSampling(top_p=0.9), MinPSampling()):
+    for refused in (strategy.unrecorded() for strategy in recorded):
         with pytest.raises(SettingError) as caught:
             check_support(refused)
         assert_refused(caught.value, str(refused), "exploration.largest_support=128")

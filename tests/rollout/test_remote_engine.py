@@ -13,6 +13,7 @@ from running_server import QUESTION, RunningServer, running_server
 import ngrpo
 from ngrpo.errors import RunError, SettingError
 from ngrpo.exploration.gumbel import GumbelSoftThinking
+from ngrpo.exploration.min_p import MinPSampling
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.runtime.bound import bind
 from ngrpo.exploration.token import TokenSampling
@@ -59,8 +60,9 @@ def train(folder: Path, *words: str) -> tuple[str, Any]:
     [
         ["exploration=hrpo", "algo=grpo"],
         ["exploration=neighbor_annealed", "exploration.refresh_every=2", "algo=dr_grpo"],
+        ["exploration=min_p", "algo=grpo"],
     ],
-    ids=["hrpo", "annealed"],
+    ids=["hrpo", "annealed", "truncated"],
 )
 def test_training_against_a_server_is_training_in_the_process(
     server: RunningServer, method: list[str], tmp_path: Path
@@ -173,7 +175,8 @@ def test_the_embedding_is_the_served_one(server: RunningServer) -> None:
         (NeighborMixing(rate=0.3, k=5), {"rate": 0.3, "k": 5}),
         (NeighborMixing(metric="l2"), {}),
         (NeighborMixing(excluded_ids=(3, 4)), {"excluded_ids": [3, 4]}),
-        (TokenSampling(top_p=0.9), {"top_p": 0.9}),
+        (TokenSampling(top_p=0.9).unrecorded(), {"top_p": 0.9, "largest_support": 0}),
+        (MinPSampling(0.2, largest_support=40), {"p_min": 0.2, "largest_support": 40}),
         (GumbelSoftThinking(), {}),
     ],
 )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -83,6 +84,31 @@ def test_evaluation_is_plain_though_training_mixes(make: Callable[..., RolloutWo
     plain = make(TokenSampling()).evaluate(PROMPTS, 5, TokenSampling(), temperature=0.9)
     assert contents(evaluated.rollouts) == contents(plain.rollouts)
     assert contents(worker.roll_out(PROMPTS, 0).rollouts) == contents(trained)
+
+
+def test_evaluations_of_a_truncated_distribution_have_no_bound_and_no_record(make: Callable[..., RolloutWorker]):
+    nucleus = TokenSampling(top_p=0.99, largest_support=2)
+    worker = make(nucleus)
+    trained = worker.roll_out(PROMPTS, 0).rollouts
+    assert max(int(r.support.counts.max()) for r in trained if r.support is not None) == 2
+    evaluated = worker.evaluate(PROMPTS, 5, nucleus, temperature=0.9).rollouts
+    assert [r.support for r in evaluated] == [None] * 20
+    unbounded = worker.evaluate(PROMPTS, 5, TokenSampling(top_p=0.99, largest_support=0), temperature=0.9).rollouts
+    assert contents(evaluated) == contents(unbounded)
+
+
+def test_an_engine_that_drops_the_supports_of_training_rollouts_is_refused(
+    make: Callable[..., RolloutWorker], monkeypatch: pytest.MonkeyPatch
+):
+    worker = make(TokenSampling(top_k=3))
+    generate = worker.engine.generate
+
+    def without(*arguments: Any) -> list[Rollout]:
+        return [replace(rollout, support=None) for rollout in generate(*arguments)]
+
+    monkeypatch.setattr(worker.engine, "generate", without)
+    with pytest.raises(SettingError, match=r"^rollout\.engine=TorchEngine returns no Rollout\.support, .*\.$"):
+        worker.roll_out(PROMPTS, 0)
 
 
 def test_each_evaluation_draws_the_same(make: Callable[..., RolloutWorker]):

@@ -12,6 +12,7 @@ from update_probe import TOLERANCE, Case, distance, gradient
 from ngrpo.algo.advantage import group_standardised
 from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.hrpo import HybridReasoning
+from ngrpo.exploration.min_p import MinPSampling
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.lora import LoraSettings
 from ngrpo.types.rollouts import Rollout
@@ -149,6 +150,16 @@ def dense_case(make_engine, bound, requests, sampling, tiny_model_path) -> Case:
     return Case(str(tiny_model_path), "grpo", sampling.temperature, 80, rollouts, rewards, exploration=strategy)
 
 
+@pytest.fixture
+def truncated_case(make_engine, bound, requests, sampling, tiny_model_path) -> Case:
+    """Of one prompt the rollouts were drawn from the whole vocabulary."""
+    engine, strategy = make_engine(), MinPSampling(0.05, largest_support=30)
+    asked = [replace(request, explore=number >= 4) for number, request in enumerate(requests)]
+    rollouts = engine.generate(asked, sampling, bound(engine, strategy))
+    rewards = torch.tensor([[1.0, 0.0, 0.0, 1.0]] * 6)
+    return Case(str(tiny_model_path), "grpo", sampling.temperature, 80, rollouts, rewards, exploration=strategy)
+
+
 def in_two_processes(case: Case, folder: Path) -> dict[str, torch.Tensor]:
     """The gradient of a case, sharded over two processes."""
     torch.save(case, folder / "case.pt")
@@ -157,11 +168,13 @@ def in_two_processes(case: Case, folder: Path) -> dict[str, torch.Tensor]:
     return made
 
 
-@pytest.mark.parametrize("kind", ["gspo", "grpo", "reinforce_pp", "copo", "ppo", *WEIGHED, "learned", "dense"])
+@pytest.mark.parametrize(
+    "kind", ["gspo", "grpo", "reinforce_pp", "copo", "ppo", *WEIGHED, "learned", "dense", "truncated"]
+)
 def test_two_sharded_processes_make_the_gradient_of_one(
-    case: Case, learned_case: Case, dense_case: Case, kind: str, tmp_path: Path
+    case: Case, learned_case: Case, dense_case: Case, truncated_case: Case, kind: str, tmp_path: Path
 ):
-    others = {"learned": learned_case, "dense": dense_case}
+    others = {"learned": learned_case, "dense": dense_case, "truncated": truncated_case}
     case = others[kind] if kind in others else replace(case, algorithm=kind, microbatch_tokens=80)
     one, two = gradient(case), in_two_processes(case, tmp_path)
     assert one.keys() == two.keys()

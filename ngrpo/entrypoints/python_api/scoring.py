@@ -81,7 +81,8 @@ def _several(rollouts: Any) -> list[SampledRollout]:
 def _check_tokens(rollouts: Sequence[SampledRollout], known: int) -> None:
     """Refuses rollouts of more tokens than the model knows."""
     for index, one in enumerate(rollouts):
-        parts = (one.prompt_ids, one.response_ids, one.mixture.record.ids)
+        kept = () if one.support is None else (one.support.ids,)
+        parts = (one.prompt_ids, one.response_ids, one.mixture.record.ids, *kept)
         largest = max(int(part.max()) for part in parts if part.numel())
         if largest >= known:
             raise SettingError(

@@ -301,3 +301,27 @@ def test_another_thread_ends_the_wait_of_a_serving_stream(engine, mixing):
         assert stream.wait() == []
         stream.withdraw([0, 1])
         assert stream.unfinished == 0
+
+
+def test_a_watched_request_may_end_with_the_tokens_that_it_has(engine, mixing):
+    requests = random_requests(3, 5, 60)
+    expected = engine.generate(requests, UNSTOPPED, mixing)
+    made: dict[int, Rollout] = {}
+    told: list[int] = []
+    with engine.serving_stream(UNSTOPPED, mixing, plain=False) as stream:
+        stream.add(requests, watched=True)
+        while stream.unfinished:
+            finished = stream.wait()
+            told += stream.news().get(1, [])
+            if len(told) > 4:
+                stream.end([1])
+            made.update(zip(finished, stream.rollouts(finished), strict=True))
+    ended, whole = made[1], expected[1]
+    assert len(told) <= ended.length < whole.length
+    assert ended.response_ids.equal(whole.response_ids[: ended.length])
+    assert torch.allclose(ended.log_probs, whole.log_probs[: ended.length], atol=1e-4)
+    assert ended.mixture.positions.equal(whole.cut(ended.length).mixture.positions)
+    assert {number: one.length for number, one in made.items() if number != 1} == {
+        0: expected[0].length,
+        2: expected[2].length,
+    }

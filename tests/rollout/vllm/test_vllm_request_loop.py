@@ -249,3 +249,30 @@ def test_outputs_of_a_call_that_has_gone_are_dropped(loop: RequestLoop, engine: 
     assert run(loop, [2]) == ["0"]
     assert isinstance(gone, Call)
     assert gone.outputs == []
+
+
+def test_watched_requests_are_handed_out_as_they_go_on_and_withdrawn_ones_no_more(engine: FakeEngine) -> None:
+    loop = RequestLoop(engine, nullcontext, pausing=False)
+    with loop.call("begin", "end") as call:
+        call.watched.add("a")
+        loop.add(call, [("a", 4, None), ("b", 3, None), ("c", 50, None)])
+        seen = loop.finished(call)
+        assert [(one.request_id, one.finished) for one in seen] == [("a", False)]
+        loop.withdraw(call, ["c"])
+        assert ("abort", "c") in engine.said
+        seen = []
+        while call.running:
+            seen += loop.finished(call)
+        assert [one.request_id for one in seen if one.finished] == ["b", "a"]
+        assert {one.request_id for one in seen} == {"a", "b"}
+        assert (call.watched, loop._owners) == (set(), {})
+
+
+def test_a_waiting_caller_is_interrupted_from_another_thread(engine: FakeEngine) -> None:
+    loop = RequestLoop(engine, nullcontext, pausing=False)
+    with loop.call("begin", "end") as call:
+        loop.add(call, [("a", 100_000, None)])
+        threading.Timer(0.05, loop.interrupt, [call]).start()
+        assert loop.finished(call) == []
+        assert engine.steps > 5
+        loop.withdraw(call, ["a"])

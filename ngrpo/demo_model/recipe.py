@@ -111,8 +111,8 @@ SHORT = Recipe(
 COUNTDOWN = Recipe(
     lessons=CountdownLessons(CountdownLevel(3, 5)),
     shape=SMALL_SHAPE,
-    batch=64,
-    steps=3000,
+    batch=16,
+    steps=1500,
     peak_rate=3e-3,
     warmup=200,
 )

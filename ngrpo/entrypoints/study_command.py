@@ -30,10 +30,8 @@ from pathlib import Path
 from ngrpo.entrypoints.arguments import real, whole
 from ngrpo.entrypoints.hydra_main import CONF, typed_only
 
-_STAGES = (
-    "all", "model", "levels", "base", "tune", "run", "effect", "speed", "report", "publish", "add", "leaderboard",
-    "plan",
-)  # fmt: skip
+_STAGES = ("all", "model", "levels", "base", "tune", "run", "effect", "speed", "report")
+_OTHERS = ("publish", "add", "leaderboard", "plan")
 
 
 def main() -> None:
@@ -102,7 +100,7 @@ def _plan(arguments: argparse.Namespace, name: str, out: Path) -> None:
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("stage", choices=_STAGES)
+    parser.add_argument("stage", choices=(*_STAGES, *_OTHERS))
     parser.add_argument("settings", nargs="*", help="of the study, such as iterations=20 or base_model=FOLDER")
     parser.add_argument(
         "--study", "--setting", default="demo", help="a file of conf/study, or of study/ in --config-dir"

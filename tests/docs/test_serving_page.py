@@ -68,6 +68,7 @@ def answers(port: int) -> bool:
 def test_the_page_has_these_commands_and_no_others() -> None:
     assert [line.split()[0:2] for line in commands(PAGE)] == [
         ["pip", "install"], ["ngrpo", "serve"], ["curl", "-s"], ["ngrpo", "train"],
+        ["export", "VLLM_PLUGINS=ngrpo"], ["vllm", "serve"],  # tests/rollout/vllm/test_vllm_endpoint.py serves so
     ]  # fmt: skip
 
 

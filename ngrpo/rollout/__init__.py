@@ -19,8 +19,6 @@ are the parts of the loop in `ngrpo.callbacks.rollout`. An engine is any object 
   them
 - ``request_limits.py``: Refusals of requests that an engine cannot serve as they are
 - ``scheduling/``: Schedulers: which requests make the responses to a prompt, from independent samples to trees
-- ``serialization.py``: Serialization of rollouts and experiences: primitives and tensors, which run no code when they
-  are read
 - ``served_dtype.py``: The dtype that an engine serves a model in: ``rollout.engine.dtype``
 - ``torch_engine/``: The rollout engine in plain PyTorch: continuous batching over a preallocated key/value cache
 - ``vllm/``: Rollouts in vLLM: the engine, and the plugin that mixes embeddings inside vLLM's compiled forward

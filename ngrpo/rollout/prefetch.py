@@ -10,7 +10,7 @@ from torch import Tensor
 from ngrpo.distributed.collectives import gathered
 from ngrpo.errors import RunError
 from ngrpo.rollout.recovery import EngineFailure
-from ngrpo.rollout.serialization import deserialize_experience, serialize_experience
+from ngrpo.types.serialization import deserialize_experience, serialize_experience
 from ngrpo.types.experience import Experience
 
 _MOST_FAILURES = 2

@@ -6,5 +6,7 @@
 - ``records.py``: Decisions and records of a strategy: one set of channels in engines, rollouts and trainer
 - ``rollouts.py``: Requests to a rollout engine, and the rollouts that it returns
 - ``scores.py``: The score of a response: its reward, and the verdict on its answer
+- ``serialization.py``: Serialization of rollouts and experiences: primitives and tensors, which run no code when they
+  are read
 - ``support.py``: The supports of a response: the sets of token ids that its tokens were drawn from
 """

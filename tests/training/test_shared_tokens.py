@@ -26,7 +26,7 @@ from ngrpo.modeling.packing import pack
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.rollout.scheduling.at_share import ForkAtShare
 from ngrpo.rollout.scheduling.growth import grow
-from ngrpo.rollout.serialization import deserialize_rollout, serialize_rollout
+from ngrpo.types.serialization import deserialize_rollout, serialize_rollout
 from ngrpo.training.optim.loss_scale import LossScale
 from ngrpo.training.policy_update import PolicyUpdate
 from ngrpo.training.samples import (

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 from ngrpo.errors import SettingError
 from ngrpo.rollout.scheduling.base import Example, GroupOutcome, LearningScheduler
 from ngrpo.rollout.scheduling.tree import Branch, Tree
-from ngrpo.rollout.serialization import deserialize_rollout, serialize_rollout
+from ngrpo.types.serialization import deserialize_rollout, serialize_rollout
 from ngrpo.types.rollouts import Prefix
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import torch
 from made_rollouts import experience, rollout, score
 
-from ngrpo.rollout.serialization import (
+from ngrpo.types.serialization import (
     deserialize_experience,
     deserialize_rollout,
     serialize_experience,

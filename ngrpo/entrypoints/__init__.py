@@ -74,4 +74,6 @@
 - ``trainer.py``: The Lightning trainer of a run, and the processes that it stands for
 - ``validation.py``: Checks of settings against each other, before any model is loaded
 - ``verify_command.py``: The command line that says of pairs whether the answer is right
+- ``vllm_endpoint.py``: The endpoint plugin of vLLM: ``vllm serve`` with this project's interface below ``/ngrpo``,
+  beside vLLM's own
 """

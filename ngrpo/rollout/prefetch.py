@@ -10,8 +10,8 @@ from torch import Tensor
 from ngrpo.distributed.collectives import gathered
 from ngrpo.errors import RunError
 from ngrpo.rollout.recovery import EngineFailure
-from ngrpo.types.serialization import deserialize_experience, serialize_experience
 from ngrpo.types.experience import Experience
+from ngrpo.types.serialization import deserialize_experience, serialize_experience
 
 _MOST_FAILURES = 2
 """Of the engine, in a row: one that never survives a batch beside an update is not rebuilt for each."""

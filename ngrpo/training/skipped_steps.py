@@ -8,8 +8,8 @@ from typing import Any
 import torch
 
 from ngrpo.errors import SettingError
-from ngrpo.types.serialization import cpu_copy, deserialize_rollout, serialize_rollout
 from ngrpo.training.samples import Sample
+from ngrpo.types.serialization import cpu_copy, deserialize_rollout, serialize_rollout
 from ngrpo.utils.input_files import check_file
 
 FOLDER = "bad_steps"

@@ -26,7 +26,6 @@ from ngrpo.modeling.packing import pack
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.rollout.scheduling.at_share import ForkAtShare
 from ngrpo.rollout.scheduling.growth import grow
-from ngrpo.types.serialization import deserialize_rollout, serialize_rollout
 from ngrpo.training.optim.loss_scale import LossScale
 from ngrpo.training.policy_update import PolicyUpdate
 from ngrpo.training.samples import (
@@ -43,6 +42,7 @@ from ngrpo.training.token_weights import weighed
 from ngrpo.training.update_settings import UpdateSettings
 from ngrpo.types.rollouts import Rollout
 from ngrpo.types.scores import Verdict
+from ngrpo.types.serialization import deserialize_rollout, serialize_rollout
 
 pytestmark = pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler.step")
 STRATEGY = NeighborMixing(rate=0.3)

@@ -6,13 +6,13 @@ from dataclasses import replace
 import torch
 from made_rollouts import experience, rollout, score
 
+from ngrpo.types.scores import Verdict
 from ngrpo.types.serialization import (
     deserialize_experience,
     deserialize_rollout,
     serialize_experience,
     serialize_rollout,
 )
-from ngrpo.types.scores import Verdict
 from ngrpo.types.support import Support
 
 MADE = experience([rollout([1], [2, 3]), rollout([1], [4])], [score(Verdict.CORRECT, "7")] * 2, group_size=2)

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 from ngrpo.errors import SettingError
 from ngrpo.rollout.scheduling.base import Example, GroupOutcome, LearningScheduler
 from ngrpo.rollout.scheduling.tree import Branch, Tree
-from ngrpo.types.serialization import deserialize_rollout, serialize_rollout
 from ngrpo.types.rollouts import Prefix
+from ngrpo.types.serialization import deserialize_rollout, serialize_rollout
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ tested.
   the next step
 - ``checked_loading.py``: The loading of a weight transfer on a worker, recorded so that its end can be checked
 - ``checksum.py``: Checksums of tensors, over the bits of their elements and their order
+- ``client_engine.py``: The engine behind ``vllm serve``: vLLM's asynchronous client, used by our threads as we use an
+  engine of our own
 - ``coverage.py``: The coverage of a weight transfer: served weights that still hold a mark were not written
 - ``cuda_ipc.py``: Both sides of vLLM's CUDA IPC backend, as our transfers use it: for any number of workers and
   training processes

@@ -30,6 +30,11 @@ def signed(function: Callable[..., Any]) -> Callable[..., Any]:
     return _mark(function, "signed")
 
 
+def reads_share(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Marks a ratio with a parameter ``share``, which gets `ngrpo.algo.loss_terms.LossInputs.share`."""
+    return _mark(function, "reads_share")
+
+
 def reads_log_prob(function: Callable[..., Any]) -> Callable[..., Any]:
     """Marks a clip that gets the log-probs [N] under the current policy, a constant, as a further argument."""
     return _mark(function, "reads_log_prob")

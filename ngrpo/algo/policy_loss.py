@@ -17,7 +17,7 @@ from ngrpo.algo.groups import Groups
 from ngrpo.algo.kl import k1, k3
 from ngrpo.algo.learned_state import LearnedState
 from ngrpo.algo.loss_terms import LossInputs, LossOutput, LossSums
-from ngrpo.algo.marks import is_marked, reads_log_prob, signed
+from ngrpo.algo.marks import is_marked, reads_log_prob, reads_share, signed
 from ngrpo.algo.outcome_bonus import OutcomeBonus
 from ngrpo.algo.segments import per_sequence_sum, sequence_index
 from ngrpo.algo.token_weight import EvenTokens, TokenWeight, TokenWeighting, WeighedTokens, even
@@ -242,7 +242,7 @@ class Algorithm:
         log_prob, lengths = batch.log_prob, batch.lengths
         advantages = batch.advantages.nan_to_num(0.0)
         old_log_prob = self._old_log_prob(batch)
-        log_ratio = self.log_ratio(log_prob, old_log_prob, lengths, advantages)
+        log_ratio = self.log_ratio(log_prob, old_log_prob, lengths, advantages, batch.share)
         surrogate = self.surrogate(log_ratio, advantages, log_prob)
         correction = self.correction(batch.log_mismatch, lengths)
         kl = self._kl(batch)
@@ -276,10 +276,18 @@ class Algorithm:
     def _old_log_prob(self, batch: LossInputs) -> Tensor:
         return batch.rollout_log_prob if self.ratio_to == "engine" else batch.old_log_prob
 
-    def log_ratio(self, log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor, advantages: Tensor) -> Tensor:
+    def log_ratio(
+        self,
+        log_prob: Tensor,
+        old_log_prob: Tensor,
+        lengths: Tensor,
+        advantages: Tensor,
+        share: Tensor | None = None,
+    ) -> Tensor:
         """Calls `ratio` with what it takes; advantages [A, N] -> [N], or [A, N] of one that is `signed`."""
         further = (advantages,) if is_marked(self.ratio, signed) else ()
-        return self.ratio(log_prob, old_log_prob, lengths, *further)
+        by_share = {"share": share} if is_marked(self.ratio, reads_share) else {}
+        return self.ratio(log_prob, old_log_prob, lengths, *further, **by_share)
 
     def surrogate(self, log_ratio: Tensor, advantages: Tensor, log_prob: Tensor) -> Surrogate:
         """Calls `clip` with what it takes; [N] or [A, N], [A, N], [N] -> [A, N]."""

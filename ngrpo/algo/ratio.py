@@ -6,7 +6,7 @@ All return the LOG ratio of every token, [N], clamped to +-20 so that its expone
 import torch
 from torch import Tensor
 
-from ngrpo.algo.marks import of_sequence, one_advantage, signed
+from ngrpo.algo.marks import of_sequence, one_advantage, reads_share, signed
 from ngrpo.algo.segments import per_sequence_mean, sequence_index
 
 LOG_RATIO_LIMIT = 20.0
@@ -28,45 +28,57 @@ def token(log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor) -> Tensor:
 
 @one_advantage
 @of_sequence
-def sequence(log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor) -> Tensor:
+@reads_share
+def sequence(log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor, share: Tensor | None = None) -> Tensor:
     """``log s = mean_t (lp_t - lp_old_t)``, the same for all tokens of a sequence (GSPO, arXiv 2507.18071).
 
-    The gradient reaches every token of the sequence through the mean. Meant for `seq_mean_token_mean`, under
-    which every sequence counts once.
+    The gradient reaches every token of the sequence through the mean, in which tokens count by their shares: one that
+    k responses have in common is then learned from once. Meant for `seq_mean_token_mean`, under which every sequence
+    counts once.
 
     Args:
         log_prob: float [N], under the current policy.
         old_log_prob: float [N], a constant.
         lengths: int64 [S].
+        share: see `ngrpo.algo.loss_terms.LossInputs`; float [N], None for 1 throughout.
 
     Returns:
         Log ratios [N].
     """
-    mean = per_sequence_mean(log_prob - old_log_prob, lengths)
+    mean = per_sequence_mean(log_prob - old_log_prob, lengths, share)
     return mean.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)[sequence_index(lengths, log_prob.shape[0])]
 
 
 @of_sequence
-def sequence_token(log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor) -> Tensor:
+@reads_share
+def sequence_token(log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor, share: Tensor | None = None) -> Tensor:
     """``log s_t = sg(log s) + lp_t - sg(lp_t)``: the value of `sequence`, gradient token by token (GSPO-token).
 
     Args:
         log_prob: float [N], under the current policy.
         old_log_prob: float [N], a constant.
         lengths: int64 [S].
+        share: as in `sequence`.
 
     Returns:
         Log ratios [N].
     """
     # In these brackets, whose value is exactly 0: a sum from the left would round log s to the digits of the log-prob.
-    return sequence(log_prob, old_log_prob, lengths).detach() + (log_prob - log_prob.detach())
+    return sequence(log_prob, old_log_prob, lengths, share).detach() + (log_prob - log_prob.detach())
 
 
 @one_advantage
 @of_sequence
 @signed
+@reads_share
 def sequence_clipped(
-    log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor, advantages: Tensor, low: float = 0.4, high: float = 0.4
+    log_prob: Tensor,
+    old_log_prob: Tensor,
+    lengths: Tensor,
+    advantages: Tensor,
+    low: float = 0.4,
+    high: float = 0.4,
+    share: Tensor | None = None,
 ) -> Tensor:
     """``log s = mean_t d'_t``, with ``d = lp - lp_old`` bounded above where A > 0 and below where A < 0, by token.
 
@@ -82,6 +94,7 @@ def sequence_clipped(
         advantages: float [A, N], constants, the same for all tokens of a sequence.
         low: largest decrease of a log-prob where A < 0.
         high: largest increase where A > 0.
+        share: as in `sequence`.
 
     Returns:
         Log ratios [A, N].
@@ -89,5 +102,5 @@ def sequence_clipped(
     change = (log_prob - old_log_prob).expand_as(advantages)
     bounded = torch.where(advantages > 0, change.clamp(max=high), change)
     bounded = torch.where(advantages < 0, bounded.clamp(min=-low), bounded)
-    means = torch.stack([per_sequence_mean(channel, lengths) for channel in bounded])
+    means = torch.stack([per_sequence_mean(channel, lengths, share) for channel in bounded])
     return means.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)[:, sequence_index(lengths, log_prob.shape[0])]

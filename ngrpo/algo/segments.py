@@ -24,9 +24,17 @@ def per_sequence_sum(values: Tensor, lengths: Tensor) -> Tensor:
     return values.new_zeros(lengths.shape[0]).index_add(0, index, values)
 
 
-def per_sequence_mean(values: Tensor, lengths: Tensor) -> Tensor:
-    """Mean of ``values`` [N] over each sequence, [S] in the same dtype; 0 for a sequence of length 0."""
-    return per_sequence_sum(values, lengths) / lengths.clamp(min=1)
+def per_sequence_mean(values: Tensor, lengths: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Mean of ``values`` [N] over each sequence, [S] in the same dtype; 0 for a sequence of length 0.
+
+    Args:
+        values: float [N].
+        lengths: int64 [S].
+        weights: float [N], positive; None for equal ones.
+    """
+    if weights is None:
+        return per_sequence_sum(values, lengths) / lengths.clamp(min=1)
+    return per_sequence_sum(weights * values, lengths) / per_sequence_sum(weights, lengths).masked_fill(lengths == 0, 1)
 
 
 def tokens_left(lengths: Tensor) -> Tensor:

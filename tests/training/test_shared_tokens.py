@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 from update_probe import ALGORITHMS
 
-from ngrpo.algo import aggregate
+from ngrpo.algo import aggregate, ratio
 from ngrpo.algo.moments import Reduce
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.algo.tree_credit import TreeCentred
@@ -35,6 +35,7 @@ from ngrpo.training.samples import (
     batch_totals,
     make_samples,
     scored_batch,
+    scored_by_their_own_step,
     split_credit,
     with_shares,
 )
@@ -166,6 +167,24 @@ def test_the_loss_by_hand(scoring: ScoringModel, rollouts: list[Rollout], sampli
     assert float(metrics["policy/loss"]) == pytest.approx(expected, abs=1e-5)
     assert batch_totals(samples, alone).tokens == pytest.approx(len(tokens), rel=1e-5)
     assert float(metrics["policy/sequences"]) == counted
+
+
+@pytest.mark.parametrize("name", ["sequence", "sequence_token", "sequence_clipped"])
+def test_ratios_of_sequences_learn_from_a_token_once(
+    scoring: ScoringModel, rollouts: list[Rollout], sampling, name: str
+) -> None:
+    """Where the policy is its own old one they have the gradient of ratios by token, common tokens included."""
+    algorithm = replace(BASE, aggregate=aggregate.seq_mean_token_mean)
+    samples = scored_by_their_own_step(samples_of(rollouts))
+    _, expected = step(scoring, algorithm, samples, sampling.temperature)
+    _, found = step(scoring, replace(algorithm, ratio=getattr(ratio, name)), samples, sampling.temperature)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_the_ratio_of_a_sequence_counts_its_tokens_by_their_shares() -> None:
+    log_prob, old = torch.tensor([-1.0, -2.0, -3.0, -1.0]), torch.tensor([-1.5, -1.0, -3.0, -2.0])
+    found = ratio.sequence(log_prob, old, torch.tensor([3, 1]), torch.tensor([0.25, 0.25, 1.0, 1.0]))
+    assert found.tolist() == pytest.approx([(0.25 * 0.5 - 0.25) / 1.5] * 3 + [1.0])
 
 
 def test_each_is_as_if_nothing_were_in_common(scoring: ScoringModel, rollouts: list[Rollout], sampling) -> None:

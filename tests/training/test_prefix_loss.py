@@ -1,5 +1,6 @@
 """A prefix is context to the update: the loss of continuations is the masked loss of whole responses, by hand."""
 
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -9,8 +10,9 @@ from typing import Any
 import pytest
 import torch
 from made_passes import made_passes
-from made_rollouts import experience, score
+from made_rollouts import experience, rollout, score
 from over_ranks import alone
+from places import ROOT
 from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 from transformers import AutoModelForCausalLM
@@ -38,6 +40,7 @@ from ngrpo.types.scores import Verdict
 pytestmark = pytest.mark.filterwarnings("ignore:Detected call of `lr_scheduler.step")
 STRATEGY = NeighborMixing(rate=0.3)
 NAMES = ("grpo", "gspo")
+VECTOR = json.loads((ROOT / "tests/vectors2.json").read_text())["prefix_sampling"]
 
 
 @pytest.fixture
@@ -84,14 +87,70 @@ def updater(path: Path, algorithm: Algorithm, temperature: float) -> PolicyUpdat
 
 def stock_log_probs(path: Path, rollout: Rollout, temperature: float) -> Tensor:
     """Of the whole response, prefix and all, by stock transformers; float32 [T]."""
-    model = AutoModelForCausalLM.from_pretrained(path, attn_implementation="eager").eval()
+    with torch.no_grad():
+        return scored_whole(stock_model(path), rollout, temperature)
+
+
+def stock_model(path: Path) -> Any:
+    return AutoModelForCausalLM.from_pretrained(path, attn_implementation="eager").eval()
+
+
+def scored_whole(model: Any, rollout: Rollout, temperature: float) -> Tensor:
     table = model.get_input_embeddings().weight
     inputs = table[torch.cat([rollout.prompt_ids, rollout.response_ids])].clone()
     for slot, ids, weights in zip(rollout.mixture.positions, *rollout.mixture.record[:2], strict=True):
         inputs[slot] = (weights[:, None] * table[ids.long()]).sum(0)
-    with torch.no_grad():
-        logits = model(inputs_embeds=inputs[None]).logits[0, len(rollout.prompt_ids) - 1 : -1]
+    logits = model(inputs_embeds=inputs[None]).logits[0, len(rollout.prompt_ids) - 1 : -1]
     return (logits / temperature).log_softmax(-1)[torch.arange(rollout.length), rollout.response_ids]
+
+
+def continuations(prefixes: Sequence[int]) -> list[Rollout]:
+    """Of the specification's lengths, those of whole responses; the first four tokens are the same in all."""
+    lengths = VECTOR["inputs"]["lengths"]
+    return [
+        replace(
+            rollout((2, 6, 7), [8, 9, 10, 11, *range(12 + number, 8 + number + length)], key=number),
+            prefix_length=given,
+        )
+        for number, (length, given) in enumerate(zip(lengths, prefixes, strict=True))
+    ]
+
+
+def first_step(path: Path, rollouts: list[Rollout]) -> tuple[PolicyUpdate, list[Tensor], float]:
+    """From rewards to the gradient, at ratio 1; with the advantages and the loss."""
+    algorithm = replace(ALGORITHMS["grpo"], kl_coef=0.0)
+    rewards = [score(Verdict.CORRECT if right else Verdict.WRONG) for right in VECTOR["inputs"]["R"]]
+    unknown: list[Any] = [None] * len(rollouts)
+    nothing = PrecomputedLogProbs(unknown, unknown, unknown)
+    batch = scored_batch(experience(rollouts, rewards, len(rollouts)), nothing, alone)
+    samples = make_samples(rollouts, split_credit(rollouts, algorithm.assign(batch)), nothing)
+    update = updater(path, algorithm, temperature=1.0)
+    loss = update.accumulate(samples, Tensor.backward)["policy/loss"]
+    return update, [sample.advantage for sample in samples], float(loss)
+
+
+def test_vectors_of_the_loss(tiny_model_path):
+    """The gradient is the vector's slopes of whole responses, 0 on the prefix, times those of a stock model."""
+    outputs, given = VECTOR["outputs"], continuations(VECTOR["inputs"]["prefix"])
+    update, advantages, loss = first_step(tiny_model_path, given)
+    for advantage, expected in zip(advantages, outputs["A"], strict=True):
+        assert advantage.flatten().tolist() == pytest.approx([expected] * advantage.numel(), abs=1e-5)
+    assert sum(advantage.numel() for advantage in advantages) == outputs["tokens_counted"]
+    assert loss == pytest.approx(outputs["loss_token_mean"], abs=1e-6)
+    stock = stock_model(tiny_model_path)
+    for made, slopes in zip(given, outputs["grad_by_response"], strict=True):
+        (scored_whole(stock, made, 1.0) * torch.tensor(slopes)).sum().backward()
+    expected_gradients = dict(stock.named_parameters())
+    found = {name.removeprefix("lm."): p.grad for name, p in update.model.named_parameters() if p.grad is not None}
+    assert found
+    for name, gradient in found.items():
+        torch.testing.assert_close(gradient, expected_gradients[name].grad, rtol=1e-4, atol=1e-6)
+
+
+def test_vectors_of_a_prefix_that_is_counted(tiny_model_path):
+    """What the loss is not: the same responses, had all their tokens been generated."""
+    _, _, loss = first_step(tiny_model_path, continuations([0] * 4))
+    assert loss == pytest.approx(VECTOR["outputs"]["loss_if_the_prefix_were_counted"], abs=1e-6)
 
 
 def ratio_by_hand(name: str, difference: Tensor) -> Tensor:

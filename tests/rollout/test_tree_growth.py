@@ -209,6 +209,24 @@ def test_vectors_of_the_lookahead() -> None:
     assert [edit_distance("kitten", "sitting"), edit_distance("", "abc"), edit_distance("flaw", "lawn")] == [3, 3, 2]
 
 
+@pytest.mark.parametrize("drawn", range(4))
+def test_every_place_of_latr_is_one_whichever_token_was_drawn(drawn: int) -> None:
+    """The second and the fourth row are places too, where LATR has the top token alone: no second one is recorded."""
+    vector = json.loads((ROOT / "tests/vectors2.json").read_text())["latr_branching"]
+    inputs, by_row = vector["inputs"], vector["outputs"]["tokens by row"]
+    rows = {at: json.loads(row)[drawn] for at, row in enumerate(by_row, start=1) if json.loads(row)[drawn] > 0}
+    probabilities = torch.full((12,), 0.8)
+    for at, probability in rows.items():
+        probabilities[at] = probability
+    made = rollout((1, 2, 3), range(len(probabilities)), stop=StopReason.LENGTH, key=roots(8)[0].key)
+    scheduler = ForkWithLookahead(inputs["r"], inputs["tau_ed"], 1 - inputs["tau_abs"], within=1.0)
+    tree = GrowingTree(roots(8), len(probabilities), scheduler)
+    tree.add([branch for branch, _ in tree.ask()], [replace(made, log_probs=probabilities.log())])
+    places = {branch.at for branch, _ in tree.ask()}
+    assert places >= {at for at, tokens in enumerate(by_row.values(), start=1) if len(tokens) > 1 and at in rows}
+    assert places == set(rows)
+
+
 def test_forks_that_read_like_what_they_forked_off_are_given_up() -> None:
     """The least likely places of a response that is sure elsewhere; forks are written out."""
     scheduler = ForkWithLookahead(lookahead=4, distance=0.5, within=1.0)

@@ -20,14 +20,26 @@ class ForkWithLookahead(Scheduler):
     response that it forked off, and goes on to its end or is given up; its tokens count as generated. Forks fork too.
     Where no place is left, what is missing of G is sampled from the prompt.
 
-    LATR forks while a response grows: the response takes the likeliest token, greedily, and a fork the second
-    likeliest where ``p(c) > 0.25`` and p(top) - p(c) < 0.15 or 0.25. Here a place is one where another token than the
-    drawn one may have such a probability, both draw from the policy, and places are looked for in whole responses.
+    LATR itself forks while responses grow, and forces tokens instead of drawing them:
+
+        candidates = the m likeliest tokens, m = 2            c forks iff p(c) > tau_abs and p(top) - p(c) < tau_rel
+
+    with tau_abs = 0.25 and tau_rel = 0.15 (for mathematics 0.15 and 0.25); p is the model's own, the response takes the
+    top token, the fork takes c. Engines record the probability of the drawn token alone, so that here
+
+    - p(o_t) < ``probability`` = 1 - tau_abs is what all places of LATR have in common, whichever token was drawn there;
+      others are added to them, where no second token is likely enough or near enough to the top one;
+    - p is at the sampling temperature, and of the token's support where sampling is truncated;
+    - response and fork draw from the policy, so that a fork may draw the same token again;
+    - places are looked for in whole responses, the earliest first, and not in all live ones at each step;
+    - forks are compared by edit distance alone (for mathematics LATR matches suffixes, or takes ROUGE-L);
+    - every group is a tree (LATR has fewer of them as training goes on).
 
     Attributes:
         lookahead: r, in tokens. The scripts: 20 to 50.
         distance: smallest share of r that makes a fork differ. The scripts: 0.4.
-        probability: of the drawn token, below which its place is one to fork at.
+        probability: of the drawn token, below which its place is one to fork at. By the scripts: 0.75, for mathematics
+            0.85.
         within: the part of a response to fork in, as a share of its length, given tokens not counted; in (0, 1].
         first: responses that start from the prompt.
     """

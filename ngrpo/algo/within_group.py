@@ -15,7 +15,8 @@ def shortest(rewards: Tensor, lengths: Tensor, k: int = 2) -> Tensor:
     Sample many, train on few: statistics, loss and counts are those of the kept responses. The paper divides by the
     population std and leaves the tokens of the others in its denominator; here the std is the advantage's own and they
     leave it, so that steps are larger by the ratio of the two counts. Responses at the length limit are the longest.
-    The paper keeps at most 8 of 8 to 24.
+    The paper keeps at most 8 of 8 to 24. Here k is the same for all prompts; its adaptive k, 4, 6 or 8 by the quartile
+    of a prompt's mean reward, is not built.
 
     Args:
         rewards: float [P, G]; NaN marks an unscored response, which is never kept.

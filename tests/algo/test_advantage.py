@@ -100,6 +100,9 @@ def test_golden_virtual_best(name: str) -> None:
     found = virtual_best(rewards, best=1.0)[0]
     assert found.tolist() == pytest.approx([by_reward[r] for r in expected["rewards"]], abs=1e-9)
     assert float(found.sum()) == pytest.approx(expected["sum_A"], abs=1e-9)
+    without = {1.0: expected["GRPO_A_correct"], 0.0: expected["GRPO_A_wrong"]}
+    found = group_standardised(rewards)[0]
+    assert found.tolist() == pytest.approx([without[r] for r in expected["rewards"]], abs=1e-9)
 
 
 def test_virtual_best_of_a_group_of_one_and_of_all_best() -> None:
@@ -147,15 +150,15 @@ def test_golden_maxrl(name: str) -> None:
     torch.testing.assert_close(maxrl(rewards), expected, rtol=0, atol=1e-9, equal_nan=True)
 
 
-@pytest.mark.parametrize(("n", "p"), [(n, p) for n in (2, 3, 4, 8) for p in (0.05, 0.3, 0.8)])
-def test_maxrl_follows_a_truncated_likelihood(n: int, p: float) -> None:
+@pytest.mark.parametrize("example", MAXRL["outputs"]["n, p, E[gradient], (1-(1-p)^(n-1))/p"])
+def test_maxrl_follows_a_truncated_likelihood(example: list[float]) -> None:
     """By enumeration: ``E[(1/n) sum A_i grad lp_i] = (1 - (1 - p)^(n - 1)) / p grad p``."""
-    total = 0.0
+    n, p, total = int(example[0]), example[1], 0.0
     for right in range(n + 1):
         outcome = torch.tensor([[1.0] * right + [0.0] * (n - right)], dtype=torch.float64)
         slope = outcome / p - (1 - outcome) / (1 - p)  # of each log-probability, by p
         total += math.comb(n, right) * p**right * (1 - p) ** (n - right) * float((maxrl(outcome) * slope).mean())
-    assert total == pytest.approx((1 - (1 - p) ** (n - 1)) / p, abs=1e-9)
+    assert [total, (1 - (1 - p) ** (n - 1)) / p] == pytest.approx(example[2:], abs=1e-9)
 
 
 def test_maxrl_knows_no_scale_and_is_bounded() -> None:

@@ -133,6 +133,7 @@ def test_golden_sapo() -> None:
     assert loss.item() == pytest.approx(outputs["loss"], abs=1e-9)
     (grad,) = torch.autograd.grad(loss, log_prob)
     assert grad.tolist() == pytest.approx(packed(outputs["grad"]).tolist(), abs=1e-9)
+    assert set(sapo(log_prob - old, 0 * advantage).loss.tolist()) == {outputs["A = 0"]}
     assert not surrogate.clipped.any()
 
 

@@ -89,6 +89,13 @@ def test_golden_bounds(name: str, correction: RolloutCorrection) -> None:
     assert correction(mismatch, torch.tensor([3, 5])).weight.tolist() == pytest.approx(expected.tolist(), abs=1e-9)
 
 
+@pytest.mark.parametrize("level", ["sequence", "geometric"])
+def test_golden_weights_without_a_bound(level: str) -> None:
+    mismatch = torch.tensor([value for row in NEWER["inputs"]["log_mismatch"] for value in row], dtype=torch.float64)
+    found = Truncate(level, cap=math.inf)(mismatch, torch.tensor([3, 5])).weight
+    assert found[[0, 3]].tolist() == pytest.approx(NEWER["outputs"][f"{level} ratios"], abs=1e-9)
+
+
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
 @pytest.mark.parametrize("function", [Truncate, Mask, Reject])
 @pytest.mark.parametrize(("level", "hit"), [("token", [1]), ("sequence", [0, 1]), ("geometric", [0, 1])])

@@ -84,6 +84,27 @@ def test_golden_maxk() -> None:
     assert_equal(maxk(row([1, NAN, 0, 0.5]), 2), edge["unscored"])
 
 
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    list(
+        zip(
+            [(n, k, p) for n, k in ((3, 2), (4, 2), (5, 3)) for p in (0.1, 0.5)],
+            MAXK["outputs"]["E[gradient], d pass@k / dp / k"],
+            strict=True,
+        )
+    ),
+)
+def test_golden_expectation_of_maxk(case: tuple[int, int, float], expected: list[float]) -> None:
+    """Over all outcomes of n answers that are right with p: the slope of pass@k by p, over k."""
+    n, k, p = case
+    found = 0.0
+    for right in range(n + 1):
+        outcome = row([1.0] * right + [0.0] * (n - right))
+        slope = outcome / p - (1 - outcome) / (1 - p)  # of each log-probability, by p
+        found += math.comb(n, right) * p**right * (1 - p) ** (n - right) * float((maxk(outcome, k) * slope).mean())
+    assert [found, found] == pytest.approx(expected, abs=1e-9)
+
+
 @pytest.mark.parametrize("k", [1, 2, 3, 4])
 def test_maxk_by_all_subsets(k: int) -> None:
     rewards = torch.randn(4, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(k)).round(decimals=1)
@@ -135,3 +156,5 @@ def test_the_baselines_example_off_policy_is_the_papers_reward_where_nothing_has
     baseline = VECTORS["maxk_advantage"]["outputs"]["v"]
     of_advantages = [(a + v) * k / n for a, v in zip(maxk(row(rewards), k)[0].tolist(), baseline, strict=True)]
     assert coefficients([0.0] * n) == pytest.approx(of_advantages, abs=1e-9)
+    (paper,) = (name for name in MAXK["outputs"] if name.startswith("paper_reward"))
+    assert of_advantages == pytest.approx(MAXK["outputs"][paper], abs=1e-9)

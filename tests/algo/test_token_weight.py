@@ -15,7 +15,7 @@ from torch import Tensor
 from ngrpo.algo import advantage, kl, ratio
 from ngrpo.algo.aggregate import BatchTotals, seq_mean_token_mean, token_mean
 from ngrpo.algo.clip import clipped_surrogate, unclipped
-from ngrpo.algo.correction import Reject
+from ngrpo.algo.correction import Mask, Reject
 from ngrpo.algo.loss_terms import LossInputs, LossOutput
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.algo.token_weight import (
@@ -225,11 +225,21 @@ def test_weights_of_a_batch_that_were_not_made_are_missed() -> None:
         replace(PLAIN, token_weight=ForkingTokens()).loss(golden("forking_tokens"), BatchTotals(2, 8))
 
 
+def mismatched() -> LossInputs:
+    batch, mismatch = golden("clip_cov"), packed(VECTORS["mismatch_correction"]["inputs"]["log_mismatch"])
+    return replace(batch, rollout_log_prob=batch.old_log_prob - mismatch)
+
+
+def test_golden_masking_leaves_the_denominators_as_they_are() -> None:
+    outputs, batch = VECTORS["mismatch_correction"]["outputs"], mismatched()
+    output = loss(replace(PLAIN, correction=Mask("token", cap=5.0, floor=0.5)), batch)
+    assert output.loss.item() == pytest.approx(outputs["icepop loss_token_mean, masked tokens counted"], abs=1e-9)
+    assert gradient(output, batch) == pytest.approx(packed(outputs["icepop grad"]).tolist(), abs=1e-9)
+
+
 def test_golden_rejection_leaves_the_denominators() -> None:
     """The first response is rejected: the token mean is that of the second."""
-    vector = VECTORS["mismatch_correction"]
-    batch = golden("clip_cov")
-    batch = replace(batch, rollout_log_prob=batch.old_log_prob - packed(vector["inputs"]["log_mismatch"]))
+    vector, batch = VECTORS["mismatch_correction"], mismatched()
     (key,) = (name for name in vector["outputs"] if name.startswith("rejecting the first response"))
     output = loss(replace(PLAIN, correction=Reject("geometric", cap=1.2, floor=0.5)), batch)
     assert output.loss.item() == pytest.approx(vector["outputs"][key], abs=1e-9)

@@ -1,7 +1,10 @@
 """The clipped value loss, case by case and against finite differences."""
 
+import json
+
 import pytest
 import torch
+from places import ROOT
 
 from ngrpo.algo.value_loss import value_loss
 
@@ -13,6 +16,9 @@ CASES = [
     (0.6, 0.5, 1.0, 0.2, 0.5 * 0.4**2, False),
     (0.9, 0.5, 1.0, None, 0.5 * 0.1**2, False),
 ]
+
+GOLDEN = json.loads((ROOT / "tests/vectors.json").read_text())["gae"]["outputs"]["value_loss_clip"]
+CASES.append((*(GOLDEN[name] for name in ("vpred", "vold", "ret", "clip", "loss")), False))
 
 
 @pytest.mark.parametrize(("value", "old", "ret", "clip", "loss", "clipped"), CASES)

@@ -1,9 +1,11 @@
 """The head in chunks gives what all logits at once give, values and gradients."""
 
+import json
 import weakref
 
 import pytest
 import torch
+from places import ROOT
 from torch import Tensor
 from torch.nn.functional import linear
 
@@ -73,6 +75,16 @@ def test_gradients_are_those_of_finite_differences():
             atol=2e-2,
             rtol=2e-2,
         )
+
+
+def test_golden_gradient_of_the_entropy():
+    """Logits are the states themselves, of a head that is the identity."""
+    vector = json.loads((ROOT / "tests/vectors2.json").read_text())["adaptive_entropy"]["outputs"]
+    logits = torch.tensor([[1.0, 0.2, -0.5]], requires_grad=True)
+    _, entropy = fused_token_scores(logits, torch.eye(3), None, torch.tensor([0]), 1.0, rows=1)
+    (gradient,) = torch.autograd.grad(entropy.sum(), logits)
+    expected = vector["entropy gradient wrt logits, z = (1, .2, -.5)"]
+    assert gradient[0].tolist() == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("logit_map", MAPS, ids=str)

@@ -113,6 +113,9 @@ def test_golden_losses_without_gradients() -> None:
     token_sum = replace(GRPO, aggregate=seq_mean_token_sum).loss(batch, totals).loss.item()
     assert DAPO.loss(batch, totals).loss.item() == pytest.approx(outputs["DAPO_loss_0.2_0.28"], abs=1e-9)
     assert token_sum == pytest.approx(outputs["seq-mean-token-sum (1/G sum_i sum_t)"], abs=1e-9)
+    for algorithm, key in ((GRPO, "token_loss_eps0.2"), (DAPO, "DAPO_token_loss_eps0.2_0.28")):
+        by_token = algorithm.clip(batch.log_prob - batch.old_log_prob, batch.advantages).loss[0]
+        assert by_token.tolist() == pytest.approx(packed(outputs[key]).tolist(), abs=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,8 @@ def test_vector_is_the_papers(tau: float, monkeypatch: pytest.MonkeyPatch):
     step = strategy.step(OLD, context)
     assert step.vector is not None
     assert step.vector[0].tolist() == pytest.approx(GOLDEN["outputs"][f"T={tau}"]["h_noisy"], abs=1e-6)
+    mean = step.vector[0] - 0.2475 * XI[0]
+    assert mean.tolist() == pytest.approx(GOLDEN["outputs"][f"T={tau}"]["h_old"], abs=1e-6)
     assert (step.token.tolist(), step.mixed.tolist(), step.ids.shape) == ([0], [True], (1, 0))
     assert step.noise is not None
     assert step.noise.tolist() == pytest.approx([0.2475])

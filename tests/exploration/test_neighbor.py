@@ -87,6 +87,8 @@ def test_weights_of_peaked_logits() -> None:
     golden = VECTORS["mixing_weights"]["outputs"]["peaked_logits"]
     step = mixed_step(golden["logits"], 1.0)
     assert step.weights[0].tolist() == pytest.approx(golden["alpha_paper_T1"], abs=1e-9)
+    cosine = torch.cosine_similarity(fed(step)[0].double(), E[0], dim=0)
+    assert float(cosine) == pytest.approx(golden["cos_paper"], abs=1e-9)
 
 
 def test_weights_in_float32_stay_finite_and_sum_to_one() -> None:

@@ -26,6 +26,8 @@ KEYS = 2**63 - 1
 SEEDS = 2**63 - 1
 _MOST_STEPS = 2**31 - 1
 _MOST_STOPS = 64
+_LARGEST_SUPPORT = 512
+"""Ids of a truncated distribution that are recorded for each token of each running rollout, 4 bytes each."""
 _TEMPERATURES = (0.01, 100.0)
 """Beyond them float32 numbers divided by it are no numbers, or all alike."""
 
@@ -61,16 +63,22 @@ class Reader:
         named = fields.object("exploration")
         settings = None if named is None else named.rest()
         strategy = self.catalogue.strategy(settings)
-        self._check_width(strategy)
+        self._check_record(strategy)
         progress = fields.whole("progress", 0, _MOST_STEPS, 0)
         name = json.dumps(settings, sort_keys=True)
         return Choice(name, strategy, fields.text("tables"), fields.text("parameters"), progress)
 
-    def _check_width(self, strategy: Exploration) -> None:
+    def _check_record(self, strategy: Exploration) -> None:
         if strategy.width > self.settings.max_width:
             raise SettingError(
                 f"a mixture of {strategy.width} ids is more than server.max_width={self.settings.max_width}; ask for "
                 "fewer."
+            )
+        most = max(_LARGEST_SUPPORT, self.catalogue.strategy(None).support)
+        if strategy.support > most:
+            raise SettingError(
+                f"exploration={strategy} records up to {strategy.support} ids a token, and {most} are the most that a "
+                "request may ask for; lower top_k or largest_support, or set largest_support=0 to record none."
             )
 
     def wanted(self, fields: Fields) -> Wanted:

@@ -110,7 +110,8 @@ class Reader:
             raise fields.wrong("key", None, f"give a whole number in [0, {KEYS}], another one for each rollout")
         explore = fields.flag("explore", True)
         expected = fields.whole("expected_tokens", 0, _MOST_STEPS, -1)
-        most = fields.whole("max_new_tokens", 1, self.sampling.max_new_tokens, self.sampling.max_new_tokens)
+        # More than those of the call stands for the call's, which are bounded (`Request`).
+        most = fields.whole("max_new_tokens", 1, _MOST_STEPS, self.sampling.max_new_tokens)
         given = fields.object("prefix")
         prefix = None
         if given is not None:

@@ -61,8 +61,10 @@ def train(folder: Path, *words: str) -> tuple[str, Any]:
         ["exploration=hrpo", "algo=grpo"],
         ["exploration=neighbor_annealed", "exploration.refresh_every=2", "algo=dr_grpo"],
         ["exploration=min_p", "algo=grpo"],
+        ["exploration=min_p", "algo=treepo", "rollout.scheduler.segment=100"],  # longer than any response of the server
+        ["exploration=latent_gumbel", "algo=gspo_token", "rollout/scheduler=mixtures"],
     ],
-    ids=["hrpo", "annealed", "truncated"],
+    ids=["hrpo", "annealed", "truncated", "truncated trees", "latent trees"],
 )
 def test_training_against_a_server_is_training_in_the_process(
     server: RunningServer, method: list[str], tmp_path: Path

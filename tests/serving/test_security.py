@@ -192,6 +192,7 @@ REQUESTS: list[tuple[dict[str, Any], str]] = [
     ({"requests": [{"prompt_ids": [], "key": 1}]}, "empty prompt"),
     ({"requests": [{"prompt_ids": [99999], "key": 1}]}, "has token 99999"),
     ({"requests": [{"prompt_ids": [5] * 129, "key": 1}]}, "at most 128 token ids"),
+    ({"requests": [{"prompt_ids": [5], "key": 1, "max_new_tokens": 0}]}, "requests[0].max_new_tokens=0"),
     ({"requests": [{"prompt_ids": [5], "key": 1, "more": 1}]}, "'requests[0].more' is not served here"),
     ({"requests": [{"prompt_ids": [5], "key": 1, "prefix": {"ids": []}}]}, "a prefix has no tokens"),
     ({"requests": [{"prompt_ids": [5], "key": 1, "prefix": {"ids": [7], "mixture": 3}}]}, "a mixture needs positions"),

@@ -30,6 +30,7 @@ BEFORE: Mapping[str, object] = {
     "algo.correction.floor": 0.0,
     "algo.ratio_to": "trainer",
     "exploration.largest_support": 128,
+    "evaluator.exploration.largest_support": 128,
     "algo.token_weight._target_": "ngrpo.algo.token_weight.EvenTokens",
 }
 """Values before there was a setting, by its name; ``*`` stands for a name that users choose (``reward_terms.*.cap``).

@@ -1,8 +1,9 @@
 """Answers on disk: parquet shards of finished problems, each there whole or not at all."""
 
+import ast
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ class AnswerStore:
             (self.folder / _SHARDS).mkdir(parents=True, exist_ok=True)
             _write(path, json.dumps(settings, indent=2).encode())
             return
-        for one in differences(dict(flat(self.settings())), dict(flat(dict(settings)))):
+        for one in differences(_one_by_one(self.settings()), _one_by_one(settings)):
             raise SettingError(
                 f"out={self.folder.parent} holds answers to {self.folder.name} made with {one.name}={one.was}, and now "
                 f"it is {one.now}; set it back to continue with them, or choose another folder."
@@ -105,6 +106,24 @@ def stored_benchmarks(run: Path) -> dict[str, AnswerStore]:
     if not found:
         raise SettingError(f"{run} holds no stored answers; give the folder of an evaluation (its out).")
     return found
+
+
+def _one_by_one(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Returns settings by whole name, those of a strategy that is stored as its representation one by one."""
+    return {name: value for key, text in flat(dict(settings)) for name, value in _of_representation(key, text)}
+
+
+def _of_representation(name: str, text: str) -> Iterator[tuple[str, str]]:
+    """Yields class and settings out of ``Class(setting=value, ...)``; any other text as it is."""
+    try:
+        call = ast.parse(text, mode="eval").body
+    except (SyntaxError, ValueError):
+        call = None
+    if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and not call.args:
+        yield name, call.func.id
+        yield from ((f"{name}.{keyword.arg}", ast.unparse(keyword.value)) for keyword in call.keywords)
+    else:
+        yield name, text
 
 
 def _write(path: Path, content: Any) -> None:

@@ -125,6 +125,15 @@ def test_tokens_end_before_the_answer(tiny_source: ModelSource) -> None:
     assert outcomes[0].wrong.most == 3
 
 
+def test_two_groups_of_one_problem_have_outcomes_of_their_own(tiny_source: ModelSource) -> None:
+    """One batch may end an epoch and begin the next."""
+    scores = [score(Verdict.CORRECT), score(Verdict.WRONG), score(Verdict.WRONG), score(Verdict.WRONG)]
+    made = experience([rollout((1,), [5, 6])] * 4, scores, 2)
+    made = replace(made, keys=[7] * 4, prompts=[replace(one, problem=Problem(7, "", "")) for one in made.prompts])
+    outcomes = group_outcomes(made, tiny_source.tokenizer())
+    assert [(one.problem, one.pass_rate) for one in outcomes] == [(7, 0.5), (7, 0.0)]
+
+
 def test_state_survives_a_checkpoint() -> None:
     scheduler = PrefixSampling()
     scheduler.observe([outcome(0.25, RIGHT), GroupOutcome(8, 1.0, None, Example(WRONG, 3))])

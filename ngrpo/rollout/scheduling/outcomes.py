@@ -19,7 +19,6 @@ def group_outcomes(experience: Experience, tokenizer: Any) -> list[GroupOutcome]
         tokenizer: a transformers tokenizer, for the places of texts among tokens.
     """
     size = experience.group_size
-    rates = {rate.key: rate.rate for rate in experience.pass_rates}
     scored = (~experience.correctness.isnan()).tolist()
 
     def example(start: int, right: bool) -> Example | None:
@@ -31,9 +30,11 @@ def group_outcomes(experience: Experience, tokenizer: Any) -> list[GroupOutcome]
         text, score = experience.texts[number], experience.scores[number]
         return Example(rollout, tokens_before(rollout.response_ids.tolist(), tokenizer, hidden_from(text, score)))
 
+    # Group by group: two of one batch may be of one problem.
+    rates = [next((one.rate for one in group.pass_rates), None) for group in experience.groups()]
     return [
-        GroupOutcome(key := experience.keys[start], rates.get(key), example(start, True), example(start, False))
-        for start in range(0, len(experience.rollouts), size)
+        GroupOutcome(experience.keys[start], rate, example(start, True), example(start, False))
+        for start, rate in zip(range(0, len(experience.rollouts), size), rates, strict=True)
     ]
 
 

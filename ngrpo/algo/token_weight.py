@@ -150,9 +150,10 @@ class ForkingTokens(TokenWeighting):
 
         kept: H >= the quantile 1 - share of H over the tokens of the optimiser batch
 
-    Ties are kept. The others leave the denominators too, as in the paper: token means are over the kept tokens, and a
-    response without one is not counted. TRL's code divides by all tokens, so that its steps are about ``share`` times
-    as large, and takes the entropies of the current policy.
+    Ties are kept, but no tokens of H = 0 with a share below 1: in truncated sampling most sets may have one id, whose
+    token has no gradient whatever it weighs. The others leave the denominators too, as in the paper: token means are
+    over the kept tokens, and a response without one is not counted. TRL's code divides by all tokens, so that its steps
+    are about ``share`` times as large, and takes the entropies of the current policy.
 
     Attributes:
         share: of the tokens to learn from.
@@ -167,7 +168,8 @@ class ForkingTokens(TokenWeighting):
     def __call__(self, tokens: WeighedTokens) -> TokenWeight:
         """See `TokenWeighting`."""
         bound = quantile(tokens.entropy.masked_fill(~tokens.kept, torch.nan), 1 - self.share, tokens.reduce)
-        return even(tokens.log_prob)._replace(counted=tokens.entropy >= bound)
+        unsure = (tokens.entropy > 0) | (self.share == 1)
+        return even(tokens.log_prob)._replace(counted=(tokens.entropy >= bound) & unsure)
 
 
 @dataclass(frozen=True)

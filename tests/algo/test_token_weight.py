@@ -108,6 +108,18 @@ def test_golden_kl_cov() -> None:
     assert gradient(loss(algorithm, first), first) == gradient(loss(replace(PLAIN, clip=unclipped), first), first)
 
 
+def test_forking_tokens_are_none_that_were_drawn_from_one_id() -> None:
+    """In truncated sampling most may be: the quantile is 0 then, and they teach nothing."""
+    batch = golden("forking_tokens")
+    entropy = torch.zeros_like(batch.entropy)
+    entropy[[1, 4]] = torch.tensor([0.5, 0.1], dtype=entropy.dtype)
+    mostly_certain = tokens(replace(batch, entropy=entropy))
+    for share in (0.5, 0.9):
+        assert ForkingTokens(share)(mostly_certain).counted.nonzero()[:, 0].tolist() == [1, 4]
+    assert ForkingTokens(1.0)(mostly_certain).counted.all()
+    assert not ForkingTokens(0.5)(replace(mostly_certain, entropy=torch.zeros_like(entropy))).counted.any()
+
+
 def test_golden_forking_tokens() -> None:
     inputs, outputs = VECTORS["forking_tokens"]["inputs"], VECTORS["forking_tokens"]["outputs"]
     batch = golden("forking_tokens")

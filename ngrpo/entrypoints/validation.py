@@ -347,11 +347,17 @@ def check_lora(source: ModelSource, ranks: int) -> None:
 
 
 def check_support(exploration: Exploration) -> None:
-    """What a truncated distribution kept must be recorded."""
+    """What a truncated distribution kept must be recorded, and more than one id."""
     if exploration.truncates and not exploration.support:
         raise SettingError(
             f"exploration={exploration} draws from a truncated distribution and does not record what it kept, on which "
             "the trainer would have to score the tokens; set exploration.largest_support=128, or keep it for "
+            "callbacks.evaluation.evaluator.exploration."
+        )
+    if exploration.truncates and exploration.deterministic:
+        raise SettingError(
+            f"exploration={exploration} keeps one token, whose probability among those that are kept is 1 whatever the "
+            "policy, so that nothing is learned; keep more tokens, or leave it to "
             "callbacks.evaluation.evaluator.exploration."
         )
 

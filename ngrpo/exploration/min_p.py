@@ -41,6 +41,11 @@ class MinPSampling(Exploration):
         """C, for a distribution that is restricted and recorded."""
         return self.largest_support if self.truncates else 0
 
+    @property
+    def deterministic(self) -> bool:  # type: ignore[override]
+        """Whether one id is kept, up to ties."""
+        return self.p_min == 1.0 or self.support == 1
+
     def unrecorded(self) -> "MinPSampling":
         """Returns it without a bound on the ids."""
         return replace(self, largest_support=0) if self.support else self

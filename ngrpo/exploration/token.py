@@ -48,6 +48,11 @@ class TokenSampling(Exploration):
         """C, for a distribution that is truncated and recorded."""
         return max(self.largest_support, self.top_k) if self.truncates and self.largest_support else 0
 
+    @property
+    def deterministic(self) -> bool:  # type: ignore[override]
+        """Whether one id is kept, up to ties."""
+        return self.top_k == 1 or self.support == 1
+
     def unrecorded(self) -> "TokenSampling":
         """Returns it without a bound on the ids."""
         return replace(self, largest_support=0) if self.support else self

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from contexts import step_context
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 from places import ROOT
@@ -37,6 +38,7 @@ from ngrpo.entrypoints.validation import (
     warn_of_equal_groups,
 )
 from ngrpo.errors import SettingError
+from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.gaussian import GaussianSoftTokens
 from ngrpo.exploration.gumbel import GumbelSoftThinking
 from ngrpo.exploration.min_p import MinPSampling
@@ -244,6 +246,17 @@ def test_truncated_sampling_without_a_record_is_refused() -> None:
         with pytest.raises(SettingError) as caught:
             check_support(refused)
         assert_refused(caught.value, str(refused), "exploration.largest_support=128")
+
+
+@pytest.mark.parametrize(
+    "strategy", [TokenSampling(top_k=1), TokenSampling(top_p=0.9, largest_support=1), MinPSampling(1.0)], ids=str
+)
+def test_sets_of_one_token_are_refused_which_teach_nothing(strategy: Exploration) -> None:
+    with pytest.raises(SettingError) as caught:
+        check_support(strategy)
+    assert_refused(caught.value, str(strategy), "keep more tokens")
+    step = strategy.step(torch.randn(3, 20), step_context(3))
+    assert strategy.log_prob(torch.randn(3, 20), step, step_context(3)).tolist() == [0.0] * 3
 
 
 def test_context_is_the_sum_of_prompt_and_response() -> None:

@@ -1,6 +1,6 @@
 """Refills of dropped groups on several ranks: the same groups as on one, and as many collectives on each."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count, islice
 from threading import Barrier, Thread, local
@@ -61,6 +61,8 @@ class Rank:
 
     def shape_rewards(self, made: Experience) -> Experience:
         return made
+
+    def observe(self, made: Sequence[Experience]) -> None: ...
 
     @property
     def keys(self) -> list[int]:

@@ -190,6 +190,8 @@ def test_command(command: str, run_folder: Path, classifier: Path, tmp_path: Pat
         "python scripts/study.py plan --setting r1_distill_1_5b --card H200 --price 3": (
             "reads the hub; tests/study/test_scale_plan.py runs it with a folder"
         ),
+        "ngrpo serve Qwen/Qwen2.5-1.5B-Instruct exploration=neighbor rollout.max_new_tokens=1024 "
+        "data.max_prompt_tokens=512": "reads the hub; tests/plugins/test_verl_rollouts.py serves a small model",
         "python scripts/make_demo_model.py --size large --workers 12 --output outputs/study/demo-model": "needs a GPU",
     }
     if command in commands("docs/serving.md"):

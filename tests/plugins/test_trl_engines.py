@@ -152,7 +152,7 @@ def test_a_server_makes_the_rollouts_that_the_engine_in_the_process_makes(
 
 @pytest.mark.vllm
 def test_vllm_in_the_process_replays(tmp_path: Path, by_one: dict[str, Any]) -> None:
-    pytest.importorskip("vllm")
+    pytest.importorskip("vllm.v1")
     from ngrpo.rollout.vllm.engine import VllmEngine
 
     engine = VllmEngine(

@@ -189,13 +189,13 @@ def test_given_tokens_are_shared_by_all_and_counted_by_none() -> None:
 def test_surprise_and_mixtures_choose_their_positions() -> None:
     made = whole(roots(1, 8)[0])
     tree = GrowingTree(roots(4, 8), LIMIT, ForkAtSurprise())
-    tree.add([branch for branch, _ in tree.ask()], [made])
+    tree.add(tree.ask(), [made])
     half = round(0.5 * made.length)
     ranked = sorted(range(1, half + 1), key=lambda index: float(made.log_probs[index]))
     assert [branch for branch, _ in tree.ask()] == [Branch(0, at) for at in ranked[:3]]
     mixed = rollout((1, 2, 3), range(10, 20), {4: {7: 1.0}, 5: {7: 1.0}, 11: {7: 1.0}}, width=1)
     tree = GrowingTree(roots(4, 8), LIMIT, ForkAtMixtures())
-    tree.add([branch for branch, _ in tree.ask()], [mixed])
+    tree.add(tree.ask(), [mixed])
     # The first position at 4 is token 1; the one at 11 is behind the first half.
     assert [branch for branch, _ in tree.ask()] == [Branch(0, at) for at in (1, 2, 1)]
 
@@ -221,7 +221,7 @@ def test_every_place_of_latr_is_one_whichever_token_was_drawn(drawn: int) -> Non
     made = rollout((1, 2, 3), range(len(probabilities)), stop=StopReason.LENGTH, key=roots(8)[0].key)
     scheduler = ForkWithLookahead(inputs["r"], inputs["tau_ed"], 1 - inputs["tau_abs"], within=1.0)
     tree = GrowingTree(roots(8), len(probabilities), scheduler)
-    tree.add([branch for branch, _ in tree.ask()], [replace(made, log_probs=probabilities.log())])
+    tree.add(tree.ask(), [replace(made, log_probs=probabilities.log())])
     places = {branch.at for branch, _ in tree.ask()}
     assert places >= {at for at, tokens in enumerate(by_row.values(), start=1) if len(tokens) > 1 and at in rows}
     assert places == set(rows)
@@ -234,18 +234,18 @@ def test_forks_that_read_like_what_they_forked_off_are_given_up() -> None:
     log_probs[[2, 5]] = -1.0
     trunk = replace(rollout((1, 2, 3), range(10, 22), stop=StopReason.LENGTH, key=roots(3)[0].key), log_probs=log_probs)
     tree = GrowingTree(roots(3), 12, scheduler)
-    tree.add([branch for branch, _ in tree.ask()], [trunk])
+    tree.add(tree.ask(), [trunk])
     asked = tree.ask()
     assert [branch for branch, _ in asked] == [Branch(0, 2, 6), Branch(0, 5, 9)]
     alike = fork(asked[0][1], [10, 11, 90, 13, 14, 15], 2)
     unlike = fork(asked[1][1], [10, 11, 12, 13, 14, 90, 91, 17, 18], 5)
-    tree.add([branch for branch, _ in asked], [alike, unlike])
+    tree.add(asked, [alike, unlike])
     asked = tree.ask()
     # One goes on, the other is given up; nothing else is a place to fork at.
     assert [branch for branch, _ in asked] == [Branch(2, 9)]
     assert asked[0][1].key == unlike.key
     whole_fork = fork(asked[0][1], [10, 11, 12, 13, 14, 90, 91, 17, 18, 19, 20, 21], 9)
-    tree.add([branch for branch, _ in asked], [whole_fork])
+    tree.add(asked, [whole_fork])
     assert [branch for branch, _ in tree.ask()] == [Branch()]
 
 

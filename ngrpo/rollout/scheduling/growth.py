@@ -53,13 +53,13 @@ class GrowingTree:
             raise self._refused(f"asks for {len(branches)} branches in round {self.tree.rounds + 1}, after {found}")
         return [(branch, self._request(branch)) for branch in branches]
 
-    def add(self, branches: Sequence[Branch], rollouts: Sequence[Rollout]) -> None:
+    def add(self, asked: Sequence[tuple[Branch, Request]], rollouts: Sequence[Rollout]) -> None:
         """Adds the rollouts of what was asked for.
 
         Raises:
             SettingError: there are more whole responses than are wanted.
         """
-        made = [self._response(branch, rollout) for branch, rollout in zip(branches, rollouts, strict=True)]
+        made = [self._response(*one, rollout) for one, rollout in zip(asked, rollouts, strict=True)]
         self.tree = replace(self.tree, rounds=self.tree.rounds + 1, made=(*self.tree.made, *made))
         self._generated += sum(rollout.generated for rollout in rollouts)
         if self.tree.missing < 0:
@@ -110,16 +110,17 @@ class GrowingTree:
             raise self._refused(f"asks for a branch at token {branch.at} of a response that can have one up to {last}")
         return parent
 
-    def _response(self, branch: Branch, rollout: Rollout) -> Response:
+    def _response(self, branch: Branch, request: Request, rollout: Rollout) -> Response:
         parent, start = self._parent(branch), rollout.prefix_length
-        whole = rollout.stop_reason is StopReason.STOP or rollout.length >= self.tree.limit
+        unlimited = branch.until is None or branch.until >= self.tree.limit
+        whole = unlimited or rollout.stop_reason is StopReason.STOP or rollout.length >= self.tree.limit
         if parent is None:
-            return Response(rollout, branch, whole, ((rollout.key, start),))
+            return Response(rollout, branch, whole, ((request.key, start),))
         log_probs = torch.cat((parent.rollout.log_probs[:start], rollout.log_probs[start:]))
         support = _joined(parent.rollout.support, rollout.support, start)
         joined = replace(rollout, log_probs=log_probs, support=support, prefix_length=self.tree.given)
         kept = tuple(origin for origin in parent.origins if origin[1] < start)
-        own = () if kept[-1][0] == rollout.key else ((rollout.key, start),)
+        own = () if kept[-1][0] == request.key else ((request.key, start),)
         return Response(joined, branch, whole, kept + own)
 
     def _refused(self, fault: str) -> SettingError:
@@ -148,7 +149,7 @@ def grow(scheduler: Scheduler, roots: Sequence[Sequence[Request]], limit: int, g
         ends = [0, *accumulate(len(pairs) for pairs in asked)]
         for tree, pairs, (start, end) in zip(trees, asked, pairwise(ends), strict=True):
             if pairs:
-                tree.add([branch for branch, _ in pairs], made[start:end])
+                tree.add(pairs, made[start:end])
     return trees
 
 

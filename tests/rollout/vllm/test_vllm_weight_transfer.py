@@ -63,7 +63,7 @@ def test_a_checksum_tells_zeros_apart_and_knows_a_nan_again():
 
 @pytest.mark.parametrize("dtype", [*DTYPES, torch.float64, torch.int8], ids=str)
 def test_a_checksum_is_the_sum_that_it_says_it_is(monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype):
-    module._weights.cache_clear()
+    module._kept_weights.cache_clear()
     monkeypatch.setattr(module, "_CHUNK", 4)
     weight = torch.arange(-23, 24).to(dtype)
     weights = module._weights(torch.device("cpu")).tolist()
@@ -76,11 +76,11 @@ def test_a_checksum_is_the_sum_that_it_says_it_is(monkeypatch: pytest.MonkeyPatc
     chunk = 16 // weight.element_size()
     swapped = torch.cat([weight[chunk : 2 * chunk], weight[:chunk], weight[2 * chunk :]])  # whole chunks
     assert checksum(swapped) != checksum(weight)
-    module._weights.cache_clear()
+    module._kept_weights.cache_clear()
 
 
 def test_a_checksum_is_the_same_where_chunks_are_summed_together(monkeypatch: pytest.MonkeyPatch):
-    module._weights.cache_clear()
+    module._kept_weights.cache_clear()
     monkeypatch.setattr(module, "_CHUNK", 4)
     words = torch.arange(-20, 23, dtype=torch.int32)
     weights = module._weights(torch.device("cpu"))
@@ -89,7 +89,7 @@ def test_a_checksum_is_the_same_where_chunks_are_summed_together(monkeypatch: py
     split = torch.split
     monkeypatch.setattr(module.torch, "split", lambda tensor, size: split(tensor, 4 * size))  # as on a GPU
     assert list(module._chunk_sums(words)) == expected
-    module._weights.cache_clear()
+    module._kept_weights.cache_clear()
 
 
 def test_a_checksum_does_not_depend_on_where_a_tensor_lies():

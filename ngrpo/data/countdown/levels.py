@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from ngrpo.data.word_problems.levels import Split
+from ngrpo.data.word_problems.levels import Split, chosen_split
 from ngrpo.errors import SettingError
 
 _PATH = re.compile(r"countdown(?::(?P<least>\d+)-(?P<most>\d+))?(?:@(?P<split>\w+))?")
@@ -62,9 +62,4 @@ def read_countdown_path(path: object, default: Split) -> tuple[CountdownLevel, S
         if not 2 <= least <= most <= 6:
             raise SettingError(f"{path}: such puzzles cannot be made; choose 2 <= least <= most <= 6 numbers.")
         level = CountdownLevel(least, most)
-    splits: tuple[Split, ...] = get_args(Split)
-    named = found["split"] or default
-    for split in splits:
-        if split == named:
-            return level, split
-    raise SettingError(f"{path}: {level.name} has the splits {', '.join(splits)}; choose one of them.")
+    return level, chosen_split(path, level.name, get_args(Split), found["split"] or default)

@@ -2,7 +2,7 @@
 
 import re
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -90,8 +90,16 @@ def read_path(path: object, default: Split) -> tuple[Level, Split] | None:
     if found is None:
         return None
     level = harder(int(found["least"]), int(found["most"])) if found["least"] else SHIPPED
-    named = found["split"] or default
-    for split in level.splits():
+    return level, chosen_split(path, level.name, level.splits(), found["split"] or default)
+
+
+def chosen_split(path: object, family: str, splits: Sequence[Split], named: str) -> Split:
+    """Returns the split of a family that a path names.
+
+    Raises:
+        SettingError: the family has none of this name.
+    """
+    for split in splits:
         if split == named:
-            return level, split
-    raise SettingError(f"{path}: {level.name} has the splits {', '.join(level.splits())}; choose one of them.")
+            return split
+    raise SettingError(f"{path}: {family} has the splits {', '.join(splits)}; choose one of them.")

@@ -179,13 +179,17 @@ def _to_product(
     """
     logits = logit_map(product).float()
     log_probs = logits / temperature - normaliser[:, None]
-    slope = for_log_prob[:, None] + for_entropy[:, None] * (
-        log_probs.clamp_min(torch.finfo(log_probs.dtype).min) + entropy[:, None]
-    )
     # Not a scatter, which would write the whole gradient before its dtype is that of the product.
     chosen = torch.arange(logits.shape[-1], device=logits.device) == tokens[:, None]
-    gradient = torch.where(chosen, for_log_prob[:, None], 0.0) - log_probs.exp() * slope
+    gradient = _to_scaled(log_probs, chosen, entropy, for_log_prob, for_entropy)
     return (gradient / temperature * logit_map.slope(logits)).to(product.dtype)
+
+
+def _to_scaled(log_probs: Tensor, chosen: Tensor, entropy: Tensor, for_log_prob: Tensor, for_entropy: Tensor) -> Tensor:
+    """Returns the gradient with respect to y / tau, [R, C] as the log-probs and the mask of the drawn tokens are."""
+    finite = log_probs.clamp_min(torch.finfo(log_probs.dtype).min)
+    slope = for_log_prob[:, None] + for_entropy[:, None] * (finite + entropy[:, None])
+    return torch.where(chosen, for_log_prob[:, None], 0.0) - log_probs.exp() * slope
 
 
 def _to_support(
@@ -205,7 +209,6 @@ def _to_support(
     ids = torch.where(filled, support, support[:, :1])
     logits = logit_map(product.gather(-1, ids)).float()
     log_probs = logits / temperature - normaliser[:, None]
-    slope = for_log_prob[:, None] + for_entropy[:, None] * (log_probs + entropy[:, None])
-    gradient = torch.where(ids == tokens[:, None], for_log_prob[:, None], 0.0) - log_probs.exp() * slope
+    gradient = _to_scaled(log_probs, ids == tokens[:, None], entropy, for_log_prob, for_entropy)
     to_ids = (gradient / temperature * logit_map.slope(logits)).to(product.dtype)
     return torch.zeros_like(product).scatter(-1, ids, to_ids)

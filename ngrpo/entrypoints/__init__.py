@@ -72,6 +72,7 @@
 - ``train.py``: Training from a configuration: build the parts, check them, fit
 - ``train_command.py``: The command line of a training run: ``ngrpo train exploration=neighbor algo=gspo``
 - ``trainer.py``: The Lightning trainer of a run, and the processes that it stands for
+- ``trial_call.py``: The trial call of a user's own code, whose exception becomes a refusal beside its traceback
 - ``validation.py``: Checks of settings against each other, before any model is loaded
 - ``verify_command.py``: The command line that says of pairs whether the answer is right
 - ``vllm_endpoint.py``: The endpoint plugin of vLLM: ``vllm serve`` with this project's interface below ``/ngrpo``,

@@ -1,6 +1,5 @@
 """The trial call of an algorithm's functions, on a few made-up tokens, before any model is loaded."""
 
-import logging
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,10 +20,8 @@ from ngrpo.algo.marks import is_marked, signed
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.algo.token_weight import TokenWeight, WeighedTokens
 from ngrpo.entrypoints.state_check import check_state
+from ngrpo.entrypoints.trial_call import called_on_trial
 from ngrpo.errors import SettingError
-from ngrpo.utils.remote_error import log_traceback, origin
-
-log = logging.getLogger(__name__)
 
 _LENGTHS = torch.tensor([3, 2])
 _TOKENS = int(_LENGTHS.sum())
@@ -209,13 +206,7 @@ def _try_clip(algorithm: Algorithm, log_ratio: Tensor, advantages: Tensor, log_p
 
 
 def _called(name: str, call: Callable[[], Any]) -> Any:
-    try:
-        return call()
-    except SettingError:
-        raise
-    except Exception as error:
-        log_traceback(log, error)
-        raise SettingError(f"algo.{name} raised {error!r}{origin(error)} on a trial call; fix it.") from error
+    return called_on_trial(f"algo.{name}", call)
 
 
 def _check(

@@ -1,6 +1,5 @@
 """The trial growth of a scheduler's trees, of made-up responses, before any model is loaded."""
 
-import logging
 from collections.abc import Callable
 from copy import deepcopy
 from typing import Any, TypeVar
@@ -8,6 +7,7 @@ from typing import Any, TypeVar
 import torch
 
 from ngrpo.entrypoints.state_check import check_state
+from ngrpo.entrypoints.trial_call import called_on_trial
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.random import request_key
@@ -15,9 +15,6 @@ from ngrpo.exploration.runtime.empty_record import empty_record
 from ngrpo.rollout.scheduling.base import Example, GroupOutcome, LearningScheduler, Scheduler
 from ngrpo.rollout.scheduling.growth import grow
 from ngrpo.types.rollouts import Mixture, Prefix, Request, Rollout, StopReason
-from ngrpo.utils.remote_error import log_traceback, origin
-
-log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -85,13 +82,7 @@ class _MadeUp:
 
 
 def _called(call: Callable[[], T]) -> T:
-    try:
-        return call()
-    except SettingError:
-        raise
-    except Exception as error:
-        log_traceback(log, error)
-        raise SettingError(f"rollout.scheduler raised {error!r}{origin(error)} on a trial; fix it.") from error
+    return called_on_trial("rollout.scheduler", call, trial="trial")
 
 
 def _refused(name: str, fault: Any) -> SettingError:

@@ -387,7 +387,7 @@ class VllmEngine:
 
     def _send_loaded(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
         lossless = DTYPES[self.model.dtype] in (torch.float32, self.dtype)
-        if lossless:
+        if lossless and not self._asleep:  # a sleep leaves nothing that could stay unchanged
             self._transfer.send_unchanged(tensors, self.dtype, self.model.path)
         else:
             self._transfer.send(tensors, self.dtype)
@@ -401,9 +401,17 @@ class VllmEngine:
             self.llm.reset_prefix_cache()
 
     def sleep(self) -> None:
-        """Frees weights and KV cache on a GPU (sleep level 2); does nothing on a CPU."""
-        if torch.cuda.is_available():
-            with self._loop.alone(), self._loop.turn():
+        """Frees weights and KV cache on a GPU (sleep level 2); does nothing on a CPU.
+
+        Before the first transfer it is checked that the model's own weights can be sent (see `sync_weights`): afterwards
+        there are none to compare with.
+        """
+        if not torch.cuda.is_available():
+            return
+        with self._loop.alone():
+            if not self._sendable:
+                self._send_loaded(self.model.load().named_parameters())
+            with self._loop.turn():
                 self.llm.sleep(level=2)
                 self._asleep = True
 

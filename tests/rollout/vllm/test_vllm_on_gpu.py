@@ -21,6 +21,7 @@ from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.rollout.vllm.private import sleeping_memory
+from ngrpo.types.rollouts import Request
 
 pytest.importorskip("vllm.v1", reason="vLLM is not installed")
 pytestmark = [
@@ -97,25 +98,32 @@ def fill_the_card() -> list[Tensor]:
 @pytest.mark.parametrize("ended", ["awake", "asleep", "failed to wake"])
 def test_an_engine_gives_all_of_its_memory_back_and_the_next_one_serves(ended: str):
     source = ModelSource(dtype="float32")
-    device = torch.device("cuda")
-    weights = {name: weight.detach() for name, weight in source.load().to(device).named_parameters()}
+    weights = {name: weight.detach() for name, weight in source.load().cuda().named_parameters()}
     requests = random_requests(6, 5, 60)
-    made = []
-    for number in range(2):
-        engine = start_engine(source, dtype="float32", device=device)
+    made = [answers_of_an_engine(source, requests, weights, last) for last in (ended, "awake")]
+    assert made[0] == made[1]
+
+
+def answers_of_an_engine(
+    source: ModelSource, requests: list[Request], weights: dict[str, Tensor], ended: str
+) -> list[list[int]]:
+    """Starts an engine, lets it answer and sleep, ends it as told, and finds that it gave its memory back."""
+    engine = start_engine(source, dtype="float32", device=torch.device("cuda"))
+    try:
         bound = bind(MIXING, engine.embedding(), Vocabulary.of(source.tokenizer()))
-        made.append([rollout.response_ids.tolist() for rollout in engine.generate(requests, UNSTOPPED, bound)])
+        answers = [rollout.response_ids.tolist() for rollout in engine.generate(requests, UNSTOPPED, bound)]
         engine.sleep()
-        if number == 1 or ended == "awake":
+        if ended == "awake":
             engine.wake()
             engine.sync_weights(weights.items())
-            assert made[-1] == [r.response_ids.tolist() for r in engine.generate(requests, UNSTOPPED, bound)]
+            assert [r.response_ids.tolist() for r in engine.generate(requests, UNSTOPPED, bound)] == answers
         elif ended == "failed to wake":
             taken = fill_the_card()
             with pytest.raises(Exception, match="CUDA|memory"):
                 engine.wake()
             del taken
             torch.cuda.empty_cache()
+    finally:
         engine.close()
-        assert sleeping_memory() == 0
-    assert made[0] == made[1]
+    assert sleeping_memory() == 0
+    return answers

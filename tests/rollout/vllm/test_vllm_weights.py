@@ -16,6 +16,7 @@ from ngrpo.errors import RunError
 from ngrpo.exploration.runtime.bound import BoundExploration
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.torch_engine.engine import TorchEngine
+from ngrpo.rollout.vllm.engine import VllmEngine
 
 pytest.importorskip("vllm.v1", reason="vLLM is not installed")
 pytestmark = pytest.mark.vllm
@@ -136,3 +137,38 @@ def test_loaded_weights_stay_bit_equal(demo_engine, oracle):
         RunError, match=r"model\.path=demo as they are trained \(weights that are sent as they were loaded"
     ):
         demo_engine.sync_loaded(changed(oracle).items())
+
+
+@pytest.mark.parametrize("first", ["sync_weights", "sync_loaded"])
+def test_an_engine_may_sleep_before_its_first_transfer(demo_engine, oracle, mixing, monkeypatch, first):
+    before = demo_engine.generate(REQUESTS, UNSTOPPED, mixing)
+    monkeypatch.setattr(demo_engine, "_sendable", False)
+    fall_asleep(demo_engine, monkeypatch)
+    demo_engine.wake()
+    getattr(demo_engine, first)(oracle.lm.named_parameters())
+    assert_same_rollouts(demo_engine.generate(REQUESTS, UNSTOPPED, mixing), before)
+
+
+def test_before_a_first_sleep_it_is_checked_that_weights_can_be_sent(demo_engine, oracle, monkeypatch):
+    monkeypatch.setattr(demo_engine, "_sendable", False)
+    served = demo_engine._call("_ngrpo_checked_model")[0].model
+    load = served.load_weights
+    with monkeypatch.context() as patch:
+        patch.setattr(served, "load_weights", lambda bucket: load((n, -w if n == NAMES[0] else w) for n, w in bucket))
+        with pytest.raises(RunError, match=r"change model\.layers\.1\.self_attn\.qkv_proj\.weight\); set"):
+            fall_asleep(demo_engine, monkeypatch)
+
+
+def fall_asleep(engine: VllmEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets an engine sleep as on a GPU, where whatever lay in the memory of its weights is gone."""
+    table = engine.embedding()  # in this process, by reference
+
+    def spoil(level: int) -> None:
+        assert level == 2
+        table.fill_(float("nan"))
+
+    monkeypatch.setattr(engine.llm, "sleep", spoil)
+    monkeypatch.setattr(engine.llm, "wake_up", lambda tags: None)
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.cuda, "is_available", lambda: True)
+        engine.sleep()

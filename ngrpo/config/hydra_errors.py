@@ -20,6 +20,7 @@ ONLY_VLLM = (
     "tensor_parallel_size",
     "enforce_eager",
     "own_process",
+    "enable_sleep_mode",
     "check",
     "options",
 )

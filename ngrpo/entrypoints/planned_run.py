@@ -91,7 +91,7 @@ def _vllm(config: DictConfig, source: ModelSource) -> PlannedEngine:
         fraction=engine.get("gpu_memory_utilization", _FRACTION),
         slots=engine.get("max_batch_size") or _VLLM_SLOTS,
         tensor_parallel_size=engine.get("tensor_parallel_size", 1),
-        concurrent=config.rollout.ahead > 0,
+        concurrent=config.rollout.ahead > 0 or not engine.get("enable_sleep_mode", True),
     )
 
 

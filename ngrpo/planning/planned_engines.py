@@ -15,7 +15,7 @@ class PlannedTorchEngine:
         itemsize: bytes of a number.
         slots: rollouts at a time.
         tokens: of the longest rollout, prompt included.
-        concurrent: it generates while the trainer updates.
+        concurrent: it keeps its memory while the trainer updates.
         captured: its decode steps are replayed from CUDA graphs.
     """
 
@@ -38,7 +38,7 @@ class PlannedServers:
         itemsize: bytes of a number as served.
         part_bytes: of the weights that are sent at a time.
         slots: most rollouts at a time.
-        concurrent: it generates while the trainer updates.
+        concurrent: it keeps its memory while the trainer updates.
     """
 
     itemsize: int
@@ -61,7 +61,7 @@ class PlannedVllm:
         fraction: ``rollout.engine.gpu_memory_utilization``.
         slots: most rollouts at a time.
         tensor_parallel_size: GPUs that share the model.
-        concurrent: it generates while the trainer updates.
+        concurrent: it keeps its memory while the trainer updates.
     """
 
     itemsize: int

@@ -20,7 +20,7 @@ class PlannedEngine(Protocol):
 
     @property
     def concurrent(self) -> bool:
-        """Whether it generates while the trainer updates."""
+        """Whether it keeps its memory while the trainer updates."""
 
     def memory(self, config: PretrainedConfig, numbers: int, device_bytes: int) -> EngineMemory:
         """Returns its bytes on one device.

@@ -37,6 +37,14 @@ def test_it_plans_for_a_card_that_is_not_here(tmp_path):
     assert "as measured on H100" in said
 
 
+def test_vllm_that_does_not_sleep_lies_beside_the_update(tmp_path):
+    def in_update(*more: str) -> float:
+        said = planned(tmp_path, "--card", "H200", "rollout=vllm", "trainer=gpu", *more)
+        return float(re.search(r"together\W+[\d.]+\W+[\d.]+\W+([\d.]+)", said)[1])
+
+    assert in_update("rollout.engine.enable_sleep_mode=false") > in_update() + 60
+
+
 BESIDE = ("rollout=vllm", "rollout.engine.own_process=true", "rollout.ahead=1", "algo/correction=truncate")
 """Rollouts during the update."""
 TWO = ("trainer.devices=2", "trainer.tensor_parallel_size=2")

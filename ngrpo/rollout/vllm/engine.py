@@ -68,6 +68,7 @@ class VllmEngine:
         tensor_parallel_size: GPUs that share the model.
         enforce_eager: no torch.compile and no CUDA graphs.
         own_process: run the engine beside this process; needed when there are several training processes.
+        enable_sleep_mode: give weights and KV cache back between rollouts, on a GPU; else they stay beside the update.
         dense_record_gib: most host memory, in GiB, for the vectors that a dense strategy records in one call.
         check: compare it with PyTorch before it is used, unless this version has passed with these settings.
         burst: most decode steps a round of vLLM's scheduler; 1 for no bursts, None for 32.
@@ -94,6 +95,7 @@ class VllmEngine:
         tensor_parallel_size: int = 1,
         enforce_eager: bool = False,
         own_process: bool = False,
+        enable_sleep_mode: bool = True,
         dense_record_gib: float = 16.0,
         check: bool = True,
         burst: int | None = None,
@@ -128,7 +130,7 @@ class VllmEngine:
             "tensor_parallel_size": tensor_parallel_size,
             "enforce_eager": enforce_eager,
             "enable_prefix_caching": True,
-            "enable_sleep_mode": torch.cuda.is_available(),
+            "enable_sleep_mode": enable_sleep_mode and torch.cuda.is_available(),
             "skip_tokenizer_init": True,
             "trust_remote_code": model.trust_remote_code,
             "generation_config": "vllm",
@@ -401,12 +403,12 @@ class VllmEngine:
             self.llm.reset_prefix_cache()
 
     def sleep(self) -> None:
-        """Frees weights and KV cache on a GPU (sleep level 2); does nothing on a CPU.
+        """Frees weights and KV cache on a GPU (sleep level 2); does nothing on a CPU and without ``enable_sleep_mode``.
 
         Before the first transfer it is checked that the model's own weights can be sent (see `sync_weights`): afterwards
         there are none to compare with.
         """
-        if not torch.cuda.is_available():
+        if not self._arguments["enable_sleep_mode"]:
             return
         with self._loop.alone():
             if not self._sendable:

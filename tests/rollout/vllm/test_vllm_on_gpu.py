@@ -16,10 +16,11 @@ from vllm_checks import (
 )
 
 from ngrpo.exploration.neighbor_annealed import AnnealedNeighborMixing
-from ngrpo.exploration.runtime.bound import bind
+from ngrpo.exploration.runtime.bound import BoundExploration, bind
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.policy import ScoringModel
+from ngrpo.rollout.vllm.engine import VllmEngine
 from ngrpo.rollout.vllm.private import sleeping_memory
 from ngrpo.types.rollouts import Request
 
@@ -58,7 +59,7 @@ def test_weights_come_after_a_sleep_and_after_a_transfer_that_broke_off():
     engine.sync_loaded(weights.items())
     bound = bind(MIXING, engine.embedding(), Vocabulary.of(source.tokenizer()))
     requests = random_requests(6, 5, 60)
-    before = [rollout.response_ids.tolist() for rollout in engine.generate(requests, UNSTOPPED, bound)]
+    before = answers(engine, requests, bound)
     version = engine.weight_version
 
     def cut_off() -> Iterator[tuple[str, Tensor]]:
@@ -77,11 +78,34 @@ def test_weights_come_after_a_sleep_and_after_a_transfer_that_broke_off():
                 engine.generate(requests, UNSTOPPED, bound)
         engine.sync_weights(weights.items())
         assert engine.weight_version == version
-        assert [r.response_ids.tolist() for r in engine.generate(requests, UNSTOPPED, bound)] == before
+        assert answers(engine, requests, bound) == before
     assert_wrong_transfers_are_caught(
         engine, {name: weight * 1.1 for name, weight in weights.items()}, ["model.norm.weight"]
     )
     engine.close()
+
+
+def test_an_engine_without_sleep_mode_serves_on_and_takes_new_weights():
+    source = ModelSource(dtype="float32")
+    device = torch.device("cuda")
+    engine = start_engine(source, dtype="float32", device=device, enable_sleep_mode=False)
+    weights = {name: weight.detach() for name, weight in source.load().to(device).named_parameters()}
+    bound = bind(MIXING, engine.embedding(), Vocabulary.of(source.tokenizer()))
+    requests = random_requests(6, 5, 60)
+    before, free = answers(engine, requests, bound), torch.cuda.mem_get_info()[0]
+    engine.sleep()
+    assert torch.cuda.mem_get_info()[0] < free + 2**28
+    engine.wake()
+    engine.sync_weights((name, weight * 1.1) for name, weight in weights.items())
+    assert answers(engine, requests, bound) != before
+    engine.sync_weights(weights.items())
+    assert answers(engine, requests, bound) == before
+    engine.close()
+
+
+def answers(engine: VllmEngine, requests: list[Request], bound: BoundExploration) -> list[list[int]]:
+    """Returns the tokens of the responses."""
+    return [rollout.response_ids.tolist() for rollout in engine.generate(requests, UNSTOPPED, bound)]
 
 
 def fill_the_card() -> list[Tensor]:
@@ -111,12 +135,12 @@ def answers_of_an_engine(
     engine = start_engine(source, dtype="float32", device=torch.device("cuda"))
     try:
         bound = bind(MIXING, engine.embedding(), Vocabulary.of(source.tokenizer()))
-        answers = [rollout.response_ids.tolist() for rollout in engine.generate(requests, UNSTOPPED, bound)]
+        first = answers(engine, requests, bound)
         engine.sleep()
         if ended == "awake":
             engine.wake()
             engine.sync_weights(weights.items())
-            assert [r.response_ids.tolist() for r in engine.generate(requests, UNSTOPPED, bound)] == answers
+            assert answers(engine, requests, bound) == first
         elif ended == "failed to wake":
             taken = fill_the_card()
             with pytest.raises(Exception, match="CUDA|memory"):
@@ -126,4 +150,4 @@ def answers_of_an_engine(
     finally:
         engine.close()
     assert sleeping_memory() == 0
-    return answers
+    return first

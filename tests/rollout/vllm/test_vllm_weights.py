@@ -169,6 +169,5 @@ def fall_asleep(engine: VllmEngine, monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(engine.llm, "sleep", spoil)
     monkeypatch.setattr(engine.llm, "wake_up", lambda tags: None)
-    with monkeypatch.context() as patch:
-        patch.setattr(torch.cuda, "is_available", lambda: True)
-        engine.sleep()
+    monkeypatch.setitem(engine._arguments, "enable_sleep_mode", True)
+    engine.sleep()

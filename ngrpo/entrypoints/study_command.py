@@ -70,7 +70,7 @@ def _run(arguments: argparse.Namespace) -> None:
     if arguments.stage == "add":
         study = with_arm(study, arguments.arm, arguments.with_, arguments.seeds, arguments.strength)
     deadline = Deadline.after(arguments.limit_seconds)
-    context = StageContext(study, CONF, out, to, arguments.jobs, deadline, folder)
+    context = StageContext(study, CONF, out, to, arguments.jobs, deadline, folder, arguments.cpu_jobs)
     with nullcontext() if arguments.out else removing_new(out, {".lock", FINGERPRINT}):
         if arguments.stage == "add":
             add(context, board)
@@ -109,6 +109,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="--study quick: a few minutes on two CPU cores")
     parser.add_argument("--out", type=Path, help="folder of the runs (default: outputs/study/NAME)")
     parser.add_argument("--jobs", type=whole(1, 1024), default=1, help="runs at a time, spread over the visible GPUs")
+    parser.add_argument("--cpu-jobs", type=whole(0, 1024), default=0, help="further runs at a time, on the CPU")
     parser.add_argument("--limit-seconds", type=real(-math.inf), help="end by then; the same command continues later")
     parser.add_argument("--to", type=Path, help="folder of table, figure and results.json (default: --out)")
     parser.add_argument("--results", type=Path, help="report of these results, without the runs")

@@ -20,7 +20,7 @@
 - ``run_metrics.py``: The metrics of a finished run, computed from its stored answers and its record
 - ``scale_plan.py``: The plan of a study on a known card: hours, memory and cost from measured throughput, and the
   jobs for SLURM
-- ``scheduler.py``: The scheduler: jobs side by side, each on a GPU of its own or sharing one, until all are done or the
+- ``scheduler.py``: The scheduler: jobs side by side, on GPUs and on CPU cores beside them, until all are done or the
   time is up
 - ``stage_outputs.py``: The output files of a study's stages, read back
 - ``stages.py``: The stages of a study; each continues where an earlier call stopped

@@ -1,4 +1,4 @@
-"""The scheduler: jobs side by side, each on a GPU of its own or sharing one, until all are done or the time is up."""
+"""The scheduler: jobs side by side, on GPUs and on CPU cores beside them, until all are done or the time is up."""
 
 import os
 import subprocess
@@ -47,12 +47,17 @@ class CommandRunner:
 
     Args:
         deadline: commands that are still running then are terminated.
-        device: the GPU they see, as CUDA_VISIBLE_DEVICES names it; None: all of them.
+        device: the GPU they see, as CUDA_VISIBLE_DEVICES names it; empty: none; None: all of them.
     """
 
     def __init__(self, deadline: Deadline, device: str | None) -> None:
         self.deadline = deadline
         self.device = device
+
+    def device_name(self) -> str:
+        """Returns what its commands compute on, in words."""
+        on_gpu = self.device != "" and torch.cuda.is_available()
+        return torch.cuda.get_device_name() if on_gpu else "cpu"
 
     def run(self, command: Sequence[str], log: Path) -> float:
         """Runs a command and returns the seconds it took.
@@ -109,11 +114,12 @@ def run_jobs(
     deadline: Deadline,
     expected_s: float = 0.0,
     say: Callable[[str], None] = print,
+    on_cpu: int = 0,
 ) -> list[str]:
     """Runs jobs in their order, ``parallel`` of them at a time, spread over the visible GPUs.
 
-    A job is not started if the longest one so far would not fit into what is left of the time. A failure stops nothing
-    but its own job.
+    A job is not started if the longest one so far, of those on GPUs or of those on the CPU, would not fit into what is
+    left of the time. A failure stops nothing but its own job.
 
     Args:
         jobs: in the order in which they start.
@@ -121,6 +127,7 @@ def run_jobs(
         deadline: no job starts that would not end by then.
         expected_s: the expected duration of a job, until one has finished.
         say: gets a line when a job starts and ends.
+        on_cpu: further ones that run at a time and see no GPU.
 
     Returns:
         The names of jobs that were not done for lack of time.
@@ -130,7 +137,8 @@ def run_jobs(
     """
     scheduler = _Scheduler(list(jobs), deadline, expected_s, say)
     devices = visible_devices()
-    runners = [CommandRunner(deadline, devices[i % len(devices)] if devices else None) for i in range(parallel)]
+    named = [devices[i % len(devices)] if devices else None for i in range(parallel)]
+    runners = [CommandRunner(deadline, device) for device in [*named, *[""] * on_cpu]]
     threads = [threading.Thread(target=scheduler.run_until_empty, args=(runner,), daemon=True) for runner in runners]
     for thread in threads:
         thread.start()
@@ -148,7 +156,7 @@ class _Scheduler:
         self.waiting = jobs
         self.total = len(jobs)
         self.deadline = deadline
-        self.longest_s = expected_s
+        self.longest_s = dict.fromkeys((False, True), expected_s)
         self.say = say
         self.done: set[str] = set()
         self.failures: list[str] = []
@@ -156,7 +164,8 @@ class _Scheduler:
 
     def run_until_empty(self, runner: CommandRunner) -> None:
         """Runs jobs while there are some and there is time for them."""
-        while (job := self._next()) is not None:
+        on_cpu = runner.device == ""
+        while (job := self._next(on_cpu)) is not None:
             start = time.monotonic()
             try:
                 job.run(runner)
@@ -168,19 +177,19 @@ class _Scheduler:
                     self.failures.append(f"{job.name}: {error}")
                 self.say(f"{job.name}: failed")
                 continue
-            self._finish(job, time.monotonic() - start)
+            self._finish(job, time.monotonic() - start, on_cpu)
 
-    def _next(self) -> Job | None:
+    def _next(self, on_cpu: bool) -> Job | None:
         with self.lock:
-            if not self.waiting or self.deadline.remaining_s() <= self.longest_s:
+            if not self.waiting or self.deadline.remaining_s() <= self.longest_s[on_cpu]:
                 return None
             job = self.waiting.pop(0)
         self.say(f"{job.name}: started")
         return job
 
-    def _finish(self, job: Job, seconds: float) -> None:
+    def _finish(self, job: Job, seconds: float, on_cpu: bool) -> None:
         with self.lock:
-            self.longest_s = max(self.longest_s, seconds)
+            self.longest_s[on_cpu] = max(self.longest_s[on_cpu], seconds)
             self.done.add(job.name)
             count = len(self.done)
         self.say(f"{job.name}: done in {seconds:z.0f} s ({count} of {self.total})")

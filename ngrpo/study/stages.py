@@ -45,6 +45,7 @@ class StageContext:
         parallel: runs at a time.
         deadline: of this call.
         folder: ``--config-dir``: further yaml files and modules, for every run.
+        on_cpu: further runs at a time that see no GPU.
     """
 
     study: StudyConfig
@@ -54,6 +55,7 @@ class StageContext:
     parallel: int
     deadline: Deadline
     folder: Path | None = None
+    on_cpu: int = 0
 
     @property
     def jobs(self) -> StudyJobs:
@@ -173,7 +175,8 @@ def _untrained(context: StageContext) -> UntrainedModel:
 
 
 def _run(context: StageContext, jobs: list[Job]) -> list[str]:
-    return run_jobs(jobs, context.parallel, context.deadline, say=lambda line: print(line, flush=True))
+    say = partial(print, flush=True)
+    return run_jobs(jobs, context.parallel, context.deadline, say=say, on_cpu=context.on_cpu)
 
 
 STAGES: dict[str, Callable[[StageContext], list[str]]] = {

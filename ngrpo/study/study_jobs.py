@@ -6,8 +6,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import torch
-
 from ngrpo.errors import RunError
 from ngrpo.evaluation.answer_store import AnswerStore
 from ngrpo.evaluation.answer_table import answers_of
@@ -136,7 +134,7 @@ class StudyJobs:
                 test=self._statistics(folder),
                 curves=curves(folder / "train"),
                 seconds={name: round(value, 1) for name, value in seconds.items()},
-                device=torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+                device=runner.device_name(),
                 commit=git_commit(),
                 date=time.strftime("%Y-%m-%d"),
                 tokens=summary["tokens_generated"],

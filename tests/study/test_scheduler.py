@@ -52,6 +52,38 @@ def test_devices_are_assigned_in_turn(tmp_path: Path, monkeypatch: pytest.Monkey
     assert sorted((tmp_path / name).read_text().strip() for name in "abcd") == ["3", "3", "5", "5"]
 
 
+def test_jobs_on_the_cpu_see_no_gpu_and_run_beside_those_that_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.get_device_name", lambda: "a card")
+    waiting = threading.Barrier(3)
+    names: list[tuple[str, str]] = []
+
+    def work(runner: CommandRunner, name: str) -> None:
+        waiting.wait(10)
+        runner.run(python("import os; print(repr(os.environ['CUDA_VISIBLE_DEVICES']))"), tmp_path / name)
+        names.append(((tmp_path / name).read_text().strip(), runner.device_name()))
+
+    jobs = [Job(name, lambda runner, name=name: work(runner, name)) for name in "abc"]
+    assert run_jobs(jobs, 1, Deadline(), say=quiet, on_cpu=2) == []
+    assert sorted(names) == [("''", "cpu"), ("''", "cpu"), ("'3'", "a card")]
+
+
+def test_slow_jobs_on_the_cpu_keep_none_from_starting_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    done: list[bool] = []
+
+    def work(runner: CommandRunner) -> None:
+        time.sleep(1.6 if runner.device == "" else 0.2)
+        done.append(runner.device == "")
+
+    jobs = [Job(str(number), work) for number in range(11)]
+    assert run_jobs(jobs, 1, Deadline.after(3.0), say=quiet, on_cpu=1) == []
+    assert done.count(True) == 1
+
+
 def test_a_failure_stops_nothing_else_and_is_raised_with_the_end_of_its_log(tmp_path: Path) -> None:
     done: list[str] = []
     jobs = [

@@ -32,6 +32,9 @@ class FakeRunner:
         self.commands: list[str] = []
         self.fail_in = ""
 
+    def device_name(self) -> str:
+        return "a card"
+
     def run(self, command: Sequence[str], log: Path) -> float:
         module, words = command[3], dict(word.split("=", 1) for word in command[4:])
         self.commands.append(f"{module} {log.parent.name}")
@@ -87,6 +90,7 @@ def test_everything_is_done_once_and_skipped_when_it_is_there(study: StudyConfig
     assert results.base is not None
     run = results.runs[0]
     assert (run.rate, run.test.right, run.curves) == (3e-4, [2], {"policy/entropy": [1.0]})
+    assert run.device == "a card"
     assert run.settings[-3:] == ["seed=0", "trainer.iterations=3", "trainer.optimizer.lr=0.0003"]
 
 

@@ -14,14 +14,14 @@ FINGERPRINT = "study.json"
 
 _FREE_OF_ARMS = ("seeds", "against", "strengths")
 _LEVELS = ("paths", "problems", "samples", "low", "high", "gain", "unsolved")
-_FREE = ("keep_files", "tune.rates", *(f"levels.{name}" for name in _LEVELS))
+_FREE = ("keep_files", "reference", "tune.rates", *(f"levels.{name}" for name in _LEVELS))
 
 
 def check_or_write_fingerprint(study: StudyConfig, out: Path) -> None:
     """Writes the settings into a folder without a fingerprint, else checks that they are the same.
 
-    Arms may be added and removed, have other numbers of seeds and be compared with others; the learning rates that are
-    tried may change, too.
+    Arms may be added and removed, have other numbers of seeds and be compared with others, such as with another
+    reference; the learning rates that are tried may change, too.
 
     Raises:
         SettingError: a setting that finished runs depend on has another value.

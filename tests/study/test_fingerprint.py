@@ -41,6 +41,7 @@ def test_other_settings_are_refused(tmp_path: Path, setting: str, said: str):
         "keep_files=false",
         "tune.rates=[1e-5]",
         "levels.high=0.5",
+        "reference=neighbor_grpo",
     ],
 )
 def test_what_finished_runs_do_not_depend_on_may_change(tmp_path: Path, setting: str):

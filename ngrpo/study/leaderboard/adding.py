@@ -40,7 +40,8 @@ def check_setting(study: StudyConfig, board: Path) -> None:
     stored = read_setting(place).study
     free = ("arms", "reference", "primary", "make_model", "base_model", "keep_files", "probe")
     here, there = ({name: value for name, value in one.items() if name not in free} for one in (as_json(study), stored))
-    for name, now, before in differing(here, there):
+    rates = ("tune.rates", str(study.tune.rates), str(stored["tune"]["rates"]))  # which a study of its own may change
+    for name, now, before in [*differing(here, there), *([rates] if rates[1] != rates[2] else [])]:
         raise SettingError(
             f"{name}={now} is not the {before} of the leaderboard's setting {study.name}; put it back, so that the "
             "arms can be compared."

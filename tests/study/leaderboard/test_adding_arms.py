@@ -53,6 +53,8 @@ def test_a_setting_with_another_budget_is_not_compared(study: StudyConfig, tmp_p
     publish(stored(study), tmp_path)
     with pytest.raises(SettingError, match=r"iterations=9 is not the 3 of the leaderboard's setting quick"):
         check_setting(replace(study, iterations=9), tmp_path)
+    with pytest.raises(SettingError, match=r"tune\.rates=\[0\.5\] is not the \[0\.0001, 0\.0003\] of the"):
+        check_setting(replace(study, tune=replace(study.tune, rates=[0.5])), tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -126,21 +126,25 @@ def speed_table(results: Results, arms: Sequence[ArmSummary]) -> list[str]:
 
 
 def rates_table(results: Results) -> list[str]:
-    """Every learning rate that was tried, and which was chosen."""
+    """Every learning rate and strength that was tried, a row a strength, and which were chosen."""
     metric = str(results.study["tune"]["metric"])
-    rates = [one.rate for one in next(iter(results.tuned.values())).tried]
+    rates = dict.fromkeys(one.rate for tuned in results.tuned.values() for one in tuned.tried)
     rows = []
     for arm, tuned in results.tuned.items():
-        cells = [
-            f"{fixed(one.metrics[metric], 4)}{' (chosen)' if one.rate == tuned.chosen else ''}" for one in tuned.tried
-        ]
-        rows.append([arm, *cells])
+        for strength in dict.fromkeys(one.strength for one in tuned.tried):
+            found = {one.rate: fixed(one.metrics[metric], 4) for one in tuned.tried if one.strength == strength}
+            if strength == tuned.strength:
+                found[tuned.chosen] += " (chosen)"
+            name = arm if strength is None else f"{arm}, {strength.rpartition('.')[2]}"
+            rows.append([name, *(found.get(rate, "") for rate in rates)])
     return _markdown([f"validation {metric}", *(f"rate {significant(rate)}" for rate in rates)], rows)
 
 
 def levels_table(results: Results) -> list[str]:
-    """Mean@1 of the untrained model by difficulty."""
-    return _markdown(["problems", "Mean@1"], [[path, fixed(value)] for path, value in results.levels.items()])
+    """Mean@1 of the untrained model by difficulty, and Pass@k where the rule is about it."""
+    names = list(dict.fromkeys(name for one in results.levels.values() for name in one))
+    rows = [[path, *(_number(one.get(name), 3) for name in names)] for path, one in results.levels.items()]
+    return _markdown(["problems", *(name.capitalize() for name in names)], rows)
 
 
 def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -154,7 +154,7 @@ class Results:
         runs: finished ones.
         speeds: of generation by arm.
         effects: of mixed steps by arm; None where nothing is mixed.
-        levels: Mean@1 of the untrained model by candidate, where the difficulty was chosen.
+        levels: metrics of the untrained model by candidate, ``mean@1`` and ``pass@n``, where the difficulty was chosen.
     """
 
     study: Mapping[str, Any]
@@ -163,7 +163,7 @@ class Results:
     runs: Sequence[RunResult] = ()
     speeds: Mapping[str, Speed] = field(default_factory=dict)
     effects: Mapping[str, Effect | None] = field(default_factory=dict)
-    levels: Mapping[str, float] = field(default_factory=dict)
+    levels: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def of_arm(self, arm: str) -> list[RunResult]:
         """Returns an arm's runs by seed."""
@@ -190,6 +190,11 @@ def effects_of(plain: Mapping[str, Any]) -> dict[str, Effect | None]:
     return {arm: None if one is None else Effect(**one) for arm, one in plain.items()}
 
 
+def levels_of(plain: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Reads metrics by candidate from JSON values; earlier studies have the Mean@1 alone."""
+    return {path: dict(one) if isinstance(one, Mapping) else {"mean@1": float(one)} for path, one in plain.items()}
+
+
 def load(path: Path) -> Results:
     """Reads a study's results.
 
@@ -205,7 +210,7 @@ def load(path: Path) -> Results:
             runs=[run_of(one) for one in plain["runs"]],
             speeds=speeds_of(plain["speeds"]),
             effects=effects_of(plain["effects"]),
-            levels=plain["levels"],
+            levels=levels_of(plain["levels"]),
         )
         _check(results)
     except (KeyError, TypeError, AttributeError, ValueError) as error:

@@ -1,6 +1,6 @@
 """The room that problems leave to a method: what the untrained model solves once, in many samples, and never."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ngrpo.study.definition import LevelsConfig
@@ -26,6 +26,16 @@ class Room:
         """Returns the room of P problems, with so many right answers to each; [P]."""
         solved = sum(count > 0 for count in right) / len(right)
         return cls(samples, sum(right) / (samples * len(right)), solved)
+
+    @classmethod
+    def of_metrics(cls, metrics: Mapping[str, float]) -> "Room | None":
+        """Returns what `metrics` made; None of those of earlier studies, which have the Mean@1 alone."""
+        passes = [(int(name.removeprefix("pass@")), value) for name, value in metrics.items() if name != "mean@1"]
+        return cls(passes[0][0], metrics["mean@1"], passes[0][1]) if passes else None
+
+    def metrics(self) -> dict[str, float]:
+        """Returns the figures as metrics."""
+        return {"mean@1": self.mean, f"pass@{self.samples}": self.solved}
 
     def shortfalls(self, rule: LevelsConfig) -> list[str]:
         """Returns what of the rule is not kept, in words; nothing if all is."""

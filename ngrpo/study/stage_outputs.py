@@ -13,6 +13,7 @@ from ngrpo.study.results import (
     RunResult,
     Speed,
     effects_of,
+    levels_of,
     rate_choice_of,
     read,
     run_of,
@@ -56,7 +57,7 @@ def collect(study: Mapping[str, Any], out: Path) -> Results:
         runs=[run for run in runs if run.arm in chosen and _is_of(run, chosen[run.arm])],
         speeds=read_speeds(out),
         effects=read_effects(out),
-        levels=read(out / LEVELS),
+        levels=levels_of(read(out / LEVELS)),
     )
 
 

@@ -90,7 +90,7 @@ def make_model(context: StageContext) -> list[str]:
 def choose_level(context: StageContext) -> list[str]:
     """Samples the untrained model at several difficulties, and names the one that suits the study."""
     found = measure_levels(context.conf, context.study, context.folder)
-    write(context.out / LEVELS, {path: room.mean for path, room in found.rooms.items()})
+    write(context.out / LEVELS, {path: room.metrics() for path, room in found.rooms.items()})
     for path, room in found.rooms.items():
         print(f"{path}: {room.sentence(context.study.levels)}{'  <- levels.chosen' if path == found.chosen else ''}")
     return []

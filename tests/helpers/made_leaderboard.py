@@ -1,9 +1,10 @@
 """Results of a setting of the leaderboard, made by hand."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from made_results import STUDY, results
 
+from ngrpo.study.definition import LevelsConfig
 from ngrpo.study.results import RateChoice, RateTrial, Results
 
 _ARM = {"overrides": ["algo=grpo"], "seeds": 2, "against": None, "strengths": []}
@@ -23,6 +24,7 @@ def setting(name: str = "made") -> Results:
         "test": {"path": "demo@held_out", "problems": 3, "samples": 4},
         "arms": {"token_grpo": _ARM, "neighbor_grpo": _ARM | {"against": "token_grpo"}},
         "primary": PRIMARY,
+        "levels": asdict(LevelsConfig(chosen="demo:1-1", gain=0.25, unsolved=0.2)),
         "generated_tokens": 1000,
     }
     base = results()

@@ -51,5 +51,5 @@ def results() -> Results:
         ],
         speeds={"token_grpo": Speed([100.0, 300.0, 200.0], 50, "cpu"), "neighbor_grpo": Speed([90.0], 50, "cpu")},
         effects={"token_grpo": None, "neighbor_grpo": Effect(9, 0.1, 0.99, shares, shares, 0.0)},
-        levels={"demo:1-1": 0.25},
+        levels={"demo:1-1": {"mean@1": 0.25, "pass@8": 0.5}},
     )

@@ -8,7 +8,8 @@ from made_results import STUDY, answer_statistics, results, run
 from ngrpo.study.arm_summary import figures, late, newly_solved, on_common_problems, pairs, summaries
 from ngrpo.study.markdown_tables import tables
 from ngrpo.study.plots import by_tokens, looks_of, progress, write_figure
-from ngrpo.study.results import load, save
+from ngrpo.study.results import RateChoice, RateTrial, load, save, write
+from ngrpo.study.stage_outputs import collect
 from ngrpo.study.statistics import mean_of
 
 
@@ -85,11 +86,26 @@ def test_tables_show_values_intervals_and_choices() -> None:
     assert "| neighbor_grpo | 0.100 | 0.9900 | 0.250 | 0.750 | 0.125 | 0.250 | 0.750 | 0.125 |" in lines
     assert {"| neighbor_grpo | 90 | 20 |", "| token_grpo | 200 | 20 |"} < set(lines)
     assert "| token_grpo | 0.5000 (chosen) | 0.2500 |" in lines
-    assert "| demo:1-1 | 0.250 |" in lines
+    assert {"| problems | Mean@1 | Pass@8 |", "| demo:1-1 | 0.250 | 0.500 |"} < set(lines)
     widths = [line.count("|") for line in lines if line.startswith("|")]
     blocks = [block.splitlines() for block in shown.strip().split("\n\n")[1:]]
     assert len(widths) == sum(map(len, blocks))
     assert all(len({line.count("|") for line in block}) == 1 for block in blocks)
+
+
+def test_strengths_have_rows_of_their_own_and_one_of_them_is_chosen() -> None:
+    tried = [RateTrial(rate, {"pass_area": rate * k}, f"algo.k={k}") for rate in (0.25, 0.5) for k in (1, 2)]
+    tuned = {**results().tuned, "soft_grpo": RateChoice(0.25, tried, "algo.k=2")}
+    lines = tables(replace(results(), tuned=tuned)).splitlines()
+    assert "| validation pass_area | rate 0.001 | rate 0.01 | rate 0.25 | rate 0.5 |" in lines
+    assert "| token_grpo | 0.5000 (chosen) | 0.2500 |  |  |" in lines
+    assert "| soft_grpo, k=1 |  |  | 0.2500 | 0.5000 |" in lines
+    assert "| soft_grpo, k=2 |  |  | 0.5000 (chosen) | 1.0000 |" in lines
+
+
+def test_levels_of_earlier_studies_are_read(tmp_path: Path) -> None:
+    write(tmp_path / "levels.json", {"demo:1-1": 0.25})
+    assert collect(STUDY, tmp_path).levels == {"demo:1-1": {"mean@1": 0.25}}
 
 
 def test_only_differences_that_exclude_zero_are_marked() -> None:

@@ -1,8 +1,8 @@
 """The files of the leaderboard: one for each setting, and one for each arm in it.
 
-``FOLDER/SETTING/setting.json`` holds the study's definition without its arms, and the untrained model's answers;
-``FOLDER/SETTING/ARM.json`` an arm's definition, learning rates and runs, with what they ran on and what they took. The
-figures in it are for readers: tables are made from the runs.
+``FOLDER/SETTING/setting.json`` holds the study's definition, of its arms those that have no run yet, and the untrained
+model's answers; ``FOLDER/SETTING/ARM.json`` an arm's definition, learning rates and runs, with what they ran on and
+what they took. The figures in it are for readers: tables are made from the runs.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,17 @@ from typing import Any
 
 from ngrpo.errors import SettingError
 from ngrpo.study.arm_summary import summaries
-from ngrpo.study.results import AnswerStatistics, RateChoice, Results, RunResult, rate_choice_of, read, run_of, write
+from ngrpo.study.results import (
+    AnswerStatistics,
+    RateChoice,
+    Results,
+    RunResult,
+    levels_of,
+    rate_choice_of,
+    read,
+    run_of,
+    write,
+)
 from ngrpo.study.statistics import Mean
 
 SETTING = "setting.json"
@@ -27,7 +37,9 @@ def publish(results: Results, folder: Path) -> list[Path]:
         folder: of the leaderboard.
     """
     place = folder / str(results.study["name"])
-    definition = {name: value for name, value in results.study.items() if name != "arms"}
+    started = [summary.arm for summary in summaries(results)]
+    waiting = {arm: one for arm, one in results.study["arms"].items() if arm not in started}
+    definition = {**results.study, "arms": waiting}
     base = None if results.base is None else asdict(results.base)
     write(place / SETTING, {"study": definition, "base": base, "levels": results.levels})
     written = []
@@ -66,12 +78,13 @@ def read_setting(place: Path) -> Results:
     entries = {file.stem: read(file) for file in sorted(place.glob("*.json")) if file.name != SETTING}
     try:
         base = setting["base"]
+        started = {arm: entry["definition"] for arm, entry in entries.items()}
         return Results(
-            study={**setting["study"], "arms": {arm: entry["definition"] for arm, entry in entries.items()}},
+            study={**setting["study"], "arms": {**setting["study"]["arms"], **started}},
             base=None if base is None else AnswerStatistics(**base),
             tuned={arm: _tuned(entry) for arm, entry in entries.items() if entry["tuned"] is not None},
             runs=[run_of(run) for entry in entries.values() for run in entry["runs"]],
-            levels=setting["levels"],
+            levels=levels_of(setting["levels"]),
         )
     except (KeyError, TypeError) as error:
         reason = f"{type(error).__name__}: {error}"

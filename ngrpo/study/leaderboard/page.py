@@ -5,7 +5,7 @@ from html import escape
 from pathlib import Path
 
 from ngrpo.study.leaderboard.files import read_settings
-from ngrpo.study.leaderboard.rows import Cell, Table, primary_table, setting_table
+from ngrpo.study.leaderboard.rows import Cell, Table, levels_table, primary_table, setting_table
 from ngrpo.study.plots import write_figure
 from ngrpo.study.primary_family import comparisons
 from ngrpo.utils.atomic_write import write_text
@@ -53,6 +53,7 @@ def write_leaderboard(folder: Path) -> Path:
     """
     settings = read_settings(folder)
     tables = [setting_table(results) for results in settings]
+    tables += [table for results in settings if (table := levels_table(results)) is not None]
     if found := comparisons(settings):
         tables.insert(0, primary_table(found))
     names = [str(results.study["name"]) for results in settings]

@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ngrpo.study.arm_summary import ArmSummary, figures, pairs, summaries
+from ngrpo.study.definition import LevelsConfig
 from ngrpo.study.primary_family import Comparison
 from ngrpo.study.results import Results
+from ngrpo.study.room import Room
 from ngrpo.study.statistics import Mean
 from ngrpo.utils.numbers import fixed, significant
 
@@ -101,6 +103,34 @@ def _row(
         *(_mean(differences.get(name), max(2, shown[name][1]), signed=True) for name in differing),
         _mean((control or {}).get(f"pass@{most}"), 3, signed=True),
     ]
+
+
+def levels_table(results: Results) -> Table | None:
+    """Returns a row for each candidate of a setting's problems; None where none was measured by the rule."""
+    measured = {path: Room.of_metrics(metrics) for path, metrics in results.levels.items()}
+    rooms = {path: room for path, room in measured.items() if room is not None}
+    if not rooms:
+        return None
+    rule, most = LevelsConfig(**results.study["levels"]), next(iter(rooms.values())).samples
+    rows = [
+        [
+            Cell(path),
+            Cell(fixed(room.mean), room.mean),
+            Cell(fixed(room.solved), room.solved),
+            Cell(fixed(1 - room.solved), 1 - room.solved),
+            Cell("; ".join(room.shortfalls(rule)) or "keeps the rule"),
+            Cell("chosen" if path == rule.chosen else ""),
+        ]
+        for path, room in rooms.items()
+    ]
+    note = (
+        f"The untrained model on {rule.problems} validation problems of each, {most} samples a problem. The rule, "
+        f"before any training: Mean@1 from {fixed(rule.low)} to {fixed(rule.high)}, Pass@{most} {fixed(rule.gain)} "
+        f"above it, {fixed(rule.unsolved)} of the problems unsolved. Of those that keep it the one nearest to the "
+        "middle is chosen."
+    )
+    heads = ["problems", "Mean@1", f"Pass@{most}", "unsolved", "rule", ""]
+    return Table(f"Problems of {results.study['name']}", note, heads, rows)
 
 
 def primary_table(found: Sequence[Comparison]) -> Table:

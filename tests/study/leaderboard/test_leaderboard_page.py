@@ -7,7 +7,7 @@ from made_leaderboard import setting
 
 from ngrpo.study.leaderboard.files import publish
 from ngrpo.study.leaderboard.page import markdown, page, write_leaderboard
-from ngrpo.study.leaderboard.rows import Cell, Table, primary_table, setting_table
+from ngrpo.study.leaderboard.rows import Cell, Table, levels_table, primary_table, setting_table
 from ngrpo.study.primary_family import comparisons
 from ngrpo.study.statistics import detectable, holm, p_value
 
@@ -64,12 +64,34 @@ def test_leaderboard_is_made_from_the_files_alone(tmp_path: Path) -> None:
     made = write_leaderboard(tmp_path)
     first = {file: file.read_bytes() for file in tmp_path.rglob("*") if file.is_file()}
     assert {file.name for file in first} >= {"index.html", "leaderboard.md", "a.png", "b.png"}
-    assert made.read_text().count("<table>") == 3
+    assert made.read_text().count("<table>") == 5
     assert (tmp_path / "leaderboard.md").read_text().count("| token_grpo |") == 2
     write_leaderboard(tmp_path)
     assert {file: file.read_bytes() for file in first} == first
 
 
+def test_arms_without_a_run_are_open(tmp_path: Path) -> None:
+    made = setting()
+    publish(replace(made, runs=[run for run in made.runs if run.arm == "token_grpo"]), tmp_path)
+    write_leaderboard(tmp_path)
+    assert "| made | neighbor_grpo - token_grpo | pass@4 | 0 of 2 |" in (tmp_path / "leaderboard.md").read_text()
+    publish(made, tmp_path)
+    write_leaderboard(tmp_path)
+    assert "| made | neighbor_grpo - token_grpo | pass@4 | 2 of 2 |" in (tmp_path / "leaderboard.md").read_text()
+
+
+def test_the_choice_of_problems_is_shown_with_its_rule() -> None:
+    found = levels_table(
+        replace(setting(), levels={"demo:1-1": {"mean@1": 0.25, "pass@8": 0.5}, "demo": {"mean@1": 1}})
+    )
+    assert found is not None
+    assert [cell.text for cell in found.rows[0]] == ["demo:1-1", "0.250", "0.500", "0.500", "keeps the rule", "chosen"]
+    assert len(found.rows) == 1
+    assert levels_table(replace(setting(), levels={"demo": {"mean@1": 0.25}})) is None
+
+
 def test_markdown_has_a_cell_a_column() -> None:
-    lines = markdown([setting_table(setting())]).splitlines()
-    assert len({line.count("|") for line in lines if line.startswith("|")}) == 1
+    for table in (setting_table(setting()), levels_table(setting())):
+        assert table is not None
+        lines = markdown([table]).splitlines()
+        assert len({line.count("|") for line in lines if line.startswith("|")}) == 1

@@ -110,7 +110,8 @@ def tune(context: StageContext) -> list[str]:
     """Tries every learning rate of every arm and chooses."""
     unfinished = _run(context, context.jobs.tune_jobs())
     if not unfinished:
-        write(context.out / TUNED, context.jobs.rate_choices())
+        others = {arm: one for arm, one in read_rate_choices(context.out).items() if arm not in context.study.arms}
+        write(context.out / TUNED, others | context.jobs.rate_choices())
     return unfinished
 
 

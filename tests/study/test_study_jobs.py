@@ -13,11 +13,13 @@ from ngrpo.errors import RunError, SettingError
 from ngrpo.evaluation.answer_store import AnswerStore
 from ngrpo.report.run_records import IterationRecord
 from ngrpo.report.run_store import RunStore
-from ngrpo.study.definition import StudyConfig, as_json, load_study
+from ngrpo.study.definition import StudyConfig, as_json, load_study, only
 from ngrpo.study.difficulty import nearest
 from ngrpo.study.results import RateTrial, write
 from ngrpo.study.room import Room
+from ngrpo.study.scheduler import Deadline
 from ngrpo.study.stage_outputs import TUNED, collect, read_rate_choices
+from ngrpo.study.stages import StageContext, tune
 from ngrpo.study.study_jobs import StudyJobs, choice
 from ngrpo.training.run_length import RunLength
 
@@ -137,6 +139,16 @@ def test_only_results_stay_where_files_are_not_kept(tmp_path: Path) -> None:
     todo = StudyJobs(load_study(CONF, "quick", ["keep_files=false", "tune.validation.samples=2"]), tmp_path)
     todo.tune_jobs()[0].run(FakeRunner())
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["result.json"]
+
+
+def test_choices_of_other_arms_stay_where_one_arm_is_tuned(study: StudyConfig, tmp_path: Path) -> None:
+    runner, todo = FakeRunner(), StudyJobs(study, tmp_path)
+    do(todo.tune_jobs(), runner)
+    for arm in study.arms:
+        context = StageContext(only(study, [arm]), CONF, tmp_path, tmp_path, 1, Deadline())
+        assert tune(context) == []
+    assert read_rate_choices(tmp_path) == todo.rate_choices()
+    assert set(read_rate_choices(tmp_path)) == set(study.arms)
 
 
 def test_runs_wait_for_the_rates(study: StudyConfig, tmp_path: Path) -> None:

@@ -95,7 +95,9 @@ def _check_mixture(who: str, mixture: Mixture, strategy: Exploration, embedding_
         )
 
 
-def _outside(ids: Iterable[int], vocabulary: int) -> Iterable[int]:
+def _outside(ids: Sequence[int], vocabulary: int) -> Iterable[int]:
+    if not ids or (min(ids) >= 0 and max(ids) < vocabulary):
+        return ()
     return (token for token in ids if not 0 <= token < vocabulary)
 
 

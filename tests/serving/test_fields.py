@@ -23,6 +23,18 @@ def test_what_is_no_object_of_json_is_refused(body: bytes) -> None:
         read_object(body)
 
 
+@pytest.mark.parametrize("coding", ["utf-8", "utf-16", "utf-32"])
+def test_bodies_are_as_deep_as_they_may_be_and_no_deeper(coding: str) -> None:
+    def nested(levels: int) -> bytes:
+        return ('{"a":' + "[" * (levels - 1) + "1" + "]" * (levels - 1) + "}").encode(coding)
+
+    read_object(nested(32))
+    with pytest.raises(SettingError, match="nested too deeply"):
+        read_object(nested(33))
+    many: dict[str, list[Any]] = {"a": [[]] * 100, "b": [{}] * 100}
+    assert read_object(json.dumps(many).encode(coding)).rest() == many
+
+
 WRONG: list[tuple[str, tuple[Any, ...], list[Any]]] = [
     ("whole", (0, 9, 1), [10, -1, 1.0, "1", True, [1], {}]),
     ("real", (0.5, 9.0, 1.0), [0, -1.0, "1", True, [1.0], 9.1, float("nan"), 10**400]),

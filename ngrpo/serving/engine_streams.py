@@ -20,6 +20,9 @@ _LINGER_S = 1.0
 _PAUSE_S, _GATHERING_S = 0.008, 0.2
 """Seconds without a further request after which a stream begins, and most seconds that it waits so."""
 
+_PLENTY = 16384
+"""Prompt tokens of about one prefill of a GPU: those who come while it runs lose nothing, and waiting would."""
+
 
 class Opened(NamedTuple):
     """A stream and the weights of all its rollouts."""
@@ -146,10 +149,8 @@ class EngineStreams:
         try:
             with self._opened(stream.first) as opened:
                 stream.opened = opened
-                self._gather(stream)
                 while self._has_more(stream):
                     stream.go_on()
-                    self._gather(stream)
         except BaseException as error:
             with self._changed:
                 stream.ending = True
@@ -167,7 +168,7 @@ class EngineStreams:
         if stream.runs or not stream.arrived:
             return
         end, seen = time.monotonic() + _GATHERING_S, 0
-        while len(stream.arrived) > seen and time.monotonic() < end:
+        while len(stream.arrived) > seen and time.monotonic() < end and stream.arrived_tokens < _PLENTY:
             seen = len(stream.arrived)
             time.sleep(_PAUSE_S)
 
@@ -176,6 +177,8 @@ class EngineStreams:
         with self._changed:
             if stream.idle:
                 self._changed.wait_for(lambda: not stream.idle or self._waiting or self._closed, _LINGER_S)
+        self._gather(stream)
+        with self._changed:
             stream.ending = stream.idle
             stream.take()
             return not stream.ending
@@ -208,6 +211,11 @@ class _Stream:
         self._works: dict[Generation, _Parts] = {}
         self._numbers: dict[int, tuple[Generation, int]] = {}
         self._added = 0
+
+    @property
+    def arrived_tokens(self) -> int:
+        """Prompt tokens of what has not begun."""
+        return sum(len(request.prompt_ids) for work in list(self.arrived) for request in work.requests)
 
     @property
     def idle(self) -> bool:
@@ -250,10 +258,7 @@ class _Stream:
         """Begins and drops works, and has the engine go on until there is something to tell."""
         assert self.opened is not None
         stream = self.opened.stream
-        while self._begin:
-            work = self._begin.pop(0)
-            if work.done.set_running_or_notify_cancel():
-                self._start(work, self.opened)
+        self._start(self.opened)
         for work in self._drop:
             self._stop(work, stream)
         ended = {self._works[work].numbers[place] for work, place in self._enough if work in self._works}
@@ -276,17 +281,19 @@ class _Stream:
             _end(work, error)
         self._works.clear()
 
-    def _start(self, work: Generation, opened: Opened) -> None:
-        try:
-            work.wanted.check(opened.weights)
-        except Exception as error:
-            _end(work, error)
-            return
-        count = len(work.requests)
-        self._works[work] = _Parts(range(self._added, self._added + count), [None] * count, count)
-        opened.stream.add(work.requests, watched=work.watcher is not None)
-        self._numbers.update((self._added + place, (work, place)) for place in range(count))
-        self._added += count
+    def _start(self, opened: Opened) -> None:
+        """Begins works, those of one moment together: an engine takes many requests at once in less time."""
+        started = [work for work in self._begin if work.done.set_running_or_notify_cancel()]
+        for watched in (False, True):
+            works = [work for work in started if (work.watcher is not None) is watched and _fits(work, opened.weights)]
+            for work in works:
+                count = len(work.requests)
+                self._works[work] = _Parts(range(self._added, self._added + count), [None] * count, count)
+                self._numbers.update((self._added + place, (work, place)) for place in range(count))
+                self._added += count
+            if works:
+                opened.stream.add([request for work in works for request in work.requests], watched=watched)
+        self._begin = []
 
     def _stop(self, work: Generation, stream: ServingStream) -> None:
         parts = self._works.pop(work, None)
@@ -315,6 +322,16 @@ class _Parts:
         self.numbers = numbers
         self.rollouts = rollouts
         self.left = left
+
+
+def _fits(work: Generation, weights: Weights) -> bool:
+    """Says whether weights may make a work; ends it where they may not."""
+    try:
+        work.wanted.check(weights)
+    except Exception as error:
+        _end(work, error)
+        return False
+    return True
 
 
 def _end(work: Generation, error: BaseException | None) -> None:

@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 
 from ngrpo.exploration.token import TokenSampling
+from ngrpo.serving import engine_streams
 from ngrpo.serving.engine_streams import EngineStreams, Opened
 from ngrpo.serving.generation import Choice, Generation, Wanted, Weights
 from ngrpo.serving.refusals import Refusal
@@ -165,9 +166,46 @@ def test_what_waits_for_a_stream_is_begun_together_up_to_the_next_action(engine:
     for one in works:
         one.done.result(10)
     assert done.result(10) == 100
-    names = [name for name, _ in engine.said]
-    assert names == ["a", "b", "b", "c", "c", "action", "b"]
+    assert engine.said == [("a", [0]), ("b", [1, 3]), ("c", [2, 4]), ("action", [100]), ("b", [5])]
     assert engine.most == 1
+    made.close()
+
+
+def test_those_who_ask_at_the_same_moment_are_begun_together(
+    engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_streams, "_PAUSE_S", 0.2)
+    made = streams(engine, most=1)
+    watched = work("a", 9, watcher=Seen())
+    works = [*(work("a", 2 * key, 2 * key + 1) for key in range(3)), watched, work("a", 6)]
+    engine.go_on.set()
+    for one in works:
+        made.submit(one)
+    assert [made_of(one) for one in works] == [[0, 1], [2, 3], [4, 5], [9], [6]]
+    assert engine.said == [("a", [0, 1, 2, 3, 4, 5, 6]), ("a", [9])]
+    again = [work("a", key) for key in (10, 11, 12)]  # in the same stream, which waits for more
+    for one in again:
+        made.submit(one)
+    assert [made_of(one) for one in again] == [[10], [11], [12]]
+    assert engine.said[2:] == [("a", [10, 11, 12])]
+    made.close()
+
+
+def test_what_is_enough_for_a_prefill_begins_while_others_still_come(
+    engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_streams, "_PAUSE_S", 0.05)
+    monkeypatch.setattr(engine_streams, "_GATHERING_S", 60)
+    monkeypatch.setattr(engine_streams, "_PLENTY", 3)
+    made = streams(engine, most=1)
+    works = list[Generation]()
+    while not engine.said and len(works) < 1000:
+        made.submit(one := work("a", len(works)))
+        works.append(one)
+        time.sleep(0.005)
+    engine.go_on.set()
+    assert [made_of(one) for one in works] == [[key] for key in range(len(works))]
+    assert 3 <= len(engine.said[0][1]) < 1000
     made.close()
 
 
@@ -275,7 +313,7 @@ def test_a_withdrawn_work_is_made_no_more_wherever_it_is(engine: FakeEngine) -> 
     running, stays, waits = work("a", 0, 1), work("a", 2), work("b", 3)
     for one in (running, stays, waits):
         made.submit(one)
-    until(lambda: len(engine.said) == 2)
+    until(lambda: engine.said == [("a", [0, 1, 2])])
     made.withdraw(running)
     made.withdraw(waits)
     until(lambda: ("withdrawn", [1]) in engine.said)
@@ -284,7 +322,7 @@ def test_a_withdrawn_work_is_made_no_more_wherever_it_is(engine: FakeEngine) -> 
     engine.go_on.set()
     assert made_of(stays) == [2]
     made.withdraw(stays)
-    assert [name for name, _ in engine.said] == ["a", "a", "withdrawn", "withdrawn"]
+    assert engine.said[1:] == [("withdrawn", [0]), ("withdrawn", [1])]
     made.close()
 
 

@@ -7,7 +7,7 @@ from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request
 
-from ngrpo.rollout.vllm.burst_length import BurstLength
+from ngrpo.rollout.vllm.burst_length import BurstLength, most_steps
 from ngrpo.rollout.vllm.settings import burst_of, is_ours, note_burst, settings_of
 
 
@@ -56,6 +56,8 @@ class BurstScheduler(AsyncScheduler):
         if not rows or could_start or not all(map(_decodes, rows)):
             return 1
         steps = self._length.steps(max(map(_remaining, rows)))
+        if len(self.running) < self.max_num_running_reqs:
+            steps = min(steps, most_steps([*map(_made, rows)]))
         free = self.kv_cache_manager.block_pool.get_num_free_blocks()
         while steps > 1 and len(rows) * self._blocks(steps) > free:
             steps //= 2
@@ -99,6 +101,12 @@ def _remaining(request: Request) -> int:
     """Returns the tokens that a request may still be given, beside those that are being made for it."""
     most = request.num_prompt_tokens + request.max_tokens
     made: int = most - request.num_tokens - request.num_output_placeholders
+    return made
+
+
+def _made(request: Request) -> int:
+    """Returns the tokens of a response, with those that are being made."""
+    made: int = request.num_output_tokens + request.num_output_placeholders
     return made
 
 

@@ -24,6 +24,7 @@ from vllm_checks import (
 from ngrpo.exploration.runtime.bound import bind
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.rollout.vllm import burst_scheduler
 from ngrpo.rollout.vllm.engine import VllmEngine
 from ngrpo.types.rollouts import Request, Rollout, Sampling
 
@@ -39,7 +40,10 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--long", action="store_true", help="responses that nothing ends before their budget")
     parser.add_argument("--asynchronous", action="store_true", help="schedule as on a GPU")
+    parser.add_argument("--joinable", action="store_true", help="begin short, as batches do that others may join")
     arguments = parser.parse_args()
+    if not arguments.joinable:
+        burst_scheduler.most_steps = lambda made: max(arguments.bursts)
     made = {burst: rollouts_of(arguments, burst) for burst in (1, *arguments.bursts)}
     expected, _ = made.pop(1)
     report = {

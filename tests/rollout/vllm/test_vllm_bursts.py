@@ -15,7 +15,7 @@ from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.records.buffers import MixingBuffers
 from ngrpo.rollout.records.session import Admission, Session, SessionSpec
-from ngrpo.rollout.vllm.burst_length import BurstLength
+from ngrpo.rollout.vllm.burst_length import BurstLength, most_steps
 from ngrpo.rollout.vllm.burst_rows import BurstRows, advance, note
 from ngrpo.rollout.vllm.engine import VllmEngine
 from ngrpo.rollout.vllm.settings import burst_of
@@ -56,6 +56,20 @@ def test_bursts_become_shorter_where_rows_end_often_and_long_again():
         assert length.steps(100) == expected
     length.observe(made=90, computed=100)
     assert length.steps(100) == 32
+
+
+def test_bursts_of_a_batch_that_others_may_join_begin_short():
+    made, lengths = 1, []  # by the prefill
+    while made < 100:
+        lengths.append(most_steps([made] * 8))
+        made += lengths[-1]
+    assert lengths == [4, 4, 8, 16, 32, 64]
+    assert most_steps([0]) == most_steps([0, 100]) == 4
+
+
+@pytest.mark.parametrize(("new", "expected"), [(0, 32), (2, 32), (3, 4), (10, 4)])
+def test_a_few_new_rows_do_not_shorten_the_bursts_of_many(new: int, expected: int):
+    assert most_steps([1] * new + [40] * (10 - new)) == expected
 
 
 def test_an_engine_without_bursts_never_gets_any():

@@ -36,6 +36,14 @@ def test_bursts_make_the_rollouts_of_single_steps(kind: str):
 
 
 @pytest.mark.slow
+def test_a_batch_that_others_may_join_begins_with_short_bursts():
+    """Those who ask at the same moment and come a little later would wait for a long one."""
+    (made,) = run_interpreted("interpreted_bursts.py", "neighbor", "--bursts", "32", "--long", "--joinable").values()
+    assert_same(made, "neighbor")
+    assert made["bursts"][:6] == [1, 4, 4, 8, 16, 8]
+
+
+@pytest.mark.slow
 def test_bursts_give_way_to_preemptions():
     (made,) = run_interpreted("interpreted_bursts.py", "neighbor", "--bursts", "32", "--blocks", "9", "--long").values()
     assert_same(made, "neighbor")

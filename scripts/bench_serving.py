@@ -6,9 +6,12 @@
 The server of ``ngrpo serve`` runs in this process, and its clients in another one. Measured in turn, on the same
 prompts, keys and lengths: ``engine``, one call of the engine in the process with all requests; ``single``, as many
 clients as requests, which ask for one rollout each at the same moment; ``group``, one client that asks for all in one
-request. With ``--waves`` each client asks so many times, one after the other, and the engine gets all in one call.
-Medians over the rounds after a warm-up; ratios are taken within each round. On a GPU the time in which a kernel ran is
-given too, from a run of its own.
+request. With ``--waves`` each client asks so many times, one after the other, and the engine gets all in one call;
+several numbers are measured in turn on one server, and each has a JSON file of its own.
+Medians over the rounds after a warm-up; ratios are taken within each round. The JSON has the phases of the last round,
+in seconds since the clients began: when they had sent, when the engine got their requests, its rounds (start, rows,
+tokens of the first step, steps), and when rollouts and answers came out. On a GPU the time in which a kernel ran is
+given too, from a run of its own, unless ``--no-kernels``.
 """
 
 import argparse
@@ -21,7 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from bench_rollout import SHAPES, make_random_model
@@ -29,6 +32,7 @@ from kernel_times import busy_seconds, recorded_kernels
 from rich import get_console
 from rich.table import Table
 from served_here import serving
+from serving_phases import EngineWatch
 
 from ngrpo.entrypoints.arguments import whole
 from ngrpo.entrypoints.error_handling import run_main
@@ -40,6 +44,9 @@ from ngrpo.types.rollouts import Request, Sampling
 
 EXPLORATION = {"name": "neighbor", "rate": 0.1}
 
+Run = Callable[[], dict[str, float]]
+"""Makes all rollouts; returns when it began, the seconds that it took, and what clients tell of their times."""
+
 
 def main() -> None:
     """Measures and reports."""
@@ -47,18 +54,44 @@ def main() -> None:
     if arguments.random:
         make_random_model(Path(arguments.model), arguments.random)
         ModelSource().tokenizer().save_pretrained(arguments.model)  # only its size matters: requests have token ids
-    with serving(*settings_of(arguments)) as (handling, url), tempfile.TemporaryDirectory() as folder:
-        modes = modes_of(arguments, handling, url, Path(folder))
-        seconds: dict[str, list[float]] = {name: [] for name in modes}
-        for number in range(arguments.rounds + 1):
+    with serving(*settings_of(arguments)) as (handling, url):
+        engine: Any = handling.model.engine
+        watch = EngineWatch(engine, None if arguments.own_process else getattr(engine, "llm", None))
+        for place, waves in enumerate(arguments.waves):
+            measure(arguments, Served(handling, url, watch), waves, warm=place > 0)
+
+
+class Served(NamedTuple):
+    """The server.
+
+    Attributes:
+        handling: its parts.
+        url: of it.
+        watch: of its engine.
+    """
+
+    handling: Handling
+    url: str
+    watch: EngineWatch
+
+
+def measure(arguments: argparse.Namespace, served: Served, waves: int, warm: bool) -> None:
+    """Measures and reports so many waves; ``warm`` says that the server has made others before."""
+    seconds: dict[str, list[float]] = {}
+    phases: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        modes = modes_of(arguments, served, waves, Path(folder))
+        for number in range(warm, arguments.rounds + 1):
             for name, run in modes.items():
-                drop_cached_prompts(handling)
-                spent = run()
+                drop_cached_prompts(served.handling)
+                served.watch.forget()
+                told = run()
+                phases[name] = told | served.watch.since(told["began"])
                 if number:
-                    seconds[name].append(spent)
-                    report(arguments, seconds, {})
-        busy = {} if arguments.own_process else kernel_seconds(modes, handling)
-        report(arguments, seconds, busy, last=True)
+                    seconds.setdefault(name, []).append(told["seconds"])
+                    report(arguments, waves, seconds, phases, {})
+        busy = {} if arguments.own_process or arguments.no_kernels else kernel_seconds(modes, served.handling)
+    report(arguments, waves, seconds, phases, busy, last=True)
 
 
 def parse() -> argparse.Namespace:
@@ -68,11 +101,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--random", choices=list(SHAPES))
     parser.add_argument("--rollout", default="auto", choices=("auto", "torch", "vllm"))
     parser.add_argument("--requests", type=whole(1), default=256)
-    parser.add_argument("--waves", type=whole(1), default=1)
+    parser.add_argument("--waves", type=whole(1), nargs="+", default=[1])
     parser.add_argument("--prompt", type=whole(1), default=256)
     parser.add_argument("--tokens", type=whole(1), default=256)
     parser.add_argument("--rounds", type=whole(1), default=3)
     parser.add_argument("--own-process", action="store_true")
+    parser.add_argument("--no-kernels", action="store_true")
     parser.add_argument("--json", type=Path)
     parser.add_argument("settings", nargs="*", help="further ones of conf/serve.yaml, such as rollout.engine.burst=32")
     return parser.parse_args()
@@ -93,36 +127,35 @@ def settings_of(arguments: argparse.Namespace) -> list[str]:
     ]
 
 
-def modes_of(
-    arguments: argparse.Namespace, handling: Handling, url: str, folder: Path
-) -> dict[str, Callable[[], float]]:
-    """Returns what is measured: functions that return seconds."""
-    prompts = prompts_of(arguments, handling.model.embedding_shape[0])
+def modes_of(arguments: argparse.Namespace, served: Served, waves: int, folder: Path) -> dict[str, Run]:
+    """Returns what is measured."""
+    handling = served.handling
+    prompts = prompts_of(arguments, arguments.requests * waves, handling.model.embedding_shape[0])
     requests = [Request(prompt, request_key(0, number)) for number, prompt in enumerate(prompts)]
     bound = handling.model.bind(handling.reader.choice(Fields({"exploration": EXPLORATION})))
     sampling = Sampling(1.0, arguments.tokens, stop_ids=())
     single = [
-        [body(arguments, requests[client * arguments.waves + wave :][:1]) for wave in range(arguments.waves)]
+        [body(arguments, requests[client * waves + wave :][:1]) for wave in range(waves)]
         for client in range(arguments.requests)
     ]
 
-    def engine() -> float:
+    def engine() -> dict[str, float]:
         start = time.perf_counter()
         handling.model.engine.generate(requests, sampling, bound)
-        return time.perf_counter() - start
+        return {"began": start, "seconds": time.perf_counter() - start}
 
-    def clients(of_clients: list[list[Any]], name: str) -> Callable[[], float]:
+    def clients(of_clients: list[list[Any]], name: str) -> Run:
         path = folder / f"{name}.json"
         path.write_text(json.dumps(of_clients))
-        return lambda: asked(url, path, arguments.tokens * len(requests))
+        return lambda: asked(served.url, path, arguments.tokens * len(requests))
 
     group = [[body(arguments, requests)]]
     return {"engine": engine, "single": clients(single, "single"), "group": clients(group, "group")}
 
 
-def prompts_of(arguments: argparse.Namespace, vocabulary: int) -> list[tuple[int, ...]]:
+def prompts_of(arguments: argparse.Namespace, count: int, vocabulary: int) -> list[tuple[int, ...]]:
     """Returns random prompts, all different, so that no prefix is shared."""
-    draw, count = random.Random(0), arguments.requests * arguments.waves
+    draw = random.Random(0)
     return [tuple(draw.randrange(10, vocabulary - 10) for _ in range(arguments.prompt)) for _ in range(count)]
 
 
@@ -135,13 +168,13 @@ def body(arguments: argparse.Namespace, requests: Sequence[Request]) -> dict[str
     }
 
 
-def asked(url: str, path: Path, tokens: int) -> float:
-    """Has clients in another process ask; returns their seconds."""
+def asked(url: str, path: Path, tokens: int) -> dict[str, float]:
+    """Has clients in another process ask; returns when they sent and were answered."""
     command = [sys.executable, str(Path(__file__).with_name("serving_clients.py")), url, str(path)]
-    told = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-    if told["tokens"] != tokens or set(told["answers"]) != {"200"}:
-        raise RuntimeError(f"the clients got {told}, and {tokens} tokens were asked for")
-    return float(told["seconds"])
+    told: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+    if told.pop("tokens") != tokens or set(answers := told.pop("answers")) != {"200"}:
+        raise RuntimeError(f"the clients got answers {answers}, and {tokens} tokens were asked for")
+    return told
 
 
 def drop_cached_prompts(handling: Handling) -> None:
@@ -151,7 +184,7 @@ def drop_cached_prompts(handling: Handling) -> None:
         engine.llm.reset_prefix_cache()
 
 
-def kernel_seconds(modes: dict[str, Callable[[], float]], handling: Handling) -> dict[str, float]:
+def kernel_seconds(modes: dict[str, Run], handling: Handling) -> dict[str, float]:
     """Runs every mode once more; returns for how long a kernel ran, of no mode without a GPU."""
     busy = {}
     for name, run in modes.items():
@@ -164,34 +197,40 @@ def kernel_seconds(modes: dict[str, Callable[[], float]], handling: Handling) ->
 
 
 def report(
-    arguments: argparse.Namespace, seconds: dict[str, list[float]], busy: dict[str, float], last: bool = False
+    arguments: argparse.Namespace,
+    waves: int,
+    seconds: dict[str, list[float]],
+    phases: dict[str, Any],
+    busy: dict[str, float],
+    last: bool = False,
 ) -> None:
     """Writes the JSON, and prints the table when all is measured."""
-    tokens = arguments.requests * arguments.waves * arguments.tokens
-    whole_rounds = min(map(len, seconds.values()))
-    if not whole_rounds:
-        return
+    tokens = arguments.requests * waves * arguments.tokens
     medians = {name: tokens / statistics.median(spent) for name, spent in seconds.items()}
     ratios = {
         name: statistics.median(base / own for base, own in zip(seconds["engine"], spent, strict=False))
         for name, spent in seconds.items()
     }
     card = torch.cuda.get_device_name() if torch.cuda.is_available() else "CPU"
-    named = ("requests", "waves", "prompt", "tokens", "own_process", "rollout")
+    named = ("requests", "prompt", "tokens", "own_process", "rollout")
     result = {
         "card": card,
         "date": time.strftime("%Y-%m-%d"),
+        "waves": waves,
         **{name: getattr(arguments, name) for name in named},
         "tokens_per_s": medians,
         "of_engine": ratios,
         "seconds": seconds,
         "kernels_s": busy,
+        "phases": phases,
     }
     if arguments.json:
-        arguments.json.write_text(json.dumps(result, indent=1) + "\n")
+        several = len(arguments.waves) > 1
+        path = arguments.json.with_stem(f"{arguments.json.stem}_{waves}") if several else arguments.json
+        path.write_text(json.dumps(result, indent=1) + "\n")
     if not last:
         return
-    title = f"{card}: {arguments.requests} clients x {arguments.waves} x {arguments.tokens} tokens"
+    title = f"{card}: {arguments.requests} clients x {waves} x {arguments.tokens} tokens"
     table = Table("mode", "median tokens/s", "of engine", "wall, s", "kernels, s", title=title)
     for name, median in medians.items():
         kernels = f"{busy[name]:.2f}" if name in busy else ""

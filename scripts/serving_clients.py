@@ -3,8 +3,9 @@
     python scripts/serving_clients.py http://127.0.0.1:8000 REQUESTS.json
 
 ``REQUESTS.json`` has a list of lists: bodies for ``/ngrpo/generate``, those of each client, which sends one after the
-other. All clients begin at once. Printed as JSON: seconds from the first request to the end of the last answer, the
-tokens of all answers, and how many answers there were by status.
+other. All clients begin at once. Printed as JSON: seconds from the first request to the end of the last answer; in
+these, when the first request of every client was sent and when the first answer came; when they began, by
+``time.perf_counter``; seconds of the processor; the tokens of all answers, and how many answers there were by status.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 Answer = tuple[int, bytes]
@@ -81,29 +82,55 @@ class Client:
         return content
 
 
-async def ask_all(url: str, of_clients: Sequence[Sequence[bytes]]) -> tuple[float, list[Answer]]:
-    """Has clients ask for rollouts, each for one after the other; returns seconds and answers."""
+class Asked(NamedTuple):
+    """What clients were answered, and when.
+
+    Attributes:
+        answers: of all.
+        times: in seconds, by the names under which they are printed.
+    """
+
+    answers: list[Answer]
+    times: Mapping[str, float]
+
+
+async def ask_all(url: str, of_clients: Sequence[Sequence[bytes]]) -> Asked:
+    """Has clients ask for rollouts, each for one after the other."""
     clients = [Client(url) for _ in of_clients]
+    sent, answered = list[float](), list[float]()
 
     async def ask(client: Client, bodies: Sequence[bytes]) -> list[Answer]:
-        return [await client.ask("/ngrpo/generate", body) for body in bodies]
+        answers = list[Answer]()
+        for body in bodies:
+            await client.send("/ngrpo/generate", body)
+            sent.append(time.perf_counter())
+            answers.append(await client.answer())
+            answered.append(time.perf_counter())
+        return answers
 
-    start = time.perf_counter()
+    start, used = time.perf_counter(), time.process_time()
     found = await asyncio.gather(*map(ask, clients, of_clients))
-    seconds = time.perf_counter() - start
+    seconds, used = time.perf_counter() - start, time.process_time() - used
     for client in clients:
         client.close()
-    return seconds, [answer for answers in found for answer in answers]
+    times = {
+        "began": start,
+        "seconds": seconds,
+        "sent_s": sorted(sent)[len(clients) - 1] - start,
+        "first_answer_s": min(answered) - start,
+        "processor_s": used,
+    }
+    return Asked([answer for answers in found for answer in answers], times)
 
 
-def figures(seconds: float, answers: Sequence[Answer]) -> Mapping[str, Any]:
+def figures(asked: Asked) -> Mapping[str, Any]:
     """Returns what is printed."""
-    good = [json.loads(content) for status, content in answers if status == 200]
+    good = [json.loads(content) for status, content in asked.answers if status == 200]
     tokens = sum(len(one["response_ids"]) for made in good for one in made["rollouts"])
-    return {"seconds": seconds, "tokens": tokens, "answers": dict(Counter(str(status) for status, _ in answers))}
+    return {**asked.times, "tokens": tokens, "answers": dict(Counter(str(status) for status, _ in asked.answers))}
 
 
 if __name__ == "__main__":
     given = json.loads(Path(sys.argv[2]).read_text())
     encoded = [[json.dumps(body).encode() for body in bodies] for bodies in given]
-    print(json.dumps(figures(*asyncio.run(ask_all(sys.argv[1], encoded)))))
+    print(json.dumps(figures(asyncio.run(ask_all(sys.argv[1], encoded)))))

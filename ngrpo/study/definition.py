@@ -285,6 +285,11 @@ def _check_primary(primary: PrimaryConfig, arms: Mapping[str, ArmConfig]) -> Non
                 raise SettingError(
                     f"primary.comparisons.{number}.{role}={arm} is no arm; choose one of {', '.join(arms)}."
                 )
+            if arms[arm].seeds < 2:
+                raise SettingError(
+                    f"arms.{arm}.seeds={arms[arm].seeds} decides no comparison, but primary.comparisons.{number} is "
+                    "one; choose 2 or more."
+                )
     if primary.family < len(primary.comparisons):
         raise SettingError(
             f"primary.family={primary.family} is fewer than the {len(primary.comparisons)} comparisons of this setting;"

@@ -225,3 +225,22 @@ def test_a_training_is_over_by_its_tokens_or_its_iterations(study: StudyConfig, 
 def test_contradictions_are_refused(override: str, message: str) -> None:
     with pytest.raises(SettingError, match=message.replace("[", r"\[")):
         load_study(CONF, "quick", [override])
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("primary.comparisons.0.arm=soft", r"primary\.comparisons\.0\.arm=soft is no arm"),
+        (
+            "arms.token_maxrl.seeds=1",
+            r"token_maxrl\.seeds=1 decides no comparison, but primary\.comparisons\.1 is",
+        ),
+        ("primary.family=3", r"primary\.family=3 is fewer than the 4 comparisons"),
+        ("primary.assumed_sd=0", r"primary\.assumed_sd=0\.0 is no standard deviation"),
+        ("primary.power=0.3", r"primary\.power=0\.3 is no probability of at least a half"),
+    ],
+)
+def test_comparisons_that_cannot_be_decided_are_refused(override: str, message: str) -> None:
+    load_study(CONF, "countdown", [])
+    with pytest.raises(SettingError, match=message):
+        load_study(CONF, "countdown", [override])

@@ -14,6 +14,9 @@ from ngrpo.errors import RunError
 
 _ENVIRONMENT = {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 
+_GRACE_S = 8.0
+"""Time that a command has between being asked to end and being killed; a training ends after its iteration."""
+
 _LOG_TAIL = 15
 """Lines of a failed command's log that the error repeats."""
 
@@ -76,8 +79,7 @@ class CommandRunner:
             try:
                 status = process.wait(None if self.deadline.at is None else max(0.0, self.deadline.remaining_s()))
             except BaseException as error:
-                process.terminate()
-                process.wait()
+                _end(process)
                 if isinstance(error, subprocess.TimeoutExpired):
                     raise OutOfTime from None
                 raise
@@ -85,6 +87,15 @@ class CommandRunner:
             lines = log.read_text(errors="replace").splitlines()[-_LOG_TAIL:]
             raise RunError(f"{' '.join(command)} failed with {status}:\n" + "\n".join(lines))
         return time.monotonic() - start
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(_GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 @dataclass(frozen=True)

@@ -116,3 +116,13 @@ def test_a_command_is_terminated_at_the_deadline(tmp_path: Path) -> None:
     assert time.monotonic() - start < 10
     jobs = [Job("slow", lambda runner: wait(runner, tmp_path))]
     assert run_jobs(jobs, 1, Deadline.after(0.5), say=quiet) == ["slow"]
+
+
+def test_a_command_that_does_not_end_when_asked_to_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ngrpo.study.scheduler._GRACE_S", 0.5)
+    deaf = "import signal, time; signal.signal(signal.SIGTERM, lambda *_: print('no', flush=True)); time.sleep(60)"
+    start = time.monotonic()
+    with pytest.raises(OutOfTime):
+        CommandRunner(Deadline.after(4.0), None).run(python(f"{deaf}; time.sleep(60)"), tmp_path / "log")
+    assert time.monotonic() - start < 20
+    assert (tmp_path / "log").read_text() == "no\n"

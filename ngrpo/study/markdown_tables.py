@@ -6,7 +6,7 @@ from statistics import median
 
 from ngrpo.evaluation.table_rows import table_rows
 from ngrpo.study.arm_summary import ArmSummary, figures, pairs, summaries
-from ngrpo.study.results import Effect, Results
+from ngrpo.study.results import Effect, Results, strength_name
 from ngrpo.study.statistics import Mean
 from ngrpo.utils.numbers import fixed, significant
 
@@ -135,7 +135,7 @@ def rates_table(results: Results) -> list[str]:
             found = {one.rate: fixed(one.metrics[metric], 4) for one in tuned.tried if one.strength == strength}
             if strength == tuned.strength:
                 found[tuned.chosen] += " (chosen)"
-            name = arm if strength is None else f"{arm}, {strength.rpartition('.')[2]}"
+            name = arm if strength is None else f"{arm}, {strength_name(strength)}"
             rows.append([name, *(found.get(rate, "") for rate in rates)])
     return _markdown([f"validation {metric}", *(f"rate {significant(rate)}" for rate in rates)], rows)
 

@@ -128,6 +128,12 @@ class RateChoice:
     strength: str | None = None
 
 
+def strength_name(setting: str) -> str:
+    """Returns the end of a strength's name with its value, such as ``share=0.2``."""
+    name, _, value = setting.partition("=")
+    return f"{name.rpartition('.')[2]}={value}"
+
+
 @dataclass(frozen=True)
 class Speed:
     """A strategy's generation on the untrained model, alone on the machine.

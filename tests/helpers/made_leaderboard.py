@@ -30,6 +30,7 @@ def setting(name: str = "made") -> Results:
     base = results()
     assert base.base is not None
     tuned = {arm: RateChoice(1e-3, [RateTrial(1e-3, {"pass_area": 0.5})]) for arm in study["arms"]}
+    tuned["neighbor_grpo"] = replace(tuned["neighbor_grpo"], strength="exploration.rate=0.1")
     runs = [
         replace(run, tokens=1000 + run.seed, test=replace(run.test, solutions=[1, 2, 3]), versions={"torch": "2"})
         for run in base.runs

@@ -94,13 +94,13 @@ def test_tables_show_values_intervals_and_choices() -> None:
 
 
 def test_strengths_have_rows_of_their_own_and_one_of_them_is_chosen() -> None:
-    tried = [RateTrial(rate, {"pass_area": rate * k}, f"algo.k={k}") for rate in (0.25, 0.5) for k in (1, 2)]
-    tuned = {**results().tuned, "soft_grpo": RateChoice(0.25, tried, "algo.k=2")}
+    tried = [RateTrial(rate, {"pass_area": rate * k}, f"algo.k=0.{k}") for rate in (0.25, 0.5) for k in (1, 2)]
+    tuned = {**results().tuned, "soft_grpo": RateChoice(0.25, tried, "algo.k=0.2")}
     lines = tables(replace(results(), tuned=tuned)).splitlines()
     assert "| validation pass_area | rate 0.001 | rate 0.01 | rate 0.25 | rate 0.5 |" in lines
     assert "| token_grpo | 0.5000 (chosen) | 0.2500 |  |  |" in lines
-    assert "| soft_grpo, k=1 |  |  | 0.2500 | 0.5000 |" in lines
-    assert "| soft_grpo, k=2 |  |  | 0.5000 (chosen) | 1.0000 |" in lines
+    assert "| soft_grpo, k=0.1 |  |  | 0.2500 | 0.5000 |" in lines
+    assert "| soft_grpo, k=0.2 |  |  | 0.5000 (chosen) | 1.0000 |" in lines
 
 
 def test_levels_of_earlier_studies_are_read(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ngrpo.study.arm_summary import ArmSummary, figures, pairs, summaries
 from ngrpo.study.definition import LevelsConfig
 from ngrpo.study.primary_family import Comparison
-from ngrpo.study.results import Results
+from ngrpo.study.results import Results, strength_name
 from ngrpo.study.room import Room
 from ngrpo.study.statistics import Mean
 from ngrpo.utils.numbers import fixed, significant
@@ -92,7 +92,7 @@ def _row(
     most: int,
 ) -> list[Cell]:
     tuned = results.tuned.get(one.arm)
-    strength = "" if tuned is None or tuned.strength is None else tuned.strength.rpartition(".")[2]
+    strength = "" if tuned is None or tuned.strength is None else strength_name(tuned.strength)
     differences = one.differences or {}
     return [
         Cell(one.arm),

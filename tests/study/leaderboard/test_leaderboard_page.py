@@ -17,6 +17,7 @@ def test_rows_show_figures_differences_and_the_control(tmp_path: Path) -> None:
     assert all(len(row) == len(table.heads) for row in table.rows)
     rows = {row[0].text: dict(zip(table.heads, row, strict=True)) for row in table.rows}
     assert list(rows) == ["untrained", "token_grpo", "neighbor_grpo"]
+    assert (rows["token_grpo"]["strength"].text, rows["neighbor_grpo"]["strength"].text) == ("", "rate=0.1")
     assert rows["token_grpo"]["Mean@1"].number == 0.5
     assert rows["token_grpo"]["tokens"].number == 1000.5
     assert rows["token_grpo"]["newly solved"].number == 0.75

@@ -25,7 +25,12 @@ from ngrpo.rollout.request_limits import check_requests
 from ngrpo.rollout.served_dtype import AUTO, served_dtype
 from ngrpo.rollout.vllm.device import visible_to_children
 from ngrpo.rollout.vllm.left_memory import EngineMemory
-from ngrpo.rollout.vllm.private import end_engine, silence_missing_tokenizer, sleeping_memory
+from ngrpo.rollout.vllm.private import (
+    end_engine,
+    freeing_what_sleeps,
+    silence_missing_tokenizer,
+    sleeping_memory,
+)
 from ngrpo.rollout.vllm.process_watch import ProcessWatch
 from ngrpo.rollout.vllm.request_loop import RequestLoop
 from ngrpo.rollout.vllm.rollout_stream import VllmStream, slots_for
@@ -430,22 +435,23 @@ class VllmEngine:
         """Ends vLLM, its processes included."""
         llm = self.__dict__.pop("llm", None)
         self.__dict__.pop("_transfer", None)
-        self._asleep = False
+        sleeps, self._asleep = self._asleep and self._in_process, False
         if self._process_watch is not None:
             self._process_watch.close()
             self._process_watch = None
         if llm is None:
             return
         self._loop.stop()
-        try:
-            end_engine(llm)
-        except Exception as error:  # of an engine that is dead already
-            log.debug("vLLM did not end in order: %s", error)
-        self._sockets.clear()
-        self._memory.remove()
-        del llm
-        gc.collect()
-        _free_cached_memory()
+        with freeing_what_sleeps() if sleeps else nullcontext():
+            try:
+                end_engine(llm)
+            except Exception as error:  # of an engine that is dead already
+                log.debug("vLLM did not end in order: %s", error)
+            self._sockets.clear()
+            self._memory.remove()
+            del llm
+            gc.collect()
+            _free_cached_memory()
 
     def _call(self, method: str, *args: Any) -> list[Any]:
         return self._loop.rpc(method, *args)

@@ -5,7 +5,7 @@
 - ``vllm._custom_ops._supports_onednn`` (replaced while a model is loaded on a CPU)
 - of ``LLM.llm_engine``: ``engine_core`` and its ``shutdown``, ``resources.engine_manager.processes``,
   ``utility_results`` and ``outputs_queue``, of one in this process ``engine_core.scheduler``
-- ``vllm.device_allocator.cumem.CuMemAllocator.get_current_usage``
+- ``vllm.device_allocator.cumem``: of ``CuMemAllocator`` ``get_current_usage`` and ``sleep``, and ``unmap_and_release``
 - ``vllm.model_executor.layers.quantization.online.base`` (imported)
 - ``vllm.utils.torch_utils.get_accelerator_view_from_cpu_tensor``
 - the loggers ``vllm.renderers.base`` and ``vllm.config.scheduler``
@@ -21,9 +21,10 @@
 and of a request ``num_computed_tokens``, ``num_output_placeholders`` and ``next_decode_eligible_step``.
 """
 
+import ctypes
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
 from multiprocessing.process import BaseProcess
@@ -129,6 +130,23 @@ def sleeping_memory() -> int:
 
     held: int = CuMemAllocator.get_instance().get_current_usage()
     return held
+
+
+@contextmanager
+def freeing_what_sleeps() -> Iterator[None]:
+    """Lets an engine of this process be freed inside, whose memory sleeps, or of which a part woke before it failed.
+
+    vLLM's allocator unmaps what it frees, also what a sleep has unmapped already. It keeps the driver's refusal as an
+    error until Python asks, and with it frees nothing further and allocates nothing. So everything sleeps first, and
+    the error is asked for afterwards.
+    """
+    from vllm.device_allocator import cumem
+
+    cumem.CuMemAllocator.get_instance().sleep(())
+    yield
+    none = ctypes.c_ulonglong(0)
+    with suppress(RuntimeError):
+        cumem.unmap_and_release((torch.cuda.current_device(), 0, 0, ctypes.addressof(none)))
 
 
 def scheduler_in_process(llm: Any) -> Any:

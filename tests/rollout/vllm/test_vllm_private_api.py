@@ -90,6 +90,13 @@ def test_memory_that_can_sleep_is_counted():
     assert callable(CuMemAllocator.get_instance)
 
 
+def test_memory_that_sleeps_is_freed_as_it_is():
+    from vllm.device_allocator.cumem import CuMemAllocator, unmap_and_release
+
+    assert parameters(CuMemAllocator.sleep) == ["self", "offload_tags"]
+    assert parameters(unmap_and_release) == ["allocation_handle"]
+
+
 def test_workers_are_called_as_they_are():
     from vllm import LLM, LLMEngine
     from vllm.v1.worker.worker_base import WorkerBase

@@ -4,6 +4,7 @@ import gc
 import logging
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -53,6 +54,7 @@ RunningEngine = Callable[[ModelSource, Exploration], RolloutEngine]
 
 _HEADER_BYTES = 16 << 10
 _IDLE_S = 30
+_TURN_S = 1e-4
 _GIB = 1 << 30
 
 
@@ -185,7 +187,7 @@ def handling_of(
     longest = max(map(len, tokenizer.get_vocab()))
     reader = Reader(settings, catalogue, tokenizer, prompts, sampling, threading.Lock(), longest)
     try:
-        with kept_from_collection():
+        with kept_from_collection(), short_thread_turns():
             yield Handling(settings, model, reader, Metrics(model), source.path)
     finally:
         model.close()
@@ -203,6 +205,21 @@ def kept_from_collection() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
+
+
+@contextmanager
+def short_thread_turns() -> Iterator[None]:
+    """Has Python's threads take turns of 0.1 ms, which are 5 ms otherwise.
+
+    A step of an engine in this process gives its turn up at each CUDA graph that it launches, a hundred times in a
+    prefill. Each time it would wait a whole turn of the thread that reads requests: 64 prompts took 0.7 s, not 0.03.
+    """
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(_TURN_S)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(before)
 
 
 def _parameters(source: ModelSource) -> tuple[Parameters, int]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ngrpo.errors import SettingError
+from ngrpo.types.distributions import Distributions
 from ngrpo.types.records import Record
 from ngrpo.types.rollouts import Mixture, Prefix, Request, Rollout, Sampling, StopReason
 from ngrpo.types.support import Support
@@ -83,9 +84,11 @@ def request_message(request: Request) -> dict[str, Any]:
         message["prefix"] = {"ids": list(request.prefix.ids)}
         if request.prefix.mixture is not None:
             message["prefix"]["mixture"] = mixture_message(request.prefix.mixture)
-    for name in ("expected_tokens", "max_new_tokens"):
+    for name in ("expected_tokens", "max_new_tokens", "forced_token"):
         if getattr(request, name) is not None:
             message[name] = getattr(request, name)
+    if request.likeliest:
+        message["likeliest"] = True
     return message
 
 
@@ -104,12 +107,13 @@ def sampling_message(sampling: Sampling) -> dict[str, Any]:
         "temperature": sampling.temperature,
         "max_new_tokens": sampling.max_new_tokens,
         "stop_ids": list(sampling.stop_ids),
+        **({"distributions": True} if sampling.distributions else {}),
     }
 
 
 def rollout_message(rollout: Rollout) -> dict[str, Any]:
-    """Returns a rollout without its prompt, which the asker has, and without a support that it does not have."""
-    support = rollout.support
+    """Returns a rollout without its prompt, which the asker has, and without records that it does not have."""
+    support, distributions = rollout.support, rollout.distributions
     return {
         "key": rollout.key,
         "response_ids": rollout.response_ids.tolist(),
@@ -118,6 +122,7 @@ def rollout_message(rollout: Rollout) -> dict[str, Any]:
         "stop_reason": str(rollout.stop_reason),
         "prefix_length": rollout.prefix_length,
         **({} if support is None else {"support": [tensor_message(part) for part in support.parts]}),
+        **({} if distributions is None else {"distributions": [tensor_message(one) for one in distributions]}),
     }
 
 
@@ -132,4 +137,5 @@ def rollout_of(message: Message, prompt_ids: tuple[int, ...]) -> Rollout:
         stop_reason=StopReason(message["stop_reason"]),
         prefix_length=message["prefix_length"],
         support=Support(*map(tensor_of, message["support"])) if "support" in message else None,
+        distributions=Distributions(*map(tensor_of, message["distributions"])) if "distributions" in message else None,
     )

@@ -42,7 +42,7 @@ class StreamingEngine(Protocol):
 
         Args:
             sampling: settings of all requests.
-            exploration: strategy of all requests, which all explore.
+            exploration: strategy of all requests, which all explore, and ask for no tokens.
             at_once: about how many are unfinished at a time.
             report: see `RolloutEngine.generate`.
         """
@@ -88,7 +88,7 @@ class ServingEngine(Protocol):
     most_streams: int
 
     def serving_stream(
-        self, sampling: Sampling, exploration: BoundExploration, plain: bool
+        self, sampling: Sampling, exploration: BoundExploration, plain: bool, steered: bool = False
     ) -> AbstractContextManager[ServingStream]:
         """Opens a stream; the rollout of a request is the one that `RolloutEngine.generate` makes.
 
@@ -96,6 +96,7 @@ class ServingEngine(Protocol):
             sampling: settings of all requests, of which each may have a smaller ``max_new_tokens``.
             exploration: strategy of all requests.
             plain: some may be sampled plainly (`Request.explore`).
+            steered: some may ask for tokens (`Request.steered`).
         """
 
 

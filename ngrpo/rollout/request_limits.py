@@ -58,7 +58,8 @@ def _check_prompt(number: int, request: Request, budget: int, max_tokens: int | 
             f"{max_tokens} that the engine was started for; shorten it, or raise rollout.engine.max_prompt_tokens."
         )
     given = () if request.prefix is None else request.prefix.ids
-    for token in _outside((*request.prompt_ids, *given), vocabulary):
+    forced = () if request.forced_token is None else (request.forced_token,)
+    for token in _outside((*request.prompt_ids, *given, *forced), vocabulary):
         raise SettingError(
             f"request {number} has token {token}, which is no id of the model's vocabulary of {vocabulary}; use the "
             "model's own tokenizer."

@@ -19,6 +19,7 @@ from ngrpo.serving.generation import Choice, Wanted
 from ngrpo.serving.settings import ServerSettings
 from ngrpo.types.problems import Excluded, Message, Problem
 from ngrpo.types.rollouts import Request, Rollout, Sampling, StopReason
+from ngrpo.types.support import NO_ID
 
 KEYS = 2**63 - 1
 """The largest key."""
@@ -112,13 +113,24 @@ class Reader:
         expected = fields.whole("expected_tokens", 0, _MOST_STEPS, -1)
         # More than those of the call stands for the call's, which are bounded (`Request`).
         most = fields.whole("max_new_tokens", 1, _MOST_STEPS, self.sampling.max_new_tokens)
+        forced = fields.whole("forced_token", 0, _MOST_STEPS, NO_ID)
+        likeliest = fields.flag("likeliest", False)
         given = fields.object("prefix")
         prefix = None
         if given is not None:
             prefix = prefix_of(given.ids("ids", self.sampling.max_new_tokens) or (), given.take("mixture"))
             given.end()
         fields.end()
-        return Request(prompt, key, explore, prefix, None if expected < 0 else expected, most)
+        return Request(
+            prompt,
+            key,
+            explore,
+            prefix,
+            expected_tokens=None if expected < 0 else expected,
+            max_new_tokens=most,
+            forced_token=None if forced == NO_ID else forced,
+            likeliest=likeliest,
+        )
 
     def chat(self, messages: Any) -> tuple[int, ...]:
         """Returns the prompt of a conversation, by the chat template."""

@@ -120,9 +120,15 @@ class Generation:
         """Whether some are sampled plainly."""
         return not all(request.explore for request in self.requests)
 
+    @property
+    def steered(self) -> bool:
+        """Whether some ask for tokens."""
+        return any(request.steered for request in self.requests)
+
     def joins(self, other: "Generation") -> bool:
         """Says whether both can be in one stream of an engine."""
-        return self.sampling == other.sampling and self.choice == other.choice and self.plain == other.plain
+        alike = self.plain == other.plain and self.steered == other.steered
+        return alike and self.sampling == other.sampling and self.choice == other.choice
 
     def with_room(self, most: int) -> "Generation":
         """Returns the same work for a stream that others with longer or shorter responses can join.

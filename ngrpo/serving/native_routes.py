@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from dataclasses import replace
 from typing import Any
 
 from safetensors.torch import save
@@ -77,15 +78,12 @@ class _Native:
         reader = self._handling.reader
         asked = fields.objects("requests", self._handling.settings.max_requests)
         requests = [reader.request(one) for one in asked]
-        sampling = fields.object("sampling")
-        work = Generation(
-            requests,
-            reader.sampling if sampling is None else reader.sampling_of(sampling),
-            reader.choice(fields),
-            reader.wanted(fields),
-        )
-        if sampling is not None:
-            sampling.end()
+        given, sampling = fields.object("sampling"), reader.sampling
+        if given is not None:
+            sampling = replace(reader.sampling_of(given), distributions=given.flag("distributions", False))
+        work = Generation(requests, sampling, reader.choice(fields), reader.wanted(fields))
+        if given is not None:
+            given.end()
         fields.end()
         return work
 

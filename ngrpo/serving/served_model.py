@@ -283,7 +283,7 @@ class ServedModel:
         """Opens a stream for a work and those that join it."""
         self._check_whole()
         bound = self.bind(first.choice)
-        opened = self._serving.serving_stream(first.sampling, bound, first.plain)
+        opened = self._serving.serving_stream(first.sampling, bound, first.plain, first.steered)
         with engine_failures(bound.strategy), opened as stream:
             yield Opened(stream, self.weights)
 

@@ -1,5 +1,6 @@
 """The data that is passed everywhere: problems and prompts, requests and rollouts, their records and scores.
 
+- ``distributions.py``: The distributions that the tokens of a response were drawn from, as far as they are recorded
 - ``experience.py``: The rollout batch of a rank: prompts, rollouts, scores
 - ``paths.py``: Paths of responses that have first tokens in common: which node of a tree each token belongs to
 - ``problems.py``: Problems that a source yields, and prompts that engines take

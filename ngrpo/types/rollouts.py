@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from ngrpo.errors import SettingError
+from ngrpo.types.distributions import Distributions
 from ngrpo.types.paths import Path
 from ngrpo.types.records import Record
 from ngrpo.types.support import Support
@@ -71,6 +72,10 @@ class Request:
             known. What is expected to be long starts first, and no rollout depends on it.
         max_new_tokens: most response tokens of this one, those of the prefix included; None, or more than those of the
             call, for the call's.
+        forced_token: the first token that is made, instead of a drawn one; None for none. It is fed plainly, and its
+            log-prob is the ordinary one: on the support where it is in it, else of the whole vocabulary.
+        likeliest: every token is the likeliest instead of a drawn one, but those of mixed positions, which stay the
+            strategy's.
 
     Raises:
         SettingError: the prefix is mixed at a slot that is none of its own.
@@ -82,6 +87,8 @@ class Request:
     prefix: Prefix | None = None
     expected_tokens: int | None = None
     max_new_tokens: int | None = None
+    forced_token: int | None = None
+    likeliest: bool = False
 
     def __post_init__(self) -> None:
         """Refuses a prefix of another prompt."""
@@ -92,6 +99,11 @@ class Request:
     def given(self) -> int:
         """F, the number of response tokens that are given."""
         return 0 if self.prefix is None else len(self.prefix.ids)
+
+    @property
+    def steered(self) -> bool:
+        """Whether some of its tokens are asked for instead of drawn."""
+        return self.likeliest or self.forced_token is not None
 
     def limit(self, budget: int) -> int:
         """Returns the most response tokens in a call that allows ``budget``, those of the prefix included."""
@@ -106,11 +118,14 @@ class Sampling:
         temperature: tau > 0; logits are divided by it before the strategy sees them.
         max_new_tokens: most response tokens, the stop token included.
         stop_ids: token ids that end a rollout.
+        distributions: record what the tokens were drawn from (`Rollout.distributions`), which costs some passes over
+            the logits.
     """
 
     temperature: float
     max_new_tokens: int
     stop_ids: tuple[int, ...]
+    distributions: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,6 +145,7 @@ class Rollout:
         path: the nodes of a tree that its generated tokens make up (`ngrpo.rollout.scheduling`); None for a rollout
             that has no generated tokens in common with others.
         support: the sets that truncated sampling drew the T tokens from; None where nothing was truncated.
+        distributions: what is recorded of the distributions of the T tokens; [T, ...]. None where it was not asked for.
     """
 
     key: int
@@ -141,6 +157,7 @@ class Rollout:
     prefix_length: int = 0
     path: Path | None = None
     support: Support | None = None
+    distributions: Distributions | None = None
 
     @property
     def length(self) -> int:

@@ -5,6 +5,7 @@ from typing import Any
 
 from torch import Tensor
 
+from ngrpo.types.distributions import Distributions
 from ngrpo.types.experience import Experience
 from ngrpo.types.paths import Path
 from ngrpo.types.problems import Problem, Prompt
@@ -34,6 +35,7 @@ def serialize_rollout(rollout: Rollout) -> dict[str, Any]:
         "prefix_length": rollout.prefix_length,
         "path": None if rollout.path is None else [list(rollout.path.nodes), list(rollout.path.starts)],
         "support": None if rollout.support is None else [cpu_copy(part) for part in rollout.support.parts],
+        "distributions": None if rollout.distributions is None else [cpu_copy(one) for one in rollout.distributions],
     }
 
 
@@ -50,6 +52,7 @@ def deserialize_rollout(state: dict[str, Any]) -> Rollout:
         prefix_length=state.get("prefix_length", 0),  # absent in version 0.1, as the next are
         path=None if path is None else Path(*map(tuple, path)),
         support=None if state.get("support") is None else Support(*state["support"]),
+        distributions=None if state.get("distributions") is None else Distributions(*state["distributions"]),
     )
 
 

@@ -39,6 +39,15 @@ def rollout(
     )
 
 
+def same_distributions(a: Rollout, b: Rollout, atol: float = 1e-5) -> bool:
+    """Whether the same was recorded of what two responses were drawn from; also nothing."""
+    if a.distributions is None or b.distributions is None:
+        return a.distributions is b.distributions
+    (entropy, ids, log_probs), (other_entropy, other_ids, other_log_probs) = a.distributions, b.distributions
+    close = torch.allclose(entropy, other_entropy, atol=atol) and torch.allclose(log_probs, other_log_probs, atol=atol)
+    return close and torch.equal(ids, other_ids)
+
+
 def score(verdict: Verdict, answer: str | None = None) -> Score:
     """A score as the mathematics reward gives it."""
     rewards = {Verdict.CORRECT: 1.0, Verdict.UNPARSABLE_REFERENCE: math.nan}

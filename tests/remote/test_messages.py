@@ -15,11 +15,13 @@ from ngrpo.remote.messages import (
     request_message,
     rollout_message,
     rollout_of,
+    sampling_message,
     tensor_message,
     tensor_of,
 )
+from ngrpo.types.distributions import Distributions
 from ngrpo.types.records import Record
-from ngrpo.types.rollouts import Mixture, Prefix, Request, Rollout, StopReason
+from ngrpo.types.rollouts import Mixture, Prefix, Request, Rollout, Sampling, StopReason
 from ngrpo.types.support import Support
 
 TENSORS = [
@@ -69,6 +71,11 @@ def test_a_rollout_comes_back_with_every_channel(record: Record) -> None:
         stop_reason=StopReason.LENGTH,
         prefix_length=1,
         support=Support.of(torch.tensor([[-1, -1], [8, 2], [9, -1]])),
+        distributions=Distributions(
+            torch.rand(3),
+            torch.tensor([[-1, -1], [8, 2], [9, -1]], dtype=torch.int32),
+            torch.tensor([[-torch.inf, -torch.inf], [-0.5, -0.9], [0.0, -torch.inf]]),
+        ),
     )
     back = rollout_of(through_json(rollout_message(rollout)), (5, 6))
     assert (back.key, back.stop_reason, back.prefix_length) == (2**63 - 1, StopReason.LENGTH, 1)
@@ -78,11 +85,18 @@ def test_a_rollout_comes_back_with_every_channel(record: Record) -> None:
     assert all(same(a, b) for a, b in zip(back.mixture.record, record, strict=True))
     assert back.support is not None
     assert back.support.rows().tolist() == [[-1, -1], [8, 2], [9, -1]]
-    assert rollout_of(through_json(rollout_message(replace(rollout, support=None))), (5, 6)).support is None
+    assert back.distributions is not None
+    assert all(same(a, b) for a, b in zip(back.distributions, rollout.distributions or (), strict=True))
+    bare = rollout_of(through_json(rollout_message(replace(rollout, support=None, distributions=None))), (5, 6))
+    assert bare.support is bare.distributions is None
 
 
 def test_a_request_says_only_what_is_not_as_usual() -> None:
     assert request_message(Request((1, 2), 3)) == {"prompt_ids": [1, 2], "key": 3}
+    steered = through_json(request_message(Request((1, 2), 3, forced_token=0, likeliest=True)))
+    assert (steered["forced_token"], steered["likeliest"]) == (0, True)
+    assert sampling_message(Sampling(1.0, 4, ())) == {"temperature": 1.0, "max_new_tokens": 4, "stop_ids": []}
+    assert sampling_message(Sampling(1.0, 4, (), distributions=True))["distributions"] is True
     prefix = Prefix((4,), Mixture(torch.tensor([2]), WHOLE.map(lambda channel: channel[:1])))
     message = through_json(request_message(Request((1, 2), 3, explore=False, prefix=prefix, expected_tokens=9)))
     assert (message["explore"], message["expected_tokens"]) == (False, 9)

@@ -3,11 +3,13 @@
 import hashlib
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from made_rollouts import same_distributions
 from running_server import QUESTION, RunningServer, running_server
 
 import ngrpo
@@ -63,8 +65,9 @@ def train(folder: Path, *words: str) -> tuple[str, Any]:
         ["exploration=min_p", "algo=grpo"],
         ["exploration=min_p", "algo=treepo", "rollout.scheduler.segment=100"],  # longer than any response of the server
         ["exploration=latent_gumbel", "algo=gspo_token", "rollout/scheduler=mixtures"],
+        ["exploration=neighbor", "algo=grpo", "rollout/scheduler=latr"],
     ],
-    ids=["hrpo", "annealed", "truncated", "truncated trees", "latent trees"],
+    ids=["hrpo", "annealed", "truncated", "truncated trees", "latent trees", "forced tokens"],
 )
 def test_training_against_a_server_is_training_in_the_process(
     server: RunningServer, method: list[str], tmp_path: Path
@@ -129,12 +132,19 @@ def test_two_servers_make_what_one_makes(server: RunningServer) -> None:
         engine.sync_weights(weights(1.01))
         bound = bind(NeighborMixing(rate=0.5), engine.embedding(), Vocabulary.of(ModelSource().tokenizer()))
         together = engine.generate(REQUESTS, SAMPLING, bound)
+        recorded = replace(SAMPLING, distributions=True)
+        asked = [replace(one, forced_token=9, likeliest=number % 2 > 0) for number, one in enumerate(REQUESTS)]
+        steered = engine.generate(asked, recorded, bound)
     local = TorchEngine(ModelSource())
     local.start(CPU)
     local.sync_weights(weights(1.01))
     for mine, theirs in zip(local.generate(REQUESTS, SAMPLING, bound), together, strict=True):
         assert torch.equal(mine.response_ids, theirs.response_ids)
         assert torch.allclose(mine.log_probs, theirs.log_probs, atol=1e-5)
+    for mine, theirs in zip(local.generate(asked, recorded, bound), steered, strict=True):
+        assert theirs.response_ids[0] == 9
+        assert torch.equal(mine.response_ids, theirs.response_ids)
+        assert same_distributions(mine, theirs)
 
 
 def test_a_server_that_was_started_again_makes_nothing_with_its_old_weights(server: RunningServer) -> None:

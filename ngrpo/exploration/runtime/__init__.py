@@ -3,6 +3,7 @@
 - ``bound.py``: A strategy bound to a model: with its tables, end tokens and learned parameters
 - ``compiled.py``: The functions of a strategy, compiled by torch.compile
 - ``decide.py``: The decode step of a strategy, the same tensor function in every engine
+- ``distributions.py``: Entropies and likeliest tokens of a decode step, the same tensor function in every engine
 - ``dry_run.py``: The dry run of a strategy when it is bound: a few steps of two rows, in which it must do what its
   class declares
 - ``empty_record.py``: An empty record of a strategy, and empty supports, to be filled

@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from ngrpo.exploration.base import Exploration
+from ngrpo.exploration.runtime.decide import Steering
 from ngrpo.exploration.runtime.empty_record import empty_record, empty_support
 from ngrpo.rollout.records.host_memory import DeviceView, HostTensor
+from ngrpo.types.distributions import Distributions
 from ngrpo.types.records import Record
 from ngrpo.types.rollouts import Prefix
 from ngrpo.types.support import NO_ID, Support
@@ -36,6 +38,8 @@ class SessionSpec:
         plain_requests: some requests may be sampled plainly, see `Request.explore`.
         stop_ids: token ids that end a response.
         progress: finished training iterations, see `StepContext`; int64 [].
+        steered: some requests may ask for tokens, see `Request.steered`.
+        distributions: record what tokens are drawn from, see `Sampling`.
     """
 
     strategy: Exploration
@@ -48,6 +52,8 @@ class SessionSpec:
     plain_requests: bool = False
     stop_ids: tuple[int, ...] = ()
     progress: Tensor = field(default_factory=lambda: torch.zeros((), dtype=torch.int64))
+    steered: bool = False
+    distributions: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,8 @@ class Admission:
         prompt_length: P, without the prefix.
         explore: the strategy decides the row; otherwise it is sampled plainly.
         prefix: the response tokens that are given; None for none.
+        forced_token: the first token that is made; None for one that is decided.
+        likeliest: every token is the likeliest, see `Request`.
     """
 
     slot: int
@@ -70,6 +78,46 @@ class Admission:
     prompt_length: int
     explore: bool = True
     prefix: Prefix | None = None
+    forced_token: int | None = None
+    likeliest: bool = False
+
+    @property
+    def given(self) -> int:
+        """F, the number of response tokens that are given."""
+        return 0 if self.prefix is None else len(self.prefix.ids)
+
+
+class SlotSteering(NamedTuple):
+    """The tokens that requests ask for.
+
+    Attributes:
+        likeliest: see `Request`; bool [S + 1].
+        forced: `NO_ID` where none is; int64 [S + 1].
+        first: response index of the first token that is made; int64 [S + 1].
+    """
+
+    likeliest: Tensor
+    forced: Tensor
+    first: Tensor
+
+    @classmethod
+    def none(cls, slots: int, device: torch.device) -> "SlotSteering":
+        """Returns that of requests which ask for nothing."""
+        return cls(
+            torch.zeros(slots, dtype=torch.bool, device=device),
+            torch.full((slots,), NO_ID, dtype=torch.int64, device=device),
+            torch.zeros(slots, dtype=torch.int64, device=device),
+        )
+
+    def write(self, slots: Tensor, admissions: Sequence[Admission]) -> None:
+        """Writes what requests ask for to their slots."""
+        rows = [(int(a.likeliest), NO_ID if a.forced_token is None else a.forced_token, a.given) for a in admissions]
+        likeliest, forced, first = to_device(torch.tensor(rows), slots.device).unbind(1)
+        self.likeliest[slots], self.forced[slots], self.first[slots] = likeliest.bool(), forced, first
+
+    def at(self, slots: Tensor, index: Tensor) -> Steering:
+        """Returns what the rows of ``slots`` are asked for at a response index, int64 [R] each."""
+        return Steering(self.likeliest[slots], torch.where(index == self.first[slots], self.forced[slots], NO_ID))
 
 
 class SessionInputs(NamedTuple):
@@ -85,6 +133,7 @@ class SessionInputs(NamedTuple):
         parameters: what it has learned.
         embedding: the whole table [V, d], or none of its rows.
         progress: finished training iterations; int64 [].
+        steering: None when no request asks for tokens.
     """
 
     first_address: Tensor
@@ -96,6 +145,7 @@ class SessionInputs(NamedTuple):
     parameters: dict[str, Tensor]
     embedding: Tensor
     progress: Tensor
+    steering: SlotSteering | None = None
 
 
 class SessionRecords(NamedTuple):
@@ -112,6 +162,7 @@ class SessionRecords(NamedTuple):
         state: int32 [S + 1, T]; None for a strategy that has none.
         end_at: response index of the first end token, T while there is none; int64 [S + 1].
         support: see `Step`; int32 [S + 1, T, C]; None for a strategy that has none.
+        distributions: what the tokens were drawn from; [S + 1, T, ...]. None where it is not recorded.
     """
 
     tokens: Tensor
@@ -121,10 +172,17 @@ class SessionRecords(NamedTuple):
     state: Tensor | None
     end_at: Tensor
     support: Tensor | None
+    distributions: Distributions | None
 
     @classmethod
     def empty(
-        cls, slots: int, budget: int, strategy: Exploration, device: torch.device, vectors: Tensor | None
+        cls,
+        slots: int,
+        budget: int,
+        strategy: Exploration,
+        device: torch.device,
+        vectors: Tensor | None,
+        distributions: bool = False,
     ) -> "SessionRecords":
         """Returns records of ``slots`` slots, scratch included; ``vectors`` is room for those of a dense strategy."""
         shape = (slots, budget)
@@ -136,6 +194,7 @@ class SessionRecords(NamedTuple):
             state=torch.zeros(shape, dtype=torch.int32, device=device) if strategy.stateful else None,
             end_at=torch.full((slots,), budget, dtype=torch.int64, device=device),
             support=empty_support(strategy, shape, device),
+            distributions=Distributions.empty(shape, device) if distributions else None,
         )
 
 
@@ -148,6 +207,7 @@ class CollectedRecords(NamedTuple):
         mixed: False beyond a request's response; bool [N, T].
         record: of the M mixed positions, request by request and in ascending order; [M, ...].
         supports: of each request's response; None for a strategy that has none.
+        distributions: [N, T, ...]; None where they are not recorded.
         failure: traceback of the strategy's own code, after which nothing was recorded; None if it raised nothing.
         wasted: tokens that were computed for rows that had ended, whichever session's, and were not told before.
     """
@@ -157,6 +217,7 @@ class CollectedRecords(NamedTuple):
     mixed: Tensor
     record: Record
     supports: list[Support] | None = None
+    distributions: Distributions | None = None
     failure: str | None = None
     wasted: int = 0
 
@@ -198,13 +259,14 @@ class Session:
             parameters={name: value.to(device) for name, value in spec.parameters.items()},
             embedding=embedding,
             progress=spec.progress.to(device),
+            steering=SlotSteering.none(slots, device) if spec.steered else None,
         )
         self.stop_ids = torch.tensor(spec.stop_ids, dtype=torch.int64, device=device)
         self.vectors: HostTensor | None = None
         if spec.strategy.dense:
             self.vectors = HostTensor((slots, budget, embedding.shape[-1]), embedding.dtype, device_view)
         on_device = None if self.vectors is None else self.vectors.on_device
-        self.records = SessionRecords.empty(slots, budget, spec.strategy, device, on_device)
+        self.records = SessionRecords.empty(slots, budget, spec.strategy, device, on_device, spec.distributions)
         self._admitted = [-1] * spec.slots
         self._assigned: list[Admission] = []
 
@@ -232,6 +294,8 @@ class Session:
         records.end_at.fill_(spec.max_new_tokens)
         if records.support is not None:
             records.support.fill_(NO_ID)
+        if records.distributions is not None:
+            records.distributions.clear()
         self._admitted = [-1] * spec.slots
         self._assigned = []
         return True
@@ -269,6 +333,8 @@ class Session:
         if self.inputs.explore is not None:
             self.inputs.explore[slots] = explore.bool()
         self.records.end_at[slots] = end_at
+        if self.inputs.steering is not None:
+            self.inputs.steering.write(slots, assigned)
         for admission in assigned:
             if admission.prefix is not None:
                 self._write_prefix(admission, admission.prefix)
@@ -290,6 +356,8 @@ class Session:
             records.state[slot, :given] = 0
         if records.support is not None:
             records.support[slot, :given] = NO_ID
+        if records.distributions is not None:
+            records.distributions.clear((slot, slice(0, given)))
         if prefix.mixture is not None and len(prefix.mixture.positions):
             index = to_device(prefix.mixture.positions - admission.prompt_length, device)
             at = (torch.full_like(index, slot), index)
@@ -319,6 +387,7 @@ class Session:
             mixed,
             rest._replace(vector=vectors),
             self._supports(slots, lengths),
+            records.distributions and records.distributions.map(lambda channel: channel[rows_device, :longest].cpu()),
         )
 
     def _supports(self, slots: Sequence[int], lengths: Sequence[int]) -> list[Support] | None:
@@ -330,7 +399,8 @@ class Session:
 
 
 _OF_THE_COMPUTATION = (
-    "strategy", "end_ids", "temperature", "max_new_tokens", "slots", "plain_requests", "stop_ids"
+    "strategy", "end_ids", "temperature", "max_new_tokens", "slots", "plain_requests", "stop_ids", "steered",
+    "distributions",
 )  # fmt: skip
 """What of a `SessionSpec` is no tensor."""
 

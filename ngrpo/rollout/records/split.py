@@ -59,4 +59,6 @@ def _rollout(request: Request, output: Completion, collected: CollectedRecords, 
         stop_reason=StopReason.STOP if output.finish_reason == "stop" else StopReason.LENGTH,
         prefix_length=request.given,
         support=None if collected.supports is None else collected.supports[row],
+        distributions=collected.distributions
+        and collected.distributions.map(lambda channel: channel[row, :length].clone()),
     )

@@ -15,6 +15,7 @@ from torch.nn.functional import embedding
 from ngrpo.exploration.base import Exploration, RowContext, Step, StepContext
 from ngrpo.exploration.runtime.compiled import compiled
 from ngrpo.exploration.runtime.decide import decide
+from ngrpo.exploration.runtime.distributions import distributions_of
 from ngrpo.rollout.records.buffers import BufferTensors, MixingBuffers
 from ngrpo.rollout.records.session import Session, SessionInputs, SessionRecords
 from ngrpo.types.records import Record
@@ -198,7 +199,8 @@ def choose_and_record(
         hidden=hidden,
     )
     explore = None if inputs.explore is None else inputs.explore[slots]
-    step, log_probs = decide(strategy, logits, temperature, context, explore)
+    steering = None if inputs.steering is None else inputs.steering.at(slots, index)
+    step, log_probs = decide(strategy, logits, temperature, context, explore, steering)
     records.tokens[slots, index] = step.token.int()
     records.log_probs[slots, index] = log_probs
     records.mixed[slots, index] = step.mixed
@@ -207,6 +209,8 @@ def choose_and_record(
         records.state[slots, index] = step.state
     if records.support is not None and step.support is not None:
         records.support[slots, index] = step.support.int()
+    if records.distributions is not None:
+        records.distributions.put((slots, index), distributions_of(logits.float() / temperature, step.support))
     # The first end token; an index that is chosen again (after a dropped output) is no longer counted as one.
     known = records.end_at[slots]
     known = torch.where(known == index, budget, known)

@@ -8,7 +8,9 @@ from torch import Tensor
 
 from ngrpo.exploration.base import Exploration, Step
 from ngrpo.exploration.context import is_one_of
+from ngrpo.exploration.runtime.decide import Steering
 from ngrpo.exploration.runtime.empty_record import empty_record, empty_support
+from ngrpo.types.distributions import Distributions
 from ngrpo.types.rollouts import Mixture, Prefix, Request, Rollout, Sampling, StopReason
 from ngrpo.types.support import NO_ID, Support
 
@@ -41,6 +43,7 @@ class BatchState:
         end_ids: ids that end the reasoning; int64 [E].
         like: an embedding row tensor, for device, dtype and width d.
         all_explore: no request of the call is sampled plainly.
+        steered: some may ask for tokens, see `Request.steered`.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class BatchState:
         end_ids: Tensor,
         like: Tensor,
         all_explore: bool,
+        steered: bool = False,
     ) -> None:
         budget, device = sampling.max_new_tokens, like.device
         self.sampling = sampling
@@ -66,6 +70,7 @@ class BatchState:
         self.ended = torch.zeros(capacity, dtype=torch.bool, device=device)
         self.done = torch.ones(capacity, dtype=torch.bool, device=device)
         self.explore = None if all_explore else torch.ones(capacity, dtype=torch.bool, device=device)
+        self.likeliest = torch.zeros(capacity, dtype=torch.bool, device=device) if steered else None
         self.state = torch.zeros(capacity if strategy.stateful else 0, dtype=torch.int32, device=device)
         self.inputs = like.new_zeros(capacity, like.shape[-1])
         places = (capacity, budget + 1)
@@ -75,6 +80,7 @@ class BatchState:
         vectors = like.new_zeros(*places, like.shape[-1]) if strategy.dense else None
         self.records = empty_record(strategy, places, device, vectors)
         self.support = empty_support(strategy, places, device)
+        self.distributions = Distributions.empty(places, device) if sampling.distributions else None
 
     def admit(self, numbers: list[int], requests: list[Request]) -> slice:
         """Opens a row for each request (``numbers`` are their indices in the result); returns the rows."""
@@ -87,6 +93,8 @@ class BatchState:
         self.limit[rows] = torch.tensor([r.limit(budget) for r in requests], device=device)
         if self.explore is not None:
             self.explore[rows] = torch.tensor([r.explore for r in requests], device=device)
+        if self.likeliest is not None:
+            self.likeliest[rows] = torch.tensor([r.likeliest for r in requests], device=device)
         self.emitted[rows] = 0
         self.ended[rows] = False
         self.done[rows] = False
@@ -106,6 +114,8 @@ class BatchState:
         self.mixed[row, given] = False
         if self.support is not None:
             self.support[row, given] = NO_ID
+        if self.distributions is not None:
+            self.distributions.clear((row, given))
         self.emitted[row] = given.stop
         self.ended[row] = torch.isin(ids, self.end_ids).any()
         if prefix.mixture is not None and len(prefix.mixture.positions):
@@ -114,7 +124,18 @@ class BatchState:
             self.mixed[at] = True
             self.records.put(at, prefix.mixture.record.map(lambda channel: channel.to(device)))
 
-    def record(self, rows: slice, step: Step, log_probs: Tensor, inputs: Tensor) -> None:
+    def steering(self, rows: slice, forced: Tensor | None) -> Steering | None:
+        """Returns the tokens that are asked for in a step of ``rows``; ``forced`` is that of `Steering`."""
+        return None if self.likeliest is None else Steering(self.likeliest[rows].clone(), forced)
+
+    def record(
+        self,
+        rows: slice,
+        step: Step,
+        log_probs: Tensor,
+        inputs: Tensor,
+        distributions: Distributions | None = None,
+    ) -> None:
         """Records a step of ``rows`` at its response index; ``inputs`` [R, d] is what they are fed next."""
         done, emitted, budget = self.done[rows], self.emitted[rows], self.sampling.max_new_tokens
         at = (
@@ -127,6 +148,8 @@ class BatchState:
         self.records.put(at, step.record)
         if self.support is not None and step.support is not None:
             self.support[at] = step.support.int()
+        if self.distributions is not None and distributions is not None:
+            self.distributions.put(at, distributions)
         if step.state is not None:
             self.state[rows] = step.state
         self.inputs[rows] = inputs
@@ -158,6 +181,7 @@ class BatchState:
 
         tokens, log_probs, mixed = (host(channel) for channel in (self.tokens, self.log_probs, self.mixed))
         records = self.records.map(host)
+        distributions = None if self.distributions is None else self.distributions.map(host)
         # Rollout by rollout: of all positions at once the places would take many times what is in them.
         taken = zip(rows, lengths, strict=True)
         supports = [None if self.support is None else Support.of(self.support[row, :length]) for row, length in taken]
@@ -174,6 +198,7 @@ class BatchState:
                 stop_reason=self._reason(int(tokens[row, length - 1])),
                 prefix_length=request.given,
                 support=supports[row],
+                distributions=distributions and distributions.map(lambda channel: channel[row, :length].clone()),
             )
 
         return [rollout(*one) for one in zip(range(len(rows)), lengths, requests, strict=True)]
@@ -214,8 +239,12 @@ class BatchState:
         self.records = self.records.map(longer)
         if self.support is not None:
             self.support = longer(self.support, NO_ID)
+        if self.distributions is not None:
+            self.distributions = self.distributions.map(longer)
         if self.explore is not None:
             self.explore = longer(self.explore, 1)
+        if self.likeliest is not None:
+            self.likeliest = longer(self.likeliest)
         if self._stateful:
             self.state = longer(self.state)
 
@@ -232,7 +261,8 @@ class BatchState:
         self.request[target] = self.request[source]
         source, target = source.to(device), target.to(device)
         fixed = (self.keys, self.prompt_length, self.limit, self.emitted, self.ended, self.done, self.inputs)
-        for channel in (*fixed, self.tokens, self.log_probs, self.mixed, self.explore, self.support, *self.records):
+        recorded = (self.tokens, self.log_probs, self.mixed, self.support, *self.records, *(self.distributions or ()))
+        for channel in (*fixed, self.explore, self.likeliest, *recorded):
             if channel is not None:
                 channel[target] = channel[source]
         if len(self.state):

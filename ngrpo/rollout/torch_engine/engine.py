@@ -16,6 +16,7 @@ from ngrpo.exploration.base import Exploration, Step, StepContext
 from ngrpo.exploration.runtime.bound import BoundExploration
 from ngrpo.exploration.runtime.compiled import compiled
 from ngrpo.exploration.runtime.decide import decide
+from ngrpo.exploration.runtime.distributions import distributions_of
 from ngrpo.exploration.support import on_support
 from ngrpo.modeling.attention import AttentionPlan
 from ngrpo.modeling.exact.model import exact_calls, make_exact
@@ -187,7 +188,8 @@ class TorchEngine:
         if not requests:
             return []
         check_requests(requests, sampling, exploration.strategy, self.embedding().shape)
-        stream = self._stream(sampling, exploration, all(r.explore for r in requests), grows=False, report=report)
+        explores, steered = all(r.explore for r in requests), any(r.steered for r in requests)
+        stream = self._stream(sampling, exploration, explores, steered, grows=False, report=report)
         stream.add(requests)
         while stream.unfinished:
             stream.wait()
@@ -195,22 +197,30 @@ class TorchEngine:
         return stream.rollouts(range(len(requests)))
 
     @contextmanager
-    def serving_stream(self, sampling: Sampling, exploration: BoundExploration, plain: bool) -> Iterator[ServingStream]:
+    def serving_stream(
+        self, sampling: Sampling, exploration: BoundExploration, plain: bool, steered: bool = False
+    ) -> Iterator[ServingStream]:
         """Opens a stream for requests of many askers (see `ServingEngine`)."""
         with torch.no_grad():
-            stream = self._stream(sampling, exploration, not plain, grows=True, report=None)
+            stream = self._stream(sampling, exploration, not plain, steered, grows=True, report=None)
             yield stream
         self._end(stream)
 
     def _stream(
-        self, sampling: Sampling, exploration: BoundExploration, all_explore: bool, grows: bool, report: Report | None
+        self,
+        sampling: Sampling,
+        exploration: BoundExploration,
+        all_explore: bool,
+        steered: bool,
+        grows: bool,
+        report: Report | None,
     ) -> TorchStream:
         table = self.embedding()
         operations = Operations(
             self._cache_for, self._steps, self._admit, self.max_batch_size, self._burst(table.device)
         )
         exploration = replace(exploration, progress=exploration.progress.to(table.device))
-        return TorchStream(operations, sampling, exploration, table, all_explore, grows, report)
+        return TorchStream(operations, sampling, exploration, table, all_explore, grows, report, steered)
 
     def _end(self, stream: TorchStream) -> None:
         self.wasted = stream.wasted
@@ -283,15 +293,24 @@ class TorchEngine:
         first_step = last.new_empty(new.stop - new.start, last.shape[-1])
         for group, row in zip(slots, last, strict=True):
             first_step[group - new.start] = row
-        self._step(batch, new, first_step, exploration)
+        forced = [NO_ID if request.forced_token is None else request.forced_token for _, request in admitted]
+        steered = any(token != NO_ID for token in forced)
+        self._step(batch, new, first_step, exploration, torch.tensor(forced, device=device) if steered else None)
 
     def _forward(self, inputs: Tensor, positions: Tensor, plan: AttentionPlan) -> Tensor:
         """Runs the body; [B, T, d] -> hidden [B, T, d]."""
         output = self.lm.base_model(inputs_embeds=inputs, position_ids=positions, use_cache=False, plan=plan)
         return output.last_hidden_state
 
-    def _step(self, batch: BatchState, at: slice, hidden: Tensor, exploration: BoundExploration) -> None:
-        """Decides the next token of the rows ``at`` from hidden [R, d] and records it.
+    def _step(
+        self,
+        batch: BatchState,
+        at: slice,
+        hidden: Tensor,
+        exploration: BoundExploration,
+        forced: Tensor | None = None,
+    ) -> None:
+        """Decides the next token of the rows ``at`` from hidden [R, d] and records it; ``forced`` is `Steering`'s.
 
         Copies, since compiled code is guarded on a view being shorter than its base.
         """
@@ -310,15 +329,18 @@ class TorchEngine:
         explore = None if batch.explore is None else batch.explore[at].clone()
         logits = output_logits(self.lm, hidden)
         run = compiled(decide, strategy) if self.compile and len(logits) > 1 else partial(decide, strategy)
-        step, log_probs = run(logits, batch.sampling.temperature, context, explore)
+        temperature = batch.sampling.temperature
+        step, log_probs = run(logits, temperature, context, explore, batch.steering(at, forced))
         if self.exact and strategy.scores_tokens:
-            log_probs = _exact_log_probs(logits, step, batch.sampling.temperature)
+            log_probs = _exact_log_probs(logits, step, temperature)
         inputs = embed(step.token)
         if strategy.mixes:
             with exact_calls(self.lm):
                 vectors = strategy.inputs(embed, step, context, exploration.parameters)
             inputs = torch.where(step.mixed[:, None], vectors, inputs)
-        batch.record(at, step, log_probs, inputs)
+        recorded = batch.distributions is not None
+        distributions = distributions_of(logits.float() / temperature, step.support) if recorded else None
+        batch.record(at, step, log_probs, inputs, distributions)
 
 
 def _exact_log_probs(logits: Tensor, step: Step, temperature: float) -> Tensor:

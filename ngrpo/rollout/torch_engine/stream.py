@@ -51,6 +51,7 @@ class TorchStream:
         all_explore: no request is sampled plainly.
         grows: more requests, and longer ones, may come while others run: room is made for more than those that came.
         report: is called when rollouts finish.
+        steered: some requests may ask for tokens, see `Request.steered`.
 
     Attributes:
         unfinished: requests that were added and have not finished.
@@ -66,6 +67,7 @@ class TorchStream:
         all_explore: bool,
         grows: bool,
         report: Report | None = None,
+        steered: bool = False,
     ) -> None:
         self._operations = operations
         self._sampling = sampling
@@ -73,7 +75,7 @@ class TorchStream:
         self._grows = grows
         self._report = report
         end_ids = torch.tensor(exploration.end_ids, dtype=torch.int64, device=table.device)
-        self._batch = BatchState(0, exploration.strategy, sampling, end_ids, like=table, all_explore=all_explore)
+        self._batch = BatchState(0, exploration.strategy, sampling, end_ids, table, all_explore, steered)
         self._slots = 0
         self._cache: SlotCache | None = None
         self._steps: Steps | None = None

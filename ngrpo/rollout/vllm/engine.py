@@ -254,8 +254,8 @@ class VllmEngine:
         """
         if not requests:
             return []
-        explores = all(request.explore for request in requests)
-        with self._opened(sampling, exploration, len(requests), explores, report, slots) as stream:
+        explores, steered = all(r.explore for r in requests), any(r.steered for r in requests)
+        with self._opened(sampling, exploration, len(requests), explores, steered, report, slots) as stream:
             stream.add(requests)
             while stream.wait():
                 pass
@@ -264,17 +264,17 @@ class VllmEngine:
     def stream(
         self, sampling: Sampling, exploration: BoundExploration, at_once: int, report: Report | None = None
     ) -> AbstractContextManager[RolloutStream]:
-        """Opens a stream of requests that all explore (see `StreamingEngine`)."""
-        return self._opened(sampling, exploration, at_once, True, report, None)
+        """Opens a stream of requests that all explore, and ask for no tokens (see `StreamingEngine`)."""
+        return self._opened(sampling, exploration, at_once, True, False, report, None)
 
     def serving_stream(
-        self, sampling: Sampling, exploration: BoundExploration, plain: bool
+        self, sampling: Sampling, exploration: BoundExploration, plain: bool, steered: bool = False
     ) -> AbstractContextManager[ServingStream]:
         """Opens a stream for requests of many askers (see `ServingEngine`); as many at once as records have room."""
         most: int = self._arguments["max_num_seqs"] + self._arguments["max_num_seqs"] // 4
         while most > 1 and not self._fits(exploration.strategy, most, sampling.max_new_tokens):
             most //= 2
-        return self._opened(sampling, exploration, most, not plain, None, None)
+        return self._opened(sampling, exploration, most, not plain, steered, None, None)
 
     def _fits(self, strategy: Exploration, requests: int, max_new_tokens: int) -> bool:
         try:
@@ -290,6 +290,7 @@ class VllmEngine:
         exploration: BoundExploration,
         requests: int,
         explores: bool,
+        steered: bool,
         report: Report | None,
         slots: int | None,
     ) -> Iterator[VllmStream]:
@@ -298,7 +299,8 @@ class VllmEngine:
         strategy, budget, model = exploration.strategy, sampling.max_new_tokens, self.llm.model_config
         self.check_load(strategy, requests, budget)
         embedding_shape = model.get_vocab_size(), self.model.config().hidden_size
-        slots = min(requests, slots or slots_for(requests, strategy, budget, self._arguments["max_num_seqs"]))
+        room = slots_for(requests, strategy, budget, self._arguments["max_num_seqs"], sampling.distributions)
+        slots = min(requests, slots or room)
         spec = SessionSpec(
             strategy=strategy,
             tables={name: table.cpu() for name, table in exploration.tables.items()},
@@ -310,12 +312,16 @@ class VllmEngine:
             plain_requests=not explores,
             stop_ids=sampling.stop_ids,
             progress=exploration.progress.cpu(),
+            steered=steered,
+            distributions=sampling.distributions,
         )
 
         def check(given: Sequence[Request]) -> None:
             check_requests(given, sampling, strategy, embedding_shape, model.max_model_len)
             if explores and not all(request.explore for request in given):
                 raise ValueError("the stream was opened for requests that explore")
+            if not steered and any(request.steered for request in given):
+                raise ValueError("the stream was opened for requests that ask for no tokens")
 
         with self._loop.call("ngrpo_begin", "ngrpo_end", pickle.dumps(spec)) as call:
             self._require_weights()  # a transfer that the call waited for may have failed

@@ -28,10 +28,12 @@ _COLLECT_SHARE = 8
 """Records are collected, and their slots given to waiting requests, when an eighth of the slots has finished."""
 
 
-def slots_for(requests: int, strategy: Exploration, max_new_tokens: int, max_batch_size: int) -> int:
+def slots_for(
+    requests: int, strategy: Exploration, max_new_tokens: int, max_batch_size: int, distributions: bool = False
+) -> int:
     """Returns how many slots a session gets: one a request as far as memory goes, else what keeps the batch full."""
-    one = SessionRecords.empty(1, max_new_tokens, strategy, torch.device("meta"), None)
-    channels = (one.tokens, one.log_probs, one.mixed, *one.record, one.state, one.support)
+    one = SessionRecords.empty(1, max_new_tokens, strategy, torch.device("meta"), None, distributions)
+    channels = (one.tokens, one.log_probs, one.mixed, *one.record, one.state, one.support, *(one.distributions or ()))
     size = sum(channel.nbytes for channel in channels if channel is not None)
     return min(requests, max(_RECORDS_BYTES // size, max_batch_size + 2 * max_batch_size // _COLLECT_SHARE))
 
@@ -191,7 +193,16 @@ class VllmStream:
         request, name = self._requests[number], f"{self._call.number}-{number}"
         self._running[name] = (number, slot)
         given = () if request.prefix is None else request.prefix.ids
-        admission = Admission(slot, number, request.key, len(request.prompt_ids), request.explore, request.prefix)
+        admission = Admission(
+            slot,
+            number,
+            request.key,
+            len(request.prompt_ids),
+            request.explore,
+            request.prefix,
+            request.forced_token,
+            request.likeliest,
+        )
         arguments = request_arguments(self._call.number, admission, self._mixtures(request))
         watched = number in self._watched
         if watched:

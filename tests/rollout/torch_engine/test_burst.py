@@ -112,7 +112,7 @@ def all_same(made: Sequence[Rollout], expected: Sequence[Rollout]) -> bool:
 def test_rollouts_are_those_of_single_steps(
     request, captured, make_engine, bursting, bound, requests, sampling, strategy: Exploration
 ):
-    """In slots that are filled again, some rows plain, some from prefixes.
+    """In slots that are filled again, some rows plain, some from prefixes, some with tokens that are asked for.
 
     The model computes in float64, and not for long: a product of matrices is rounded otherwise for another number of
     rows, and vectors that are fed again make more of it with every step.
@@ -127,11 +127,21 @@ def test_rollouts_are_those_of_single_steps(
     assert len({rollout.length for rollout in whole}) > 1
     kept = [0] * len(whole) if strategy.stateful else lengths(whole)
     given = [cut(*parts) for parts in zip(requests, whole, kept, strict=True)]
-    asked = [replace(one, explore=number % 5 > 0, key=one.key + 1) for number, one in enumerate(given)]
-    for some in (requests, asked):
-        expected = plain.generate(some, short, exploration)
+    asked = [
+        replace(
+            one,
+            explore=number % 5 > 0,
+            key=one.key + 1,
+            forced_token=30 if number % 3 == 1 else None,
+            likeliest=number % 4 == 1,
+        )
+        for number, one in enumerate(given)
+    ]
+    for some, recorded in ((requests, False), (asked, True)):
+        settings = replace(short, distributions=recorded)
+        expected = plain.generate(some, settings, exploration)
         for one in others:
-            assert all_same(one.generate(some, short, exploration), expected)
+            assert all_same(one.generate(some, settings, exploration), expected)
 
 
 @each_strategy
@@ -185,10 +195,11 @@ def test_a_step_takes_nothing_from_the_host_and_gives_it_nothing(
     state = BatchState(
         4,
         strategy,
-        Sampling(0.8, 8, stop_ids=(3,)),
+        Sampling(0.8, 8, stop_ids=(3,), distributions=True),
         torch.zeros(1, dtype=torch.int64, device=away),
         there.embedding(),
         False,
+        steered=True,
     )
     cache = SlotCache(there.lm.config, 5, 16, like=there.embedding())
     with FromHost() as host:

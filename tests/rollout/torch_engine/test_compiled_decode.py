@@ -44,10 +44,15 @@ def without_code(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rollouts_are_the_same(without_code, make_engine, bound, requests, sampling, strategy: Exploration):
     """In slots that are dropped and filled again."""
     plain, fast = make_engine(7), make_engine(7, compile=True)
-    expected = plain.generate(requests, sampling, bound(plain, strategy))
-    assert len({rollout.length for rollout in expected}) > 1
-    made = fast.generate(requests, sampling, bound(fast, strategy))
-    assert all(same(a, b) for a, b in zip(made, expected, strict=True))
+    asked = [
+        replace(one, likeliest=number % 2 > 0, forced_token=30 if number % 3 == 1 else None)
+        for number, one in enumerate(requests)
+    ]
+    for some, settings in ((requests, sampling), (asked, replace(sampling, distributions=True))):
+        expected = plain.generate(some, settings, bound(plain, strategy))
+        assert len({rollout.length for rollout in expected}) > 1
+        made = fast.generate(some, settings, bound(fast, strategy))
+        assert all(same(a, b) for a, b in zip(made, expected, strict=True))
 
 
 def test_few_graphs_serve_all_sizes(without_code, make_engine, bound, requests, sampling):

@@ -4,6 +4,7 @@ import random
 
 import pytest
 import torch
+from made_rollouts import same_distributions
 from transformers import AutoModelForCausalLM
 
 from ngrpo.errors import RunError
@@ -24,6 +25,7 @@ def same(a: Rollout, b: Rollout) -> bool:
         and torch.allclose(a.mixture.record.weights, b.mixture.record.weights, atol=1e-5)
         and torch.allclose(a.log_probs, b.log_probs, atol=1e-5)
         and a.stop_reason == b.stop_reason
+        and same_distributions(a, b, atol=1e-3)
     )
 
 

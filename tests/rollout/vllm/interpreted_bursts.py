@@ -14,6 +14,7 @@ import torch
 from vllm_checks import (
     KINDS,
     as_one_piece,
+    asking,
     continued,
     count_preemptions,
     random_requests,
@@ -53,6 +54,8 @@ def main() -> None:
             "same_tokens": all(map(same_tokens, rollouts, expected)),
             "same_bits": sum(map(same_bits, rollouts, expected)),
             "log_probs": max(map(log_prob_difference, rollouts, expected)),
+            "entropies": max(map(recorded_difference, rollouts, expected)),
+            "recorded": sum(rollout.distributions is not None for rollout in rollouts),
             **counts,
         }
         for burst, (rollouts, counts) in made.items()
@@ -76,6 +79,7 @@ def rollouts_of(arguments: argparse.Namespace, burst: int) -> tuple[list[Rollout
     rollouts = engine.generate(requests, sampling, bound)
     rollouts += engine.generate(requests, replace(LONG, max_new_tokens=9), bound)
     rollouts += engine.generate(requests, sampling, bound, slots=2)
+    rollouts += engine.generate(asking(requests), replace(sampling, distributions=strategy.sums_rows), bound, slots=4)
     if not strategy.stateful:
         rollouts += going_on(engine, rollouts[: len(requests)], sampling, bound)
     core = engine.llm.llm_engine.engine_core.engine_core
@@ -133,11 +137,20 @@ def same_bits(a: Rollout, b: Rollout) -> bool:
     channels = zip(a.mixture.record, b.mixture.record, strict=True)
     alike = all(x is y is None or torch.equal(x, y) for x, y in channels)
     alike = alike and (a.support is b.support is None or torch.equal(a.support.rows(), b.support.rows()))
+    alike = alike and all(map(torch.equal, a.distributions or (), b.distributions or ()))
     return alike and torch.equal(a.mixture.positions, b.mixture.positions) and torch.equal(a.log_probs, b.log_probs)
 
 
 def log_prob_difference(a: Rollout, b: Rollout) -> float:
     return float((a.log_probs - b.log_probs).abs().max()) if len(a.log_probs) == len(b.log_probs) else float("inf")
+
+
+def recorded_difference(a: Rollout, b: Rollout) -> float:
+    """Of entropies; 1 for other tokens."""
+    if a.distributions is None or b.distributions is None:
+        return 0.0 if a.distributions is b.distributions else float("inf")
+    alike = torch.equal(a.distributions.ids, b.distributions.ids)
+    return float((a.distributions.entropy - b.distributions.entropy).abs().max()) if alike else 1.0
 
 
 if __name__ == "__main__":

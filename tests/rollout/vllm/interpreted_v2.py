@@ -12,6 +12,7 @@ import torch
 from vllm_checks import (
     KINDS,
     as_one_piece,
+    asking,
     assert_same_rollouts,
     continued,
     count_preemptions,
@@ -58,6 +59,10 @@ def main() -> None:
     few, other = at_once(engine, requests, bound)
     assert_same_rollouts(heads(few, compared), heads(rollouts, compared), atol)
     assert_same_rollouts(heads(other, compared), heads(engine.generate(requests, COLD, bound), compared), atol)
+    if strategy.sums_rows:
+        asked, recorded = asking(requests), replace(SAMPLING, distributions=True)
+        steered = engine.generate(asked, recorded, bound)
+        assert_same_rollouts(steered, oracle.generate(asked, recorded, bound))
     given = 20
     going_on = engine.generate([continued(rollout, given) for rollout in rollouts], SAMPLING, bound)
     same = as_one_piece(going_on, rollouts)

@@ -16,6 +16,7 @@ from dataclasses import replace
 import torch
 from vllm_checks import (
     KINDS,
+    asking,
     assert_author_is_informed,
     assert_same_rollouts,
     assert_wrong_transfers_are_caught,
@@ -34,6 +35,7 @@ from ngrpo.types.rollouts import Request, Sampling
 
 TOLERANCE = 0.05 if torch.cuda.is_available() else 1e-4
 SAMPLING = Sampling(temperature=0.8, max_new_tokens=40, stop_ids=(0,))
+RECORDED = replace(SAMPLING, distributions=True)
 
 
 def main() -> None:
@@ -61,7 +63,7 @@ def main() -> None:
     oracle = TorchEngine(source)
     oracle.start(device)
     bound = bind(strategy, oracle.embedding(), Vocabulary.of(source.tokenizer()))
-    requests = random_requests(6, 20, 60, samples=2)
+    requests, asked = random_requests(6, 20, 60, samples=2), asking(random_requests(4, 20, 60, samples=4))
     report, made = {}, []
     for name, scale in (("loaded", 1.0), ("transferred", 1.1)):
         weights = [(parameter, tensor * scale) for parameter, tensor in oracle.lm.named_parameters()]
@@ -79,6 +81,9 @@ def main() -> None:
         expected = oracle.generate(requests, SAMPLING, bound)
         assert_same_rollouts(heads(rollouts, compared), heads(expected, compared), tolerance)
         assert torch.equal(engine.embedding()[: len(oracle.embedding())].cpu(), oracle.embedding().cpu())
+        if strategy.sums_rows:
+            steered, expected_of_them = (one.generate(asked, RECORDED, bound) for one in (engine, oracle))
+            assert_same_rollouts(steered, expected_of_them, TOLERANCE)
         report[name] = mixed_total(rollouts)
         made += rollouts
     if arguments.exploration == "neighbor":

@@ -143,6 +143,8 @@ def test_a_call_of_the_same_shape_gets_the_memory_of_the_last():
         {"slots": 4},
         {"plain_requests": True},
         {"stop_ids": (0,)},
+        {"steered": True},
+        {"distributions": True},
     ],
     ids=lambda changed: next(iter(changed)),
 )

@@ -96,6 +96,7 @@ def test_a_session_has_a_slot_a_request_while_memory_lasts():
     assert slots_for(500, MIXING, 96, 16) == 500
     many = slots_for(10**9, MIXING, 4096, 16)
     assert many == 2**30 // (4096 * (4 + 4 + 1 + 3 * 8))
+    assert slots_for(10**9, MIXING, 4096, 16, distributions=True) == 2**30 // (4096 * (33 + 4 + 2 * 4 + 2 * 4))
     assert slots_for(10**9, NeighborMixing(k=100), 10**6, 256) == 256 + 64
 
 

@@ -82,3 +82,5 @@ def test_rows_of_equal_length_are_equal_bit_for_bit():
 def assert_same(made: dict[str, Any], kind: str) -> None:
     assert made["same_tokens"]
     assert made["log_probs"] < (1e-3 if kind == "gaussian" else 1e-5)
+    assert made["entropies"] < 1e-4
+    assert made["recorded"] > 5 or kind in ("gaussian", "hrpo")

@@ -27,6 +27,7 @@ from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.rollout.vllm.engine import VllmEngine
+from ngrpo.types.distributions import Distributions
 from ngrpo.types.rollouts import Mixture, Prefix, Request, Rollout, Sampling
 from ngrpo.types.support import Support
 
@@ -59,6 +60,7 @@ KINDS: dict[str, Exploration] = {
 """Sums of rows, recorded vectors, vectors of what was learned, sums that depend on the hidden state, supports."""
 UNSTOPPED = Sampling(temperature=0.8, max_new_tokens=96, stop_ids=(0,))
 """Padding is hardly ever drawn, so that responses become long."""
+FORCED = 300
 
 
 class FailsLater(NeighborMixing):
@@ -157,6 +159,11 @@ def random_requests(number: int, shortest: int, longest: int, samples: int = 1, 
     ]
 
 
+def asking(requests: Sequence[Request]) -> list[Request]:
+    """Some for a first token, some for likeliest tokens, some for both, some for nothing."""
+    return [replace(one, forced_token=FORCED if n % 2 else None, likeliest=n % 4 > 1) for n, one in enumerate(requests)]
+
+
 def run_interpreted(script: str, *arguments: str) -> dict[str, Any]:
     """Runs a script on Model Runner V2, Triton's kernels interpreted, in a process of its own; returns its report."""
     here = Path(__file__).parent
@@ -246,6 +253,9 @@ def assert_same_rollouts(ours: Sequence[Rollout], oracle: Sequence[Rollout], ato
                 torch.testing.assert_close(ours_channel, other, atol=atol, rtol=0)
         torch.testing.assert_close(a.log_probs, b.log_probs, atol=atol, rtol=0)
         assert same_supports(a, b)
+        assert (a.distributions is None) == (b.distributions is None)
+        for ours_channel, other in zip(a.distributions or (), b.distributions or (), strict=True):
+            torch.testing.assert_close(ours_channel, other, atol=atol, rtol=atol)
 
 
 def same_supports(a: Rollout, b: Rollout) -> bool:
@@ -265,8 +275,14 @@ def _head(r: Rollout, tokens: int) -> Rollout:
     early = r.mixture.positions < len(r.prompt_ids) + tokens
     mixture = Mixture(r.mixture.positions[early], r.mixture.record.map(lambda channel: channel[early]))
     support = r.support and r.support.before(tokens)
+    distributions = r.distributions and r.distributions.map(lambda channel: channel[:tokens])
     return replace(
-        r, response_ids=r.response_ids[:tokens], log_probs=r.log_probs[:tokens], mixture=mixture, support=support
+        r,
+        response_ids=r.response_ids[:tokens],
+        log_probs=r.log_probs[:tokens],
+        mixture=mixture,
+        support=support,
+        distributions=distributions,
     )
 
 
@@ -285,6 +301,13 @@ def as_one_piece(going_on: Sequence[Rollout], whole: Sequence[Rollout]) -> list[
             prefix_length=0,
             log_probs=torch.cat([w.log_probs[: r.prefix_length], r.log_probs[r.prefix_length :]]),
             support=r.support and Support.cat([w.support.before(r.prefix_length), r.support.after(r.prefix_length)]),
+            distributions=r.distributions
+            and Distributions(
+                *(
+                    torch.cat([first[: r.prefix_length], rest[r.prefix_length :]])
+                    for first, rest in zip(w.distributions, r.distributions, strict=True)
+                )
+            ),
         )
         for r, w in zip(going_on, whole, strict=True)
     ]

@@ -14,6 +14,7 @@ from ngrpo.exploration.random import request_key
 from ngrpo.exploration.runtime.empty_record import empty_record
 from ngrpo.rollout.scheduling.base import Example, GroupOutcome, LearningScheduler, Scheduler
 from ngrpo.rollout.scheduling.growth import grow
+from ngrpo.types.distributions import Distributions
 from ngrpo.types.rollouts import Mixture, Prefix, Request, Rollout, StopReason
 
 T = TypeVar("T")
@@ -52,7 +53,7 @@ def try_scheduler(scheduler: Scheduler, strategy: Exploration, group_size: int, 
 
 
 class _MadeUp:
-    """Makes responses of drawn lengths, without mixtures."""
+    """Makes responses of drawn lengths, without mixtures, with two tokens that are nearly as likely now and then."""
 
     def __init__(self, strategy: Exploration, limit: int) -> None:
         cpu = torch.device("cpu")
@@ -70,14 +71,19 @@ class _MadeUp:
         length = max(min(wanted, request.limit(self.limit)), len(given) + 1)
         stopped = length == wanted < self.limit
         ids = torch.tensor([*given, *range(len(given), length)])
+        if request.forced_token is not None:
+            ids[len(given)] = request.forced_token
+        draws = torch.tensor([request_key(request.key, index) / 2**62 for index in range(length)])
+        pairs = torch.stack((draws / 4, 1 - draws / 4), -1).sort(-1, descending=True).values
         return Rollout(
             key=request.key,
             prompt_ids=torch.tensor(request.prompt_ids),
             response_ids=ids,
-            log_probs=-torch.tensor([request_key(request.key, index) / 2**62 for index in range(length)]),
+            log_probs=-draws,
             mixture=self.nothing,
             stop_reason=StopReason.STOP if stopped else StopReason.LENGTH,
             prefix_length=len(given),
+            distributions=Distributions(draws, torch.stack((ids, ids + 1), -1).int(), pairs.log()),
         )
 
 

@@ -165,7 +165,8 @@ class RolloutWorker:
         self.seed = seed
         self.terms = RewardTerms(terms)
         self.vocabulary = Vocabulary.of(tokenizer)
-        self.sampling = Sampling(settings.temperature, settings.max_new_tokens, stop_ids)
+        recorded = settings.scheduler.reads_distributions
+        self.sampling = Sampling(settings.temperature, settings.max_new_tokens, stop_ids, recorded)
         self.device = torch.device("cpu")
         self.observer: Observer | None = None
         self.weights: Weights | None = None
@@ -348,7 +349,7 @@ class RolloutWorker:
             self.settings.scheduler,
             [requests[first : first + size] for first in range(0, len(requests), size)],
             limit,
-            lambda asked: self._generate(asked, self.sampling, bound),
+            lambda asked: self._check_distributions(self._generate(asked, self.sampling, bound)),
         )
         rollouts = [leaf for tree in trees for leaf in tree.leaves]
         self._check_supports(rollouts)
@@ -428,7 +429,7 @@ class RolloutWorker:
     ) -> Experience:
         learned = self._learned if strategy == self.exploration else None
         bound = bind(strategy.unrecorded(), self._embedding(), self.vocabulary, learned).after(self._finished)
-        sampling = replace(self.sampling, temperature=temperature)
+        sampling = replace(self.sampling, temperature=temperature, distributions=False)
         return self._make_experience(prompts, samples, _EVALUATION, sampling, bound, expected)
 
     def roll_out_refilled(
@@ -502,6 +503,16 @@ class RolloutWorker:
                 f"exploration={type(self.exploration).__name__} must be scored; let it keep what the steps return, or "
                 "choose an exploration that does not truncate."
             )
+
+    def _check_distributions(self, rollouts: list[Rollout]) -> list[Rollout]:
+        """Refuses rollouts without the distributions that the scheduler reads."""
+        if self.sampling.distributions and any(rollout.distributions is None for rollout in rollouts):
+            raise SettingError(
+                f"rollout.engine={type(self.engine).__name__} returns no Rollout.distributions, which "
+                f"rollout.scheduler={type(self.settings.scheduler).__name__} reads; let it record them where "
+                "Sampling.distributions asks for it, or set rollout/scheduler=independent."
+            )
+        return rollouts
 
     def _requests(self, prompts: Sequence[Prompt], samples: int, iteration: int) -> list[Request]:
         return [

@@ -19,7 +19,7 @@ from ngrpo.rollout.scheduling.at_positions import ForkAtMixtures, ForkAtSurprise
 from ngrpo.rollout.scheduling.at_share import ForkAtShare
 from ngrpo.rollout.scheduling.base import GroupOutcome, LearningScheduler, Scheduler
 from ngrpo.rollout.scheduling.independent import IndependentSamples
-from ngrpo.rollout.scheduling.lookahead import ForkWithLookahead
+from ngrpo.rollout.scheduling.latr import LookaheadTree
 from ngrpo.rollout.scheduling.prefix_sampling import PrefixSampling
 from ngrpo.rollout.scheduling.segments import ForkAtSegments
 from ngrpo.rollout.scheduling.tree import Branch, Tree
@@ -27,7 +27,7 @@ from ngrpo.rollout.worker import RolloutSettings
 
 SHIPPED: list[Scheduler] = [
     IndependentSamples(), ForkAtShare(), ForkAtSegments(), ForkAtSegments(segment=3), ForkAtSurprise(),
-    ForkAtMixtures(), ForkWithLookahead(), PrefixSampling(),
+    ForkAtMixtures(), LookaheadTree(), PrefixSampling(),
 ]  # fmt: skip
 
 

@@ -1,24 +1,23 @@
 """Growth of trees: branches, keys, paths and counts, with an engine whose tokens are written out."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import pytest
 import torch
 from made_rollouts import rollout
-from places import ROOT
 
 from ngrpo.errors import SettingError
 from ngrpo.exploration.random import request_key
-from ngrpo.rollout.scheduling.at_positions import ForkAtMixtures, ForkAtSurprise
+from ngrpo.rollout.scheduling.at_positions import ForkAtEntropy, ForkAtMixtures, ForkAtSurprise
 from ngrpo.rollout.scheduling.at_share import ForkAtShare
 from ngrpo.rollout.scheduling.base import Scheduler
 from ngrpo.rollout.scheduling.growth import GrowingTree, grow
 from ngrpo.rollout.scheduling.independent import IndependentSamples
-from ngrpo.rollout.scheduling.lookahead import ForkWithLookahead, differs, edit_distance
+from ngrpo.rollout.scheduling.latr import LookaheadTree
 from ngrpo.rollout.scheduling.segments import ForkAtSegments
 from ngrpo.rollout.scheduling.tree import Branch, Tree
+from ngrpo.types.distributions import Distributions
 from ngrpo.types.paths import distinct_tokens, shares
 from ngrpo.types.rollouts import Prefix, Request, Rollout, StopReason
 
@@ -34,14 +33,18 @@ SCHEDULERS: list[Scheduler] = [
     ForkAtSegments(segment=4, branching=2, first=2),
     ForkAtSegments(segment=7, branching=3, first=1),
     ForkAtSegments(segment=1, branching=2, first=9),
-    ForkWithLookahead(lookahead=5),
-    ForkWithLookahead(lookahead=3, distance=1.0, within=1.0, first=3),
+    ForkAtEntropy(branching=3, within=0.7),
+    LookaheadTree(lookahead=(3, 5), growth=14),
+    LookaheadTree(second=0.1, gap=0.6, lookahead=(2,), distance=1.0, growth=30),
 ]
 each_scheduler = pytest.mark.parametrize("scheduler", SCHEDULERS, ids=str)
 
 
 class Written:
-    """An engine whose token at an index is drawn from the request's key and the index, as its mixtures are."""
+    """An engine whose token at an index is drawn from the request's key and the index, as its mixtures are.
+
+    Each is the likeliest, with a second one of a half to nothing of its probability.
+    """
 
     def __init__(self, stop: float = 0.08) -> None:
         self.calls: list[list[Request]] = []
@@ -69,11 +72,17 @@ class Written:
             draw = request_key(request.key, len(ids)) / 2**63
             log_probs.append(-draw)
             ids.append(STOP if draw < self.stop else 10 + int(1000 * draw))
+            if request.forced_token is not None and len(ids) == request.given + 1:
+                ids[-1] = request.forced_token
             if 0.5 < draw < 0.6:
                 mixed[prompt + len(ids) - 1] = {ids[-1]: 0.5, 7: 0.5}
         reason = StopReason.STOP if ids[-1] == STOP else StopReason.LENGTH
         made = rollout(request.prompt_ids, ids, mixed, stop=reason, key=request.key)
-        return replace(made, log_probs=torch.tensor(log_probs), prefix_length=request.given)
+        made = replace(made, log_probs=torch.tensor(log_probs), prefix_length=request.given)
+        second = 0.5 + made.log_probs / 2
+        pairs = torch.stack((1 - second, second), -1)
+        ids = torch.stack((made.response_ids, made.response_ids + 1), -1)
+        return replace(made, distributions=Distributions(-made.log_probs, ids.int(), pairs.log()))
 
 
 def roots(size: int, prompt: int = 0, given: Prefix | None = None) -> list[Request]:
@@ -126,7 +135,7 @@ def test_common_tokens_are_counted_once(scheduler: Scheduler) -> None:
         )
         assert distinct == tokens_by_hand(leaves)
         assert tree.pruned_tokens == made - distinct
-        assert tree.pruned_tokens == 0 or isinstance(scheduler, ForkWithLookahead)
+        assert tree.pruned_tokens == 0 or isinstance(scheduler, LookaheadTree)
         weights = [
             torch.ones(end) if w is None else w for w, end in zip(shares(paths, ends, [True] * 8), ends, strict=True)
         ]
@@ -186,72 +195,22 @@ def test_given_tokens_are_shared_by_all_and_counted_by_none() -> None:
     assert distinct_tokens([leaf.path for leaf in tree.leaves], [3] * 4, [LIMIT] * 4) == 2 * 10 + 4 * 11
 
 
-def test_surprise_and_mixtures_choose_their_positions() -> None:
+def test_surprise_entropy_and_mixtures_choose_their_positions() -> None:
     made = whole(roots(1, 8)[0])
     tree = GrowingTree(roots(4, 8), LIMIT, ForkAtSurprise())
     tree.add(tree.ask(), [made])
     half = round(0.5 * made.length)
     ranked = sorted(range(1, half + 1), key=lambda index: float(made.log_probs[index]))
     assert [branch for branch, _ in tree.ask()] == [Branch(0, at) for at in ranked[:3]]
+    tree = GrowingTree(roots(4, 8), LIMIT, ForkAtEntropy(within=0.8))
+    flat = Distributions(torch.arange(made.length) % 3.0, *made.distributions[1:])
+    tree.add(tree.ask(), [replace(made, distributions=flat)])
+    assert [branch for branch, _ in tree.ask()] == [Branch(0, at) for at in (2, 5, 8)]
     mixed = rollout((1, 2, 3), range(10, 20), {4: {7: 1.0}, 5: {7: 1.0}, 11: {7: 1.0}}, width=1)
     tree = GrowingTree(roots(4, 8), LIMIT, ForkAtMixtures())
     tree.add(tree.ask(), [mixed])
     # The first position at 4 is token 1; the one at 11 is behind the first half.
     assert [branch for branch, _ in tree.ask()] == [Branch(0, at) for at in (1, 2, 1)]
-
-
-def test_vectors_of_the_lookahead() -> None:
-    vector = json.loads((ROOT / "tests/vectors2.json").read_text())["latr_branching"]
-    inputs, parent = vector["inputs"], [5, 1, 2, 3, 4]
-    for own, kept in vector["outputs"]["kept after lookahead"].items():
-        assert len(json.loads(own)) == inputs["r"]
-        assert differs(json.loads(own), parent, inputs["tau_ed"]) is kept
-    assert [edit_distance("kitten", "sitting"), edit_distance("", "abc"), edit_distance("flaw", "lawn")] == [3, 3, 2]
-
-
-@pytest.mark.parametrize("drawn", range(4))
-def test_every_place_of_latr_is_one_whichever_token_was_drawn(drawn: int) -> None:
-    """The second and the fourth row are places too, where LATR has the top token alone: no second one is recorded."""
-    vector = json.loads((ROOT / "tests/vectors2.json").read_text())["latr_branching"]
-    inputs, by_row = vector["inputs"], vector["outputs"]["tokens by row"]
-    rows = {at: json.loads(row)[drawn] for at, row in enumerate(by_row, start=1) if json.loads(row)[drawn] > 0}
-    probabilities = torch.full((12,), 0.8)
-    for at, probability in rows.items():
-        probabilities[at] = probability
-    made = rollout((1, 2, 3), range(len(probabilities)), stop=StopReason.LENGTH, key=roots(8)[0].key)
-    scheduler = ForkWithLookahead(inputs["r"], inputs["tau_ed"], 1 - inputs["tau_abs"], within=1.0)
-    tree = GrowingTree(roots(8), len(probabilities), scheduler)
-    tree.add(tree.ask(), [replace(made, log_probs=probabilities.log())])
-    places = {branch.at for branch, _ in tree.ask()}
-    assert places >= {at for at, tokens in enumerate(by_row.values(), start=1) if len(tokens) > 1 and at in rows}
-    assert places == set(rows)
-
-
-def test_forks_that_read_like_what_they_forked_off_are_given_up() -> None:
-    """The least likely places of a response that is sure elsewhere; forks are written out."""
-    scheduler = ForkWithLookahead(lookahead=4, distance=0.5, within=1.0)
-    log_probs = torch.full((12,), -0.1)
-    log_probs[[2, 5]] = -1.0
-    trunk = replace(rollout((1, 2, 3), range(10, 22), stop=StopReason.LENGTH, key=roots(3)[0].key), log_probs=log_probs)
-    tree = GrowingTree(roots(3), 12, scheduler)
-    tree.add(tree.ask(), [trunk])
-    asked = tree.ask()
-    assert [branch for branch, _ in asked] == [Branch(0, 2, 6), Branch(0, 5, 9)]
-    alike = fork(asked[0][1], [10, 11, 90, 13, 14, 15], 2)
-    unlike = fork(asked[1][1], [10, 11, 12, 13, 14, 90, 91, 17, 18], 5)
-    tree.add(asked, [alike, unlike])
-    asked = tree.ask()
-    # One goes on, the other is given up; nothing else is a place to fork at.
-    assert [branch for branch, _ in asked] == [Branch(2, 9)]
-    assert asked[0][1].key == unlike.key
-    whole_fork = fork(asked[0][1], [10, 11, 12, 13, 14, 90, 91, 17, 18, 19, 20, 21], 9)
-    tree.add(asked, [whole_fork])
-    assert [branch for branch, _ in tree.ask()] == [Branch()]
-
-
-def fork(request: Request, ids: Sequence[int], start: int) -> Rollout:
-    made = rollout((1, 2, 3), ids, stop=StopReason.LENGTH, key=request.key)
-    return replace(made, log_probs=torch.full((len(ids),), -0.1), prefix_length=start)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Forks at chosen positions of a response: where the policy was least sure, or where it was fed a mixture."""
+"""Forks at chosen positions of a response: where it was least sure, or drew a rare token, or was fed a mixture."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -65,8 +65,8 @@ class ForkAtPositions(Scheduler):
 class ForkAtSurprise(ForkAtPositions):
     """Forks at the tokens of the lowest probability, ``-log p(o_t)`` largest, of equal ones the first.
 
-    Places of high entropy, by one draw: the surprise of a token that was drawn has the entropy of its step as its mean,
-    and every engine records it. A fork at a rare token is often one back to the likely one.
+    The surprise of a token that was drawn has the entropy of its step as its mean (`ForkAtEntropy`), and needs no
+    record of its own. A fork at a rare token is often one back to the likely one.
     """
 
     reads_log_probs: ClassVar[bool] = True
@@ -75,6 +75,23 @@ class ForkAtSurprise(ForkAtPositions):
         """See `ForkAtPositions`."""
         log_probs = rollout.log_probs.tolist()
         return sorted(range(start, end), key=lambda index: log_probs[index])
+
+
+@dataclass(frozen=True)
+class ForkAtEntropy(ForkAtPositions):
+    """Forks where the distribution of the next token has the highest entropy, of equal ones at the first.
+
+    At the sampling temperature, and of the support where sampling is truncated. Whichever token was drawn there, the
+    fork draws another time.
+    """
+
+    reads_distributions: ClassVar[bool] = True
+
+    def positions(self, rollout: Rollout, start: int, end: int) -> list[int]:
+        """See `ForkAtPositions`."""
+        assert rollout.distributions is not None
+        entropy = rollout.distributions.entropy.tolist()
+        return sorted(range(start, end), key=lambda index: -entropy[index])
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The contract of schedulers: which requests make the responses to a prompt, round by round."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -23,16 +23,22 @@ class Scheduler(ABC):
         forks: branches have generated tokens in common.
         prefixes: responses start with tokens that another request made.
         reads_log_probs: branches depend on the log-probs of tokens.
+        reads_distributions: branches depend on `ngrpo.types.rollouts.Rollout.distributions`, which engines record then.
     """
 
     one_round: ClassVar[bool] = False
     forks: ClassVar[bool] = True
     prefixes: ClassVar[bool] = True
     reads_log_probs: ClassVar[bool] = False
+    reads_distributions: ClassVar[bool] = False
 
     @abstractmethod
     def branches(self, tree: Tree) -> Sequence[Branch]:
         """Returns what to make next; nothing when the tree has its ``size`` whole responses."""
+
+    def given_up(self, tree: Tree) -> Collection[int]:
+        """Returns the numbers of whole responses that are none of the G; asked anew after each round. Default: none."""
+        return ()
 
     def beginning(self, problem: int, prompt_ids: Sequence[int]) -> Prefix | None:
         """Returns the tokens that are given to all responses to a prompt; None for none.

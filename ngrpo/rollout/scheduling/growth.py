@@ -10,6 +10,7 @@ from ngrpo.errors import SettingError
 from ngrpo.exploration.random import request_key
 from ngrpo.rollout.scheduling.base import Scheduler
 from ngrpo.rollout.scheduling.tree import Branch, Response, Tree
+from ngrpo.types.distributions import Distributions
 from ngrpo.types.paths import Path, distinct_tokens
 from ngrpo.types.rollouts import Prefix, Request, Rollout, StopReason
 from ngrpo.types.support import Support
@@ -60,7 +61,8 @@ class GrowingTree:
             SettingError: there are more whole responses than are wanted.
         """
         made = [self._response(*one, rollout) for one, rollout in zip(asked, rollouts, strict=True)]
-        self.tree = replace(self.tree, rounds=self.tree.rounds + 1, made=(*self.tree.made, *made))
+        tree = replace(self.tree, rounds=self.tree.rounds + 1, made=(*self.tree.made, *made))
+        self.tree = replace(tree, given_up=frozenset(self._scheduler.given_up(tree)))
         self._generated += sum(rollout.generated for rollout in rollouts)
         if self.tree.missing < 0:
             raise self._refused(f"asks for {len(self.tree.leaves)} whole responses of {self.tree.size}")
@@ -78,6 +80,11 @@ class GrowingTree:
         return self._generated - distinct_tokens([one.path for one in leaves], starts, ends)
 
     def _request(self, branch: Branch) -> Request:
+        start, forced, likeliest = self._start(branch), branch.forced_token, branch.likeliest
+        return replace(start, max_new_tokens=branch.until, forced_token=forced, likeliest=likeliest)
+
+    def _start(self, branch: Branch) -> Request:
+        """Returns a request with key and prefix."""
         parent = self._parent(branch)
         if branch.until is not None and branch.until <= max(branch.at, self.tree.given):
             raise self._refused(f"asks for a branch at token {branch.at} that ends at {branch.until}")
@@ -85,13 +92,14 @@ class GrowingTree:
             number = self._count(0, 0)
             root = self._roots[number % len(self._roots)]
             key = root.key if number < len(self._roots) else request_key(root.key, number)
-            return replace(root, key=key, max_new_tokens=branch.until)
+            return replace(root, key=key)
         maker = parent.maker(branch.at - 1)
         number = self._count(maker, branch.at)
-        goes_on = number == 0 and not parent.whole and branch.at == parent.rollout.length
+        ended = parent.whole or branch.at != parent.rollout.length
+        goes_on = number == 0 and not ended and branch.forced_token is None
         prefix = self._prefixes.setdefault((maker, branch.at), parent.rollout.cut(branch.at))
         key = maker if goes_on else request_key(maker, branch.at, number)
-        return replace(self._roots[0], key=key, prefix=prefix, max_new_tokens=branch.until)
+        return replace(self._roots[0], key=key, prefix=prefix)
 
     def _count(self, maker: int, at: int) -> int:
         """Returns how many branches were asked for at this place before."""
@@ -118,7 +126,13 @@ class GrowingTree:
             return Response(rollout, branch, whole, ((request.key, start),))
         log_probs = torch.cat((parent.rollout.log_probs[:start], rollout.log_probs[start:]))
         support = _joined(parent.rollout.support, rollout.support, start)
-        joined = replace(rollout, log_probs=log_probs, support=support, prefix_length=self.tree.given)
+        joined = replace(
+            rollout,
+            log_probs=log_probs,
+            support=support,
+            distributions=_of_both(parent.rollout.distributions, rollout.distributions, start),
+            prefix_length=self.tree.given,
+        )
         kept = tuple(origin for origin in parent.origins if origin[1] < start)
         own = () if kept[-1][0] == request.key else ((request.key, start),)
         return Response(joined, branch, whole, kept + own)
@@ -132,6 +146,13 @@ def _joined(first: Support | None, rest: Support | None, start: int) -> Support 
     if first is None or rest is None:
         return None
     return Support.cat([first.before(start), rest.after(start)])
+
+
+def _of_both(first: Distributions | None, rest: Distributions | None, start: int) -> Distributions | None:
+    """Returns the distributions of a response whose first ``start`` tokens are another's."""
+    if first is None or rest is None:
+        return None
+    return Distributions(*(torch.cat((one[:start], other[start:])) for one, other in zip(first, rest, strict=True)))
 
 
 def grow(scheduler: Scheduler, roots: Sequence[Sequence[Request]], limit: int, generate: Generate) -> list[GrowingTree]:

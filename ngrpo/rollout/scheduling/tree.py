@@ -19,11 +19,16 @@ class Branch:
         at: how many of its tokens they have in common, those that were given included; no more than these starts anew.
         until: most response tokens for now, after which it is unfinished; None, or more than the tree's limit, for as
             many as there may be.
+        forced_token: what it has at ``at``, instead of a drawn token; None for none. It is trained on as any other,
+            with its ordinary log-prob.
+        likeliest: its own tokens are the likeliest instead of drawn ones, see `ngrpo.types.rollouts.Request`.
     """
 
     parent: int | None = None
     at: int = 0
     until: int | None = None
+    forced_token: int | None = None
+    likeliest: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,7 @@ class Tree:
         given: tokens with which every response starts, which are given.
         rounds: how often branches were asked for.
         made: the responses so far, unfinished ones too, in the order in which they were asked for.
+        given_up: numbers of whole responses that the scheduler has given up.
     """
 
     key: int
@@ -66,11 +72,12 @@ class Tree:
     given: int = 0
     rounds: int = 0
     made: tuple[Response, ...] = ()
+    given_up: frozenset[int] = frozenset()
 
     @cached_property
     def leaves(self) -> list[int]:
-        """Numbers of the whole responses."""
-        return [number for number, one in enumerate(self.made) if one.whole]
+        """Numbers of the whole responses, without those that were given up."""
+        return [number for number, one in enumerate(self.made) if one.whole and number not in self.given_up]
 
     @cached_property
     def open_ends(self) -> list[int]:

@@ -1,6 +1,7 @@
 """Trees of the torch engine: replayed at every position, and the same beside any others and in any batch."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,11 +14,11 @@ from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.policy import ScoringModel
-from ngrpo.rollout.scheduling.at_positions import ForkAtMixtures, ForkAtSurprise
+from ngrpo.rollout.scheduling.at_positions import ForkAtEntropy, ForkAtMixtures, ForkAtSurprise
 from ngrpo.rollout.scheduling.at_share import ForkAtShare
 from ngrpo.rollout.scheduling.base import Scheduler
 from ngrpo.rollout.scheduling.growth import grow
-from ngrpo.rollout.scheduling.lookahead import ForkWithLookahead
+from ngrpo.rollout.scheduling.latr import LookaheadTree
 from ngrpo.rollout.scheduling.segments import ForkAtSegments
 from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.types.rollouts import Request, Rollout, Sampling
@@ -35,7 +36,8 @@ SCHEDULERS: list[Scheduler] = [
     ForkAtSurprise(),
     ForkAtMixtures(),
     ForkAtSegments(segment=5, branching=2, first=1),
-    ForkWithLookahead(lookahead=4, distance=0.6),
+    ForkAtEntropy(branching=2),
+    LookaheadTree(second=0.05, gap=0.5, lookahead=(3, 5), distance=0.6, growth=14),
 ]
 each_scheduler = pytest.mark.parametrize("scheduler", SCHEDULERS, ids=lambda one: type(one).__name__)
 Grown = Callable[..., list[list[Rollout]]]
@@ -44,12 +46,12 @@ Grown = Callable[..., list[list[Rollout]]]
 @pytest.fixture
 def grown(bound, requests: list[Request], sampling: Sampling) -> Grown:
     def grown(engine: TorchEngine, strategy: Exploration, scheduler: Scheduler, prompts: range) -> list[list[Rollout]]:
-        exploration = bound(engine, strategy)
+        exploration, asked_for = bound(engine, strategy), replace(sampling, distributions=scheduler.reads_distributions)
         trees = grow(
             scheduler,
             [requests[4 * prompt : 4 * prompt + 4] for prompt in prompts],
             sampling.max_new_tokens,
-            lambda asked: engine.generate(asked, sampling, exploration),
+            lambda asked: engine.generate(asked, asked_for, exploration),
         )
         return [tree.leaves for tree in trees]
 

@@ -9,10 +9,11 @@ import torch
 from vllm_checks import MIXING, UNSTOPPED, assert_same_rollouts, mixed_total, random_requests, replay_error
 
 from ngrpo.exploration.random import request_key
-from ngrpo.rollout.scheduling.at_positions import ForkAtMixtures, ForkAtSurprise
+from ngrpo.rollout.scheduling.at_positions import ForkAtEntropy, ForkAtMixtures, ForkAtSurprise
 from ngrpo.rollout.scheduling.at_share import ForkAtShare
 from ngrpo.rollout.scheduling.base import Scheduler
 from ngrpo.rollout.scheduling.growth import grow
+from ngrpo.rollout.scheduling.latr import LookaheadTree
 from ngrpo.rollout.scheduling.segments import ForkAtSegments
 from ngrpo.rollout.vllm.rollout_stream import VllmStream, digests
 from ngrpo.types.rollouts import Request, Rollout
@@ -25,6 +26,8 @@ SCHEDULERS: list[Scheduler] = [
     ForkAtShare(branching=2, shares=(0.3, 0.6)),
     ForkAtMixtures(),
     ForkAtSegments(segment=20, branching=2, first=1),
+    ForkAtEntropy(branching=2),
+    LookaheadTree(lookahead=(4, 8), growth=40),
 ]
 
 
@@ -36,9 +39,9 @@ def roots(prompts: int, size: int = 4) -> list[list[Request]]:
 
 
 def grown(engine: Any, mixing: Any, scheduler: Scheduler, prompts: int) -> list[Rollout]:
-    trees = grow(
-        scheduler, roots(prompts), UNSTOPPED.max_new_tokens, lambda asked: engine.generate(asked, UNSTOPPED, mixing)
-    )
+    sampling = replace(UNSTOPPED, distributions=scheduler.reads_distributions)
+    limit = sampling.max_new_tokens
+    trees = grow(scheduler, roots(prompts), limit, lambda asked: engine.generate(asked, sampling, mixing))
     return [leaf for tree in trees for leaf in tree.leaves]
 
 
@@ -69,9 +72,9 @@ def test_trees_are_those_of_the_torch_engine(engine, oracle, mixing, trainer, sc
 
 
 def test_a_tree_is_the_same_beside_others(engine, mixing) -> None:
-    scheduler = ForkAtSurprise()
-    together = grown(engine, mixing, scheduler, 5)
-    assert_same_rollouts(together[:8], grown(engine, mixing, scheduler, 2))
+    for scheduler in (ForkAtSurprise(), LookaheadTree(lookahead=(4, 8), growth=40)):
+        together = grown(engine, mixing, scheduler, 5)
+        assert_same_rollouts(together[:8], grown(engine, mixing, scheduler, 2))
 
 
 def test_branches_share_the_blocks_of_what_they_have_in_common(engine, mixing, cached: dict[int, int]) -> None:

@@ -21,6 +21,8 @@
 - ``order_statistics.py``: Order statistics over all ranks: the k-th smallest of values, and quantiles
 - ``outcome_bonus.py``: Outcome bonuses: exploration by final answer, added to the advantages
 - ``policy_loss.py``: An algorithm as a composition of functions, and the loss that they make together
+- ``quantile_sketch.py``: A sketch of a distribution of numbers that come one after the other, from which its quantiles
+  are read
 - ``ratio.py``: Importance ratio of the current policy to the one before this rollout batch, by token or by sequence
 - ``segments.py``: Reductions over packed sequences: per-token tensors are flat [N], ``lengths`` [S] sums to N
 - ``subsets.py``: Advantages from the subsets of k responses of a group: Pass@k, and its likeness for graded rewards,

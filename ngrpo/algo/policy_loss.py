@@ -22,6 +22,7 @@ from ngrpo.algo.outcome_bonus import OutcomeBonus
 from ngrpo.algo.segments import per_sequence_sum, sequence_index
 from ngrpo.algo.token_weight import EvenTokens, TokenWeight, TokenWeighting, WeighedTokens, even
 from ngrpo.algo.truncation import without_truncated
+from ngrpo.algo.within_group import LearningSelection
 from ngrpo.errors import SettingError
 
 _CHOICES = {
@@ -57,7 +58,7 @@ class Algorithm:
         token_weight: which tokens count, and how much; see `ngrpo.algo.token_weight`.
         correction: weights for the distance between engine and trainer; see `ngrpo.algo.correction`.
         within_group: (rewards [P, G], lengths [P, G]) -> rewards, NaN where a response is not learned from; see
-            `ngrpo.algo.within_group`. None learns from all.
+            `ngrpo.algo.within_group`, which has one with a state too. None learns from all.
         bonus: numbers by final answer that are added to the advantages; see `ngrpo.algo.outcome_bonus`.
         ratio_to: what ratios compare the current policy with: "trainer", its log-probs before this rollout batch by the
             trainer, or "engine", those that the engine recorded. Ratios then hold the distance between engine and
@@ -158,7 +159,12 @@ class Algorithm:
 
     @property
     def _stateful(self) -> dict[str, LearnedState]:
-        parts: dict[str, LearnedState | None] = {"adaptive_entropy": self.adaptive_entropy, "bonus": self.bonus}
+        selection = self.within_group if isinstance(self.within_group, LearningSelection) else None
+        parts: dict[str, LearnedState | None] = {
+            "adaptive_entropy": self.adaptive_entropy,
+            "bonus": self.bonus,
+            "within_group": selection,
+        }
         return {name: part for name, part in parts.items() if part is not None}
 
     @property

@@ -19,6 +19,7 @@ from ngrpo.algo.learned_state import LearnedState
 from ngrpo.algo.marks import is_marked, signed
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.algo.token_weight import TokenWeight, WeighedTokens
+from ngrpo.algo.within_group import LearningSelection
 from ngrpo.entrypoints.state_check import check_state
 from ngrpo.entrypoints.trial_call import called_on_trial
 from ngrpo.errors import SettingError
@@ -69,7 +70,15 @@ def _try_within_group(algorithm: Algorithm, group_size: int) -> None:
     rewards, lengths = torch.zeros(1, group_size), torch.arange(1.0, group_size + 1)[None]
     rewards[0, -1] = math.nan
     function = algorithm.within_group
-    kept = _called("within_group", lambda: function(rewards.clone(), lengths))
+    if isinstance(function, LearningSelection):
+        with _undisturbed("within_group", function):
+            _called("within_group", lambda: function.observe(rewards.clone()))
+            _check_selection(_called("within_group", lambda: function(rewards.clone(), lengths)), rewards)
+    _check_selection(_called("within_group", lambda: function(rewards.clone(), lengths)), rewards)
+
+
+def _check_selection(kept: Any, rewards: Tensor) -> None:
+    group_size = rewards.shape[-1]
     _check("within_group", "rewards", kept, (1, group_size), finite=False)
     if not bool((kept.isnan() | (kept == rewards)).all()):
         raise _refused("within_group", "other rewards; return each as it is, or nan, which excludes it")

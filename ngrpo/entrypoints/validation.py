@@ -27,6 +27,7 @@ from ngrpo.algo.correction import NoCorrection
 from ngrpo.algo.kl import k1
 from ngrpo.algo.marks import inner, is_marked, keeps_k, of_sequence, one_advantage, reads_log_prob
 from ngrpo.algo.policy_loss import Algorithm
+from ngrpo.algo.within_group import MoreOfHardPrompts
 from ngrpo.config.allowlist import below
 from ngrpo.config.schema import TrainerConfig
 from ngrpo.data.curriculum import Curriculum, SampledByPassRate
@@ -134,7 +135,10 @@ def check_group(algorithm: Algorithm, rollout: RolloutSettings) -> None:
         )
     selects = algorithm.within_group
     kept = _parameter(selects, "k") if selects is not None and is_marked(selects, keeps_k) else None
-    if kept is not None and not 2 <= kept < rollout.group_size:
+    if isinstance(selects, MoreOfHardPrompts):
+        _check_sizes(selects.sizes, rollout.group_size)
+        kept = min(selects.sizes)
+    elif kept is not None and not 2 <= kept < rollout.group_size:
         raise SettingError(
             f"algo.within_group.k={kept} of rollout.group_size={rollout.group_size} responses leaves nothing to choose "
             f"or to compare; set it to 2 or more, and rollout.group_size to {max(kept, 2) + 1} or more."
@@ -142,6 +146,14 @@ def check_group(algorithm: Algorithm, rollout: RolloutSettings) -> None:
     if getattr(advantage, "compares_subsets", False):
         size = rollout.group_size if kept is None else kept
         check_subsets(advantage.__name__, _parameter(algorithm.advantage, "k"), size, kept is not None)
+
+
+def _check_sizes(sizes: Sequence[int], group_size: int) -> None:
+    if not (min(sizes) >= 2 and min(sizes) < group_size and max(sizes) <= group_size):
+        raise SettingError(
+            f"algo.within_group.sizes={list(sizes)} of rollout.group_size={group_size} responses leave nothing to "
+            "choose or to compare; let them be 2 or more, none above rollout.group_size, and the smallest below it."
+        )
 
 
 def check_subsets(advantage: str, k: int, size: int, within_group: bool) -> None:

@@ -35,7 +35,7 @@ from ngrpo.training.optim.offload import HOST, move_state
 from ngrpo.training.optim.parameter_groups import critic_groups, policy_groups
 from ngrpo.training.policy_update import PolicyUpdate
 from ngrpo.training.rounding import warn_of_rounding
-from ngrpo.training.sample_preparation import outcome_bonus, prepare_samples
+from ngrpo.training.sample_preparation import observe_groups, outcome_bonus, prepare_samples
 from ngrpo.training.samples import Sample, Update, scored_by_their_own_step
 from ngrpo.training.scoring import Scorer
 from ngrpo.training.step_metrics import average
@@ -208,6 +208,7 @@ class PolicyOptimization(LightningModule):
         experience = batch.experience
         self.guard.begin(batch.iteration, experience)
         bonus = outcome_bonus(experience, self.algorithm)
+        observe_groups(experience, self.algorithm)
         samples, advantages = self.forward_passes.within_memory(
             lambda: prepare_samples(experience, self.algorithm, self.scorer, bonus), experience.rollouts
         )

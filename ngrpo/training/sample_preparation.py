@@ -2,9 +2,11 @@
 
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from ngrpo.algo.policy_loss import Algorithm
+from ngrpo.algo.within_group import LearningSelection
 from ngrpo.distributed.collectives import gathered, ranks
 from ngrpo.training.load_balancing import LoadBalance
 from ngrpo.training.samples import Sample, make_samples, scored_batch, split_credit, with_shares
@@ -17,6 +19,12 @@ def outcome_bonus(experience: Experience, algorithm: Algorithm) -> Tensor | None
     if algorithm.bonus is None:
         return None
     return algorithm.bonus(experience.keys, [score.answer for score in experience.scores], gathered)
+
+
+def observe_groups(experience: Experience, algorithm: Algorithm) -> None:
+    """Tells a selection that learns of the groups of all ranks (a collective); once an iteration."""
+    if isinstance(algorithm.within_group, LearningSelection):
+        algorithm.within_group.observe(torch.cat(gathered(experience.rewards)))
 
 
 def prepare_samples(

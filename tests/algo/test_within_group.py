@@ -16,7 +16,8 @@ from ngrpo.algo.clip import unclipped
 from ngrpo.algo.credit import ScoredBatch
 from ngrpo.algo.groups import Groups
 from ngrpo.algo.policy_loss import Algorithm
-from ngrpo.algo.within_group import shortest, token_efficient
+from ngrpo.algo.within_group import MoreOfHardPrompts, shortest, token_efficient
+from ngrpo.errors import SettingError
 
 VECTOR = json.loads((ROOT / "tests/vectors2.json").read_text())["gfpo"]
 GRPO = Algorithm(advantage.group_standardised, ratio.token, unclipped, token_mean, kl.k3)
@@ -69,3 +70,64 @@ def test_groups_are_told_apart() -> None:
     rewards = torch.eye(3)
     lengths = torch.tensor([[3.0, 2.0, 1.0], [1.0, 2.0, 3.0], [2.0, 1.0, 3.0]])
     assert shortest(rewards, lengths, 1).isnan().logical_not().int().argmax(-1).tolist() == [2, 0, 1]
+
+
+def prompts(*means: float, size: int = 8) -> Tensor:
+    """Groups of so many equal rewards."""
+    return torch.tensor(means, dtype=torch.float64)[:, None].expand(-1, size)
+
+
+def kept(chosen: MoreOfHardPrompts, rewards: Tensor) -> list[int]:
+    lengths = torch.arange(rewards.shape[-1], 0, -1.0).expand_as(rewards)
+    made = chosen(rewards.clone(), lengths)
+    counts = (~made.isnan()).sum(-1)
+    for row, count in zip(made, counts.tolist(), strict=True):  # the last ones are the shortest
+        assert (~row.isnan()).tolist() == [False] * (rewards.shape[-1] - count) + [True] * count
+    return counts.tolist()
+
+
+def test_k_goes_by_the_quartile_of_the_mean_reward_among_all_so_far() -> None:
+    chosen = MoreOfHardPrompts(sizes=(7, 5, 3, 2), warmup=12)
+    rewards = prompts(0.0, 0.3, 0.6, 0.9)
+    chosen.observe(rewards)
+    assert kept(chosen, rewards) == [7] * 4  # warming up
+    for _ in range(2):
+        chosen.observe(rewards)
+    # The quartiles of three of each are 0, 0.3 and 0.6.
+    assert kept(chosen, rewards) == [7, 5, 3, 2]
+    assert kept(chosen, prompts(-0.1, 0.1, 0.29, 0.31, 0.6, 0.61)) == [7, 5, 5, 3, 3, 2]
+    assert kept(chosen, rewards) == [7, 5, 3, 2]  # selecting is no observing
+    chosen.observe(prompts(*[1.0] * 40))
+    assert kept(chosen, prompts(0.9, 1.0)) == [7, 7]  # of equal ones none is above
+
+
+def test_a_mean_is_of_scored_responses_and_unscored_groups_count_nowhere() -> None:
+    chosen = MoreOfHardPrompts(sizes=(4, 4, 3, 2), warmup=1)
+    rewards = prompts(0.0, 1.0, math.nan, size=6).clone()
+    rewards[1, 3:] = math.nan
+    chosen.observe(rewards)
+    assert chosen.seen.centroids == [(0.0, 1.0), (1.0, 1.0)]
+    made = chosen(rewards, torch.ones(3, 6))
+    assert (~made.isnan()).sum(-1).tolist() == [4, 3, 0]
+    assert MoreOfHardPrompts(warmup=0)(prompts(0.5, size=10), torch.ones(1, 10)).isnan().sum() == 2
+
+
+def test_the_state_is_the_algorithms_and_survives() -> None:
+    first, second = (replace(GRPO, within_group=MoreOfHardPrompts(sizes=(3, 3, 2, 2), warmup=4)) for _ in range(2))
+    rewards = prompts(0.1, 0.2, 0.6, 0.9, size=4)
+    first.within_group.observe(rewards)  # type: ignore[union-attr]
+    second.load_state_dict(json.loads(json.dumps(first.state_dict())))
+    assert second.within_group.seen.centroids == first.within_group.seen.centroids  # type: ignore[union-attr]
+    lengths = torch.arange(4.0).expand(4, 4)
+    assert (~second.within_group(rewards, lengths).isnan()).sum(-1).tolist() == [3, 3, 2, 2]  # type: ignore[misc]
+    assert replace(GRPO, within_group=shortest).state_dict() == {}
+
+
+def test_by_reward_per_token_and_what_is_refused() -> None:
+    rewards, lengths = row([1, 1, 0, 1]), row([9, 3, 1, 2])
+    chosen = MoreOfHardPrompts(sizes=(2, 2, 2, 2), metric="token_efficient")
+    assert torch.equal(chosen(rewards, lengths).isnan(), token_efficient(rewards, lengths, 2).isnan())
+    with pytest.raises(SettingError, match=r"sizes=\[8, 6\] are 2 numbers; give one a quartile, four"):
+        MoreOfHardPrompts(sizes=(8, 6))
+    with pytest.raises(SettingError, match="metric=longest is not known; choose shortest or token_efficient"):
+        MoreOfHardPrompts(metric="longest")

@@ -54,6 +54,7 @@ CASES += [
     ("treepo", ["exploration=gumbel"]),
     ("treepo", ["exploration=hrpo", "algo.shared_tokens=once", "algo.optimizer_steps=4"]),
     ("gfpo", [*NEIGHBOR, "rollout/scheduler=segments"]),
+    ("gfpo", [*NEIGHBOR, "algo/within_group=more_of_hard_prompts", "algo.within_group.sizes=[3,3,2,2]"]),
     ("forking", [*NEIGHBOR, "rollout/scheduler=segments", "algo/correction=reject"]),
     ("outcome_bonus", [*NEIGHBOR, "rollout/scheduler=at_share", "algo/credit=tree_centred"]),
     ("gspo", [*NEIGHBOR, "rollout/scheduler=prefix_sampling"]),

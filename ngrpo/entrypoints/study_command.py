@@ -24,6 +24,7 @@ What a study consists of is in conf/study; further arguments are settings of it,
 
 import argparse
 import math
+import time
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -36,14 +37,15 @@ _OTHERS = ("publish", "add", "leaderboard", "plan")
 
 def main() -> None:
     """Runs the stages that are asked for, until the time is up."""
+    began = time.monotonic()
     arguments = _parse()
     from ngrpo.config.config_dir import search_path
 
     with typed_only([*search_path(arguments.config_dir), *arguments.settings]):
-        _run(arguments)
+        _run(arguments, began)
 
 
-def _run(arguments: argparse.Namespace) -> None:
+def _run(arguments: argparse.Namespace, began: float) -> None:
     from ngrpo.entrypoints.refused_run import removing_new
     from ngrpo.study.definition import load_study, only
     from ngrpo.study.fingerprint import FINGERPRINT
@@ -69,7 +71,8 @@ def _run(arguments: argparse.Namespace) -> None:
         return
     if arguments.stage == "add":
         study = with_arm(study, arguments.arm, arguments.with_, arguments.seeds, arguments.strength)
-    deadline = Deadline.after(arguments.limit_seconds)
+    # Counted from the beginning of the command: on a busy machine the imports alone take long.
+    deadline = Deadline.after(arguments.limit_seconds, since=began)
     context = StageContext(study, CONF, out, to, arguments.jobs, deadline, folder, arguments.cpu_jobs)
     with nullcontext() if arguments.out else removing_new(out, {".lock", FINGERPRINT}):
         if arguments.stage == "add":

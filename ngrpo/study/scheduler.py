@@ -36,9 +36,10 @@ class Deadline:
     at: float | None = None
 
     @classmethod
-    def after(cls, seconds: float | None) -> "Deadline":
-        """Returns the deadline so many seconds from now."""
-        return cls(None if seconds is None else time.monotonic() + seconds)
+    def after(cls, seconds: float | None, since: float | None = None) -> "Deadline":
+        """Returns the deadline so many seconds after a time on that clock, or from now."""
+        start = time.monotonic() if since is None else since
+        return cls(None if seconds is None else start + seconds)
 
     def remaining_s(self) -> float:
         """Returns the seconds that remain."""

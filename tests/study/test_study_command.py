@@ -1,13 +1,17 @@
 """The whole of ``scripts/study.py --quick``: interrupted, continued, and reported of again."""
 
+import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from forked import succeed
 
 from ngrpo.entrypoints import study_command
+from ngrpo.study.definition import StudyConfig, load_study
 from ngrpo.study.results import load
-from ngrpo.study.stages import STAGES
+from ngrpo.study.stages import STAGES, StageContext
 
 FEWER = ["arms.token_grpo.seeds=1", "arms.neighbor_grpo.seeds=1", "tune.rates=[1e-4]", "iterations=2"]
 
@@ -57,6 +61,25 @@ def test_the_difficulty_may_be_chosen_once_the_model_is_there_but_not_later(tmp_
     study("base", *words, "levels.chosen=demo:1-3")
     with pytest.raises(AssertionError, match=r'levels\.chosen="demo:1-2" is not the "demo:1-3"'):
         study("base", *words)
+
+
+def test_the_limit_counts_from_the_beginning_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[float] = []
+
+    def slow(*arguments: Any) -> StudyConfig:
+        time.sleep(0.5)
+        return load_study(*arguments)
+
+    def note(_: Sequence[str], context: StageContext) -> bool:
+        left.append(context.deadline.remaining_s())
+        return True
+
+    monkeypatch.setattr("ngrpo.study.definition.load_study", slow)
+    monkeypatch.setattr("ngrpo.study.stages.run_stages", note)
+    words = ["study", "base", "--quick", "--limit-seconds", "60", "--out", str(tmp_path)]
+    monkeypatch.setattr("sys.argv", words)
+    study_command.main()
+    assert 0 < left[0] <= 59.5
 
 
 def test_the_stages_are_those_of_the_command_line() -> None:

@@ -95,6 +95,15 @@ CASES = {
     ],
     # Responses that fork off one another.
     "treepo": ["algo=treepo"],
+    # Forced tokens and records of distributions, in prefetched rollouts.
+    "latr": ["algo=grpo", "algo/correction=truncate", "rollout.ahead=1", "rollout/scheduler=latr"],
+    # Quartiles of the mean rewards so far.
+    "more_of_hard_prompts": [
+        "algo=gfpo",
+        "algo/within_group=more_of_hard_prompts",
+        "algo.within_group.sizes=[4,3,2,2]",
+        "algo.within_group.warmup=4",
+    ],
     # What is given to the responses depends on those of iterations before, prefetched ones too.
     "prefix_sampling": [
         "algo=grpo",
@@ -160,7 +169,7 @@ def test_resume_after_kill_is_exact(tmp_path: Path, cache: dict[str, str], case:
         assert first["param_groups"] == second["param_groups"]
     assert any(name.startswith("critic.") for name in one["state_dict"]) == (case in ("ppo", "float16"))
     assert one.get("algorithm") == two.get("algorithm")
-    assert ("algorithm" in one) == (case == "adaptive_entropy")
+    assert ("algorithm" in one) == (case in ("adaptive_entropy", "more_of_hard_prompts"))
     assert one.get("loss_scales") == two.get("loss_scales")
     assert ("loss_scales" in one) == (case == "float16")
     tables = [state["callbacks"]["RolloutCallback"]["tables"] for state in (one, two)]
@@ -169,7 +178,7 @@ def test_resume_after_kill_is_exact(tmp_path: Path, cache: dict[str, str], case:
     terms = [state["callbacks"]["RolloutCallback"]["reward_terms"] for state in (one, two)]
     assert terms[0] == terms[1]
     given, depth = (scalars(resumed, tag) for tag in ("rollout/given_mean", "rollout/branch_depth"))
-    assert (max(given) > 0, max(depth) > 0) == (case == "prefix_sampling", case == "treepo")
+    assert (max(given) > 0, max(depth) > 0) == (case == "prefix_sampling", case in ("treepo", "latr"))
     assert given == scalars(straight, "rollout/given_mean")[3:]
     if case == "annealed":
         assert scalars(resumed, "exploration/rate") == scalars(straight, "exploration/rate")[3:]

@@ -23,6 +23,7 @@ def logged(folder: Path, tag: str) -> list[float]:
         (("exploration=token", "algo=grpo", "exploration.top_k=20", "exploration.largest_support=20"), 20),
         (("exploration=min_p", "algo=forking", "rollout.temperature=2", "exploration.largest_support=5"), 5),
         (("exploration=min_p", "algo=grpo", "rollout/scheduler=at_share", "exploration.p_min=0.01"), 128),
+        (("exploration=min_p", "algo=grpo", "rollout/scheduler=latr", "rollout.scheduler.gap=0.6"), 128),
     ],
     ids=str,
 )

@@ -143,6 +143,23 @@ def test_both_learn_what_to_give_from_the_groups_of_both(tmp_path: Path):
         assert two == pytest.approx(one, abs=1e-5)
 
 
+def test_both_judge_prompts_by_the_mean_rewards_of_both(tmp_path: Path):
+    """From the first iteration on, and with weights that stay as they are."""
+    chosen = (
+        "algo=gfpo", "algo/within_group=more_of_hard_prompts", "algo.within_group.sizes=[4,3,2,2]",
+        "algo.within_group.warmup=1", "trainer.optimizer.lr=0.0", "trainer.iterations=3", "callbacks.export=null",
+        "callbacks.checkpoint=null",
+    )  # fmt: skip
+    found = []
+    for ranks in (1, 2):
+        train(tmp_path / str(ranks), ranks, *chosen)
+        events = EventAccumulator(str(tmp_path / str(ranks) / "tensorboard")).Reload()
+        tags = ("policy/loss", "policy/grad_norm", "policy/entropy")
+        found.append([[event.value for event in events.Scalars(tag)] for tag in tags])
+    for one, two in zip(*found, strict=True):
+        assert two == pytest.approx(one, rel=1e-4, abs=1e-6)
+
+
 DYNAMIC = (
     "algo=dapo", "selection.keep._target_=keep_but_0_and_2.keep_but_0_and_2", "reward_terms=[overlong,count_bonus]",
     "+callbacks.recorder._target_=prompt_recorder.PromptRecorder",

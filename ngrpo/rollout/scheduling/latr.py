@@ -39,7 +39,7 @@ class LookaheadTree(Scheduler):
     - for mathematics it compares by matching suffixes and ROUGE-L.
 
     The copies of its code that were read ask for a gap of more than 0.15, which leaves the closest pairs out; here it
-    is less, as in the paper's description.
+    is less.
 
     Attributes:
         second: tau_abs. The scripts: 0.25, for mathematics 0.15.

@@ -1,4 +1,4 @@
-"""The threads of a server take short turns: an engine's step waits for no whole one of the thread that reads requests."""
+"""The threads of a server take short turns: an engine's step waits for no whole one of the thread with requests."""
 
 import sys
 

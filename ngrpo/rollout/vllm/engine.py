@@ -416,8 +416,8 @@ class VllmEngine:
     def sleep(self) -> None:
         """Frees weights and KV cache on a GPU (sleep level 2); does nothing on a CPU and without ``enable_sleep_mode``.
 
-        Before the first transfer it is checked that the model's own weights can be sent (see `sync_weights`): afterwards
-        there are none to compare with.
+        Before the first transfer it is checked that the model's own weights can be sent (see `sync_weights`):
+        afterwards there are none to compare with.
         """
         if not self._arguments["enable_sleep_mode"]:
             return

@@ -14,7 +14,7 @@ from ngrpo.serving.refusals import Refusal, too_large
 T = TypeVar("T")
 
 _MIB = 1 << 20
-_SMALL = 1 << 14
+_SMALL = 1 << 15
 """Bytes that are worked on in less time than it takes to change threads a few times."""
 
 _GONE = HTTPStatus.REQUEST_TIMEOUT

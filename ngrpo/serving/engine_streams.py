@@ -1,5 +1,6 @@
 """The streams in which an engine makes what many clients ask for, and its weights' changes between them."""
 
+import asyncio
 import threading
 import time
 from collections import deque
@@ -17,11 +18,11 @@ T = TypeVar("T")
 _LINGER_S = 1.0
 """Seconds for which a stream that has nothing to do stays open: opening one costs some milliseconds."""
 
-_PAUSE_S, _GATHERING_S = 0.008, 0.2
+_PAUSE_S, _GATHERING_S = 0.008, 0.5
 """Seconds without a further request after which a stream begins, and most seconds that it waits so."""
 
-_PLENTY = 16384
-"""Prompt tokens of about one prefill of a GPU: those who come while it runs lose nothing, and waiting would."""
+_TURNS = 4
+"""Of the web server's loop, from a client that connects to its request that is asked for here."""
 
 
 class Opened(NamedTuple):
@@ -56,6 +57,7 @@ class EngineStreams:
         self._changed = threading.Condition()
         self._streams: list[_Stream] = []
         self._alone = self._closed = False
+        self._web: asyncio.AbstractEventLoop | None = None
 
     @property
     def open(self) -> int:
@@ -64,6 +66,8 @@ class EngineStreams:
 
     def submit(self, work: Generation) -> None:
         """Has rollouts made."""
+        with suppress(RuntimeError):  # of another thread, which has no loop
+            self._web = asyncio.get_running_loop()
         self._add(work)
 
     def alone(self, action: Callable[[], T]) -> "Future[T]":
@@ -163,14 +167,26 @@ class EngineStreams:
     def _gather(self, stream: "_Stream") -> None:
         """Waits, where nothing runs, for those who ask at the same moment: what begins first would keep them waiting.
 
-        On a GPU it begins with a burst of many steps.
+        On a GPU it begins with a burst of many steps, and reading requests beside an engine in this process takes both
+        of them several times as long.
         """
         if stream.runs or not stream.arrived:
             return
         end, seen = time.monotonic() + _GATHERING_S, 0
-        while len(stream.arrived) > seen and time.monotonic() < end and stream.arrived_tokens < _PLENTY:
+        while len(stream.arrived) > seen and time.monotonic() < end:
             seen = len(stream.arrived)
             time.sleep(_PAUSE_S)
+            self._let_read(end)
+
+    def _let_read(self, end: float) -> None:
+        """Waits until the web server has read what it has got: a turn of its loop is as long as that takes."""
+        for _ in range(_TURNS if self._web else 0):
+            turned = threading.Event()
+            try:
+                self._web.call_soon_threadsafe(turned.set)  # type: ignore[union-attr]
+            except RuntimeError:  # it is closed
+                return
+            turned.wait(max(0.0, end - time.monotonic()))
 
     def _has_more(self, stream: "_Stream") -> bool:
         """Waits for something to do; a stream without work ends when others wait, or after a moment."""
@@ -211,11 +227,6 @@ class _Stream:
         self._works: dict[Generation, _Parts] = {}
         self._numbers: dict[int, tuple[Generation, int]] = {}
         self._added = 0
-
-    @property
-    def arrived_tokens(self) -> int:
-        """Prompt tokens of what has not begun."""
-        return sum(len(request.prompt_ids) for work in list(self.arrived) for request in work.requests)
 
     @property
     def idle(self) -> bool:

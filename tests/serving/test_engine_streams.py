@@ -1,5 +1,6 @@
 """What can be one stream joins it while it runs; weights change between streams, in the order of the asking."""
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -191,12 +192,28 @@ def test_those_who_ask_at_the_same_moment_are_begun_together(
     made.close()
 
 
-def test_what_is_enough_for_a_prefill_begins_while_others_still_come(
+def test_what_the_web_server_is_still_reading_is_begun_with_the_rest(engine: FakeEngine) -> None:
+    made = streams(engine, most=1)
+    works = [work("a", key) for key in range(4)]
+
+    async def read() -> None:
+        for one in works:
+            made.submit(one)
+            time.sleep(0.1)  # the next one's body, much longer than the pause, in the same turn or the next
+            await asyncio.sleep(0)
+
+    asyncio.run(read())
+    engine.go_on.set()
+    assert [made_of(one) for one in works] == [[0], [1], [2], [3]]
+    assert engine.said == [("a", [0, 1, 2, 3])]
+    made.close()
+
+
+def test_a_stream_begins_after_a_while_though_others_still_come(
     engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(engine_streams, "_PAUSE_S", 0.05)
-    monkeypatch.setattr(engine_streams, "_GATHERING_S", 60)
-    monkeypatch.setattr(engine_streams, "_PLENTY", 3)
+    monkeypatch.setattr(engine_streams, "_GATHERING_S", 0.3)
     made = streams(engine, most=1)
     works = list[Generation]()
     while not engine.said and len(works) < 1000:

@@ -172,8 +172,9 @@ def asked(url: str, path: Path, tokens: int) -> dict[str, float]:
     """Has clients in another process ask; returns when they sent and were answered."""
     command = [sys.executable, str(Path(__file__).with_name("serving_clients.py")), url, str(path)]
     told: dict[str, Any] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-    if told.pop("tokens") != tokens or set(answers := told.pop("answers")) != {"200"}:
-        raise RuntimeError(f"the clients got answers {answers}, and {tokens} tokens were asked for")
+    got, answers = told.pop("tokens"), told.pop("answers")
+    if got != tokens or set(answers) != {"200"}:
+        raise RuntimeError(f"the clients got answers {answers} and {got} tokens, and {tokens} were asked for")
     return told
 
 

@@ -106,10 +106,12 @@ class Job:
     Attributes:
         name: shown.
         run: does it, with the runner of the thread that it is scheduled on.
+        kind: jobs of one kind take about as long as one another.
     """
 
     name: str
     run: Callable[[CommandRunner], None]
+    kind: str = ""
 
 
 def visible_devices() -> list[str]:
@@ -130,8 +132,9 @@ def run_jobs(
 ) -> list[str]:
     """Runs jobs in their order, ``parallel`` of them at a time, spread over the visible GPUs.
 
-    A job is not started if the longest one so far, of those on GPUs or of those on the CPU, would not fit into what is
-    left of the time. A failure stops nothing but its own job.
+    A job is not started, but passed over, if the longest one of its kind so far would not fit into what is left of the
+    time; before one of its kind has finished, the longest of all. Jobs on GPUs and on the CPU are told apart. A failure
+    stops nothing but its own job.
 
     Args:
         jobs: in the order in which they start.
@@ -168,7 +171,8 @@ class _Scheduler:
         self.waiting = jobs
         self.total = len(jobs)
         self.deadline = deadline
-        self.longest_s = dict.fromkeys((False, True), expected_s)
+        self.expected_s = expected_s
+        self.longest_s: dict[tuple[bool, str], float] = {}  # by whether it is on the CPU, and kind
         self.say = say
         self.done: set[str] = set()
         self.failures: list[str] = []
@@ -193,15 +197,21 @@ class _Scheduler:
 
     def _next(self, on_cpu: bool) -> Job | None:
         with self.lock:
-            if not self.waiting or self.deadline.remaining_s() <= self.longest_s[on_cpu]:
+            remaining = self.deadline.remaining_s()
+            fitting = (n for n, job in enumerate(self.waiting) if remaining > self._longest(on_cpu, job.kind))
+            if (index := next(fitting, None)) is None:
                 return None
-            job = self.waiting.pop(0)
+            job = self.waiting.pop(index)
         self.say(f"{job.name}: started")
         return job
 
+    def _longest(self, on_cpu: bool, kind: str) -> float:
+        there = [seconds for (on, _), seconds in self.longest_s.items() if on == on_cpu]
+        return self.longest_s.get((on_cpu, kind), max(there, default=self.expected_s))
+
     def _finish(self, job: Job, seconds: float, on_cpu: bool) -> None:
         with self.lock:
-            self.longest_s[on_cpu] = max(self.longest_s[on_cpu], seconds)
+            self.longest_s[on_cpu, job.kind] = max(self.longest_s.get((on_cpu, job.kind), 0.0), seconds)
             self.done.add(job.name)
             count = len(self.done)
         self.say(f"{job.name}: done in {seconds:z.0f} s ({count} of {self.total})")

@@ -84,7 +84,7 @@ class StudyJobs:
             write(folder / RESULT, RateTrial(rate, metrics, strength))
             self._remove_files(folder)
 
-        return Job(f"tune {arm} {_place(rate, strength)}", run)
+        return Job(f"tune {arm} {_place(rate, strength)}", run, kind=arm)
 
     def rate_choices(self) -> dict[str, RateChoice]:
         """Returns the choice of each arm of which all rates were tried."""
@@ -143,7 +143,7 @@ class StudyJobs:
             write(folder / RESULT, result)
             self._remove_files(folder)
 
-        return Job(f"run {arm} seed {seed}", run)
+        return Job(f"run {arm} seed {seed}", run, kind=arm)
 
     def train_settings(
         self, arm: str, seed: int, rate: float, length: RunLength, strength: str | None = None

@@ -108,6 +108,19 @@ def test_no_job_starts_that_would_not_fit(tmp_path: Path) -> None:
     assert run_jobs(jobs, 1, Deadline.after(1.0), expected_s=2.0, say=quiet) == ["a", "b", "c"]
 
 
+def test_a_job_of_a_slow_kind_is_passed_over_where_one_of_a_fast_kind_still_fits() -> None:
+    done: list[str] = []
+
+    def work(name: str) -> None:
+        time.sleep(1.6 if "slow" in name else 0.2)
+        done.append(name)
+
+    names = ["fast 1", "slow 1", "slow 2", "fast 2"]
+    jobs = [Job(name, lambda _, name=name: work(name), kind=name.split()[0]) for name in names]
+    assert run_jobs(jobs, 1, Deadline.after(3.0), say=quiet) == ["slow 2"]
+    assert done == ["fast 1", "slow 1", "fast 2"]
+
+
 def test_a_command_is_terminated_at_the_deadline(tmp_path: Path) -> None:
     start = time.monotonic()
     runner = CommandRunner(Deadline.after(0.5), None)

@@ -36,18 +36,24 @@ class Look:
 
 
 def looks_of(arms: Sequence[str]) -> dict[str, Look]:
-    """Returns a colour for each strategy and a line for each algorithm; an arm is named STRATEGY_ALGORITHM."""
+    """Returns a colour for each strategy and a line for each algorithm; an arm is named STRATEGY_ALGORITHM.
+
+    Where there are more algorithms than kinds of lines each arm has a colour of its own.
+    """
     parts = [arm.rpartition("_") for arm in arms]
-    colours = {strategy: f"C{i % 10}" for i, strategy in enumerate(dict.fromkeys(part[0] for part in parts))}
-    lines = {name: _LINES[i % len(_LINES)] for i, name in enumerate(dict.fromkeys(part[2] for part in parts))}
+    strategies, algorithms = (dict.fromkeys(part[at] for part in parts) for at in (0, 2))
+    if len(algorithms) > len(_LINES):
+        return {arm: Look(f"C{i % 10}", _LINES[i // 10 % len(_LINES)]) for i, arm in enumerate(arms)}
+    colours = {strategy: f"C{i % 10}" for i, strategy in enumerate(strategies)}
+    lines = dict(zip(algorithms, _LINES, strict=False))
     return {arm: Look(colours[part[0]], lines[part[2]]) for arm, part in zip(arms, parts, strict=True)}
 
 
 def write_figure(results: Results, path: Path) -> None:
     """Draws Pass@k against k, its difference to the reference, and four curves over iterations or generated tokens.
 
-    Bands are 95 % t-intervals over seeds. Curves over time are means over seeds of running means, without bands; a
-    strategy has a colour, an algorithm a kind of line.
+    Bands are 95 % t-intervals over seeds. Curves over time are means over seeds of running means, without bands (see
+    `looks_of` for colours and lines).
     """
     arms = [arm for arm in results.study["arms"] if results.of_arm(arm)]
     looks = looks_of(arms)

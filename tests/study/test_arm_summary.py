@@ -132,6 +132,11 @@ def test_arms_of_one_strategy_share_a_colour_and_those_of_one_algorithm_a_line()
     assert len({(look.colour, look.line) for look in looks.values()}) == 4
 
 
+def test_each_of_many_algorithms_has_a_look_of_its_own() -> None:
+    arms = [f"token_{name}" for name in ("grpo", "passk", "maxrl", "forking", "tree")] + ["neighbor_grpo"]
+    assert len(set(looks_of(arms).values())) == len(arms)
+
+
 def test_runs_of_equal_tokens_are_drawn_over_them() -> None:
     runs = [run("token_grpo", seed, [1], [None]) for seed in (0, 1)]
     assert not by_tokens(runs)

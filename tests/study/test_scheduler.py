@@ -71,17 +71,41 @@ def test_jobs_on_the_cpu_see_no_gpu_and_run_beside_those_that_do(
     assert sorted(names) == [("''", "cpu"), ("''", "cpu"), ("'3'", "a card")]
 
 
+class Clock:
+    """A clock that jobs turn on, in place of waiting."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0.0
+        monkeypatch.setattr("ngrpo.study.scheduler.time", self)
+
+    def monotonic(self) -> float:
+        return self.now
+
+
 def test_slow_jobs_on_the_cpu_keep_none_from_starting_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    clock, begun, ready, over = Clock(monkeypatch), threading.Event(), threading.Event(), threading.Event()
     done: list[bool] = []
 
     def work(runner: CommandRunner) -> None:
-        time.sleep(1.6 if runner.device == "" else 0.2)
-        done.append(runner.device == "")
+        if on_cpu := runner.device == "":
+            begun.set()
+            ready.wait(10)
+        else:
+            begun.wait(10)
+            if len(done) == 7:
+                ready.set()
+                over.wait(10)
+            clock.now += 0.2
+        done.append(on_cpu)
+
+    def say(line: str) -> None:
+        if "done in 1 s" in line:
+            over.set()
 
     jobs = [Job(str(number), work) for number in range(11)]
-    assert run_jobs(jobs, 1, Deadline.after(3.0), say=quiet, on_cpu=1) == []
-    assert done.count(True) == 1
+    assert run_jobs(jobs, 1, Deadline(2.6), say=say, on_cpu=1) == []
+    assert [index for index, on_cpu in enumerate(done) if on_cpu] == [7]
 
 
 def test_a_failure_stops_nothing_else_and_is_raised_with_the_end_of_its_log(tmp_path: Path) -> None:
@@ -108,16 +132,18 @@ def test_no_job_starts_that_would_not_fit(tmp_path: Path) -> None:
     assert run_jobs(jobs, 1, Deadline.after(1.0), expected_s=2.0, say=quiet) == ["a", "b", "c"]
 
 
-def test_a_job_of_a_slow_kind_is_passed_over_where_one_of_a_fast_kind_still_fits() -> None:
-    done: list[str] = []
+def test_a_job_of_a_slow_kind_is_passed_over_where_one_of_a_fast_kind_still_fits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock, done = Clock(monkeypatch), []
 
     def work(name: str) -> None:
-        time.sleep(1.6 if "slow" in name else 0.2)
+        clock.now += 1.6 if "slow" in name else 0.2
         done.append(name)
 
     names = ["fast 1", "slow 1", "slow 2", "fast 2"]
     jobs = [Job(name, lambda _, name=name: work(name), kind=name.split()[0]) for name in names]
-    assert run_jobs(jobs, 1, Deadline.after(3.0), say=quiet) == ["slow 2"]
+    assert run_jobs(jobs, 1, Deadline(3.0), say=quiet) == ["slow 2"]
     assert done == ["fast 1", "slow 1", "fast 2"]
 
 

@@ -196,6 +196,25 @@ def test_the_newest_vllm_is_as_fast_as_quoted() -> None:
     assert min(made["first_difference"]) >= 510
 
 
+def test_the_difference_of_trainer_and_engine_was_measured() -> None:
+    page = PAGES["docs/precision.md"]
+    for name, one in benchmark("precision_h200")["formats"].items():
+        means = (f"{one[kind]['mean']:.4f}" for kind in ("mixed", "plain", "ignored"))
+        speeds = (f"{one[f'{phase}_tokens_per_s']:,.0f}" for phase in ("rollout", "update"))
+        assert f"| {name} | {' | '.join([*means, *speeds])} |" in page
+        assert one["mixed"]["tokens"] + one["plain"]["tokens"] == one["ignored"]["tokens"] == 16384
+
+
+def test_the_update_with_all_of_it_was_measured() -> None:
+    made = benchmark("update_cudnn_h200")
+    ((run,), (one,)) = made["runs"], made["results"]
+    text = " ".join(PAGES["docs/benchmarks.md"].split())
+    assert f"made {one['tokens_per_s']:,.0f} tokens/s ({one['mfu_percent']:.1f} % MFU, {made['date']})" in text
+    assert f"Its peak of {one['peak_gib']:.1f} GiB includes" in text
+    assert run["kl"]
+    assert (len(run["lengths"]), run["microbatch_tokens"]) == (48, 12288)
+
+
 def test_the_formats_learn_as_quoted() -> None:
     runs = benchmark("precision_curves_h200")["runs"]
     last = min(map(len, runs.values()))
@@ -403,7 +422,9 @@ def test_what_is_quoted_of_the_server_was_measured() -> None:
     assert len(checks["of_version"]) == 3
     assert not any(status >= "500" for status in checks["malformed"])
     assert not any(checks["left"].values())
-    engine, ratios = speed["tokens_per_s"]["engine"], speed["of_engine"]
-    assert f"{speed['requests']} rollouts of {speed['tokens']} tokens: {engine:,.0f} tokens/s of the engine" in text
-    assert f"and {ratios['group']:.2f} of that for one client" in text
-    assert f"it was {ratios['single']:.2f}, measured before" in text
+    (waves,) = (one for one in speed["measured"] if one["waves"] == 3)
+    engine, ratios = waves["tokens_per_s"]["engine"], waves["of_engine"]
+    rollouts = waves["requests"] * waves["waves"]
+    assert f"{rollouts} rollouts of {waves['tokens']} tokens: {engine:,.0f} tokens/s of the engine" in text
+    assert f"{ratios['group']:.2f} of that for one client" in text
+    assert f"and {ratios['single']:.2f} for {waves['requests']} clients" in text

@@ -118,9 +118,9 @@ def shared(engine: VllmEngine, patch: pytest.MonkeyPatch) -> None:
 def plain(engine: VllmEngine, patch: pytest.MonkeyPatch) -> None:
     decide = stepper.decide
 
-    def drawn(strategy: Exploration, logits: Tensor, temperature: float, context, explore: Tensor | None):
+    def drawn(strategy: Exploration, logits: Tensor, temperature: float, context, explore: Tensor | None, *more):
         nowhere = torch.zeros(len(logits), dtype=torch.bool, device=logits.device)
-        return decide(strategy, logits, temperature, context, nowhere)
+        return decide(strategy, logits, temperature, context, nowhere, *more)
 
     patch.setattr(stepper, "decide", drawn)
 

@@ -7,7 +7,8 @@ Each stage continues where an earlier call stopped: ``model`` (pretrains what is
 ``levels`` (accuracy by difficulty), ``base`` (evaluates the untrained model), ``tune`` (learning rates, on validation
 problems), ``run`` (trains and evaluates every arm and seed), ``effect`` (what mixed steps change), ``speed`` (of
 generation; the machine has to be free), ``report`` (table, figure, results.json). ``all`` is all of these but
-``levels``. ``publish`` writes the arms to the leaderboard, and ``leaderboard`` makes its page again from its files:
+``levels``. ``publish`` writes the arms to the leaderboard, ``restore`` writes what is there into the study's folder, so
+that ``run`` makes the seeds that are missing, and ``leaderboard`` makes its page again from its files:
 
     ngrpo study add --study countdown --arm min_p_grpo --with exploration=min_p --with algo=grpo --seeds 5
 
@@ -32,7 +33,7 @@ from ngrpo.entrypoints.arguments import real, whole
 from ngrpo.entrypoints.hydra_main import CONF, typed_only
 
 _STAGES = ("all", "model", "levels", "base", "tune", "run", "effect", "speed", "report")
-_OTHERS = ("publish", "add", "leaderboard", "plan")
+_OTHERS = ("publish", "restore", "add", "leaderboard", "plan")
 
 
 def main() -> None:
@@ -50,7 +51,7 @@ def _run(arguments: argparse.Namespace, began: float) -> None:
     from ngrpo.study.definition import load_study, only
     from ngrpo.study.fingerprint import FINGERPRINT
     from ngrpo.study.leaderboard.adding import with_arm
-    from ngrpo.study.leaderboard.commands import BOARD, add, publish_study
+    from ngrpo.study.leaderboard.commands import BOARD, add, publish_study, restore_study
     from ngrpo.study.leaderboard.page import write_leaderboard
     from ngrpo.study.scheduler import Deadline
     from ngrpo.study.stages import ALL, StageContext, report_of, run_stages
@@ -79,6 +80,8 @@ def _run(arguments: argparse.Namespace, began: float) -> None:
             add(context, board)
         elif arguments.stage == "publish":
             publish_study(context, board)
+        elif arguments.stage == "restore":
+            restore_study(context, board)
         else:
             run_stages(ALL if arguments.stage == "all" else (arguments.stage,), context)
 

@@ -68,11 +68,11 @@ class StudyJobs:
             for rate in self.study.tune.rates
             for arm in self.study.arms
             for strength in self._strengths(arm)
-            if not (self._rate_folder(arm, rate, strength) / RESULT).exists()
+            if not (self.rate_folder(arm, rate, strength) / RESULT).exists()
         ]
 
     def _tune_job(self, arm: str, rate: float, strength: str | None) -> Job:
-        folder, tune = self._rate_folder(arm, rate, strength), self.study.tune
+        folder, tune = self.rate_folder(arm, rate, strength), self.study.tune
         length = RunLength(tune.iterations, tune.generated_tokens)
 
         def run(runner: CommandRunner) -> None:
@@ -91,7 +91,7 @@ class StudyJobs:
         found = {}
         for arm in self.study.arms:
             grid = [(rate, strength) for rate in self.study.tune.rates for strength in self._strengths(arm)]
-            files = [self._rate_folder(arm, *one) / RESULT for one in grid]
+            files = [self.rate_folder(arm, *one) / RESULT for one in grid]
             if all(file.exists() for file in files):
                 trials = [RateTrial(**read(file)) for file in files]
                 best = choice(trials, self.study.tune.metric)
@@ -175,7 +175,8 @@ class StudyJobs:
     def _strengths(self, arm: str) -> list[str | None]:
         return [*self.study.arms[arm].strengths] or [None]
 
-    def _rate_folder(self, arm: str, rate: float, strength: str | None) -> Path:
+    def rate_folder(self, arm: str, rate: float, strength: str | None) -> Path:
+        """Returns the folder of a trial of a learning rate and a strength."""
         return self.out / "tune" / arm / _place(rate, strength)
 
     def _train(self, runner: CommandRunner, folder: Path, settings: Sequence[str], length: RunLength) -> float:

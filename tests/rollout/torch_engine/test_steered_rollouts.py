@@ -55,6 +55,20 @@ def test_distributions_of_logits_against_a_loop(ids: list[list[int]] | None) -> 
         assert found.log_probs[row].tolist() == pytest.approx([*expected, -torch.inf][:2], abs=1e-5)
 
 
+@pytest.mark.parametrize("ids", [None, [[5, 7, 2, NO_ID]]])
+def test_of_logits_that_differ_in_their_last_bits_the_likeliest_is_the_emitted_one(ids: list[list[int]] | None) -> None:
+    """Whose log-probs are equal: the place would be none to fork at, and the second token that of the response."""
+    logits = torch.zeros(1, 4000)
+    logits[0, 5] = 0.01
+    logits[0, 7] = torch.nextafter(logits[0, 5], torch.tensor(1.0))
+    found = distributions_of(logits, None if ids is None else torch.tensor(ids))
+    steering = Steering(torch.tensor([True]))
+    step, _ = decide(TokenSampling(), logits, 1.0, step_context(1), None, steering)
+    assert found.ids.tolist() == [[int(step.token), 5]] == [[7, 5]]
+    if ids is None:
+        assert found.log_probs[0, 0] == found.log_probs[0, 1]
+
+
 def recorded(engine: Any, bound: Any, sampling: Any, requests: Sequence[Request], strategy: Exploration) -> Any:
     return engine.generate(requests, replace(sampling, distributions=True), bound(engine, strategy))
 

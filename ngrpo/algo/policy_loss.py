@@ -93,7 +93,7 @@ class Algorithm:
     credit: Credit = field(default_factory=Broadcast)
     correction: RolloutCorrection = field(default_factory=NoCorrection)
     token_weight: TokenWeighting = field(default_factory=EvenTokens)
-    within_group: Callable[[Tensor, Tensor], Tensor] | None = None
+    within_group: Callable[[Tensor, Tensor], Tensor] | LearningSelection | None = None
     bonus: OutcomeBonus | None = None
     ratio_to: str = "trainer"
     kl_coef: float = 0.0
@@ -204,7 +204,7 @@ class Algorithm:
         Raises:
             ValueError: the KL is in the reward and a log-prob of ``batch`` is None.
         """
-        penalty = self._penalty(batch)
+        penalty, observed = self._penalty(batch), batch.groups.table(batch.rewards)
         if not self.credit.token_level:
             batch = replace(batch, rewards=batch.rewards - per_sequence_sum(penalty, batch.lengths))
         cut_off = batch.truncated & ~batch.rewards.isnan()
@@ -212,7 +212,7 @@ class Algorithm:
             batch = replace(batch, rewards=batch.rewards.masked_fill(cut_off, math.nan))
         rewards = batch.groups.table(batch.rewards)
         if self.within_group is not None:
-            rewards = self.within_group(rewards, batch.groups.table(batch.lengths.to(rewards.dtype)))
+            rewards = self.selected(rewards, batch.groups.table(batch.lengths.to(rewards.dtype)), observed)
             batch = replace(batch, rewards=batch.groups.flat(rewards))
         advantages = batch.groups.flat(self.advantage(rewards))
         if batch.bonus is not None:
@@ -225,6 +225,14 @@ class Algorithm:
         if self.zero_signal == "drop":
             credited = _without_zero_signal(credited, batch)
         return without_truncated(credited, batch.truncated, batch.lengths) if self.truncated == "drop" else credited
+
+    def selected(self, rewards: Tensor, lengths: Tensor, observed: Tensor) -> Tensor:
+        """Returns the rewards, NaN where ``within_group`` keeps nothing; arguments as for `LearningSelection`."""
+        if self.within_group is None:
+            return rewards
+        if isinstance(self.within_group, LearningSelection):
+            return self.within_group(rewards, lengths, observed)
+        return self.within_group(rewards, lengths)
 
     def _penalty(self, batch: ScoredBatch) -> Tensor:
         if self.kl_in == "loss":

@@ -48,8 +48,14 @@ class LearningSelection(LearnedState, ABC):
     """A selection that depends on the groups of the run so far."""
 
     @abstractmethod
-    def __call__(self, rewards: Tensor, lengths: Tensor) -> Tensor:
-        """Returns the rewards, NaN where a response is not kept; arguments as for `shortest`. Changes nothing."""
+    def __call__(self, rewards: Tensor, lengths: Tensor, observed: Tensor) -> Tensor:
+        """Returns the rewards, NaN where a response is not kept; changes nothing.
+
+        Args:
+            rewards: see `shortest`; without truncated responses and less a KL, where the algorithm has it so.
+            lengths: see `shortest`.
+            observed: the rewards of the same responses as they were observed.
+        """
 
     @abstractmethod
     def observe(self, rewards: Tensor) -> None:
@@ -64,7 +70,8 @@ class MoreOfHardPrompts(LearningSelection):
 
     The quartiles are read from a t-digest of the mean rewards of all prompts of the run, this iteration's included, and
     are the same on every rank; a mean on a quartile is below it. Until ``warmup`` prompts were seen, k is that of the
-    hardest everywhere. A group whose responses are all unscored counts nowhere.
+    hardest everywhere. A group whose responses are all unscored counts nowhere. Means are of the rewards themselves,
+    before a KL is subtracted from them and truncated responses are left out.
 
     Attributes:
         sizes: k by quartile of the prompt's mean reward, the hardest first; at least 2 and below the group size. The
@@ -85,18 +92,20 @@ class MoreOfHardPrompts(LearningSelection):
             )
         if self.metric not in _METRICS:
             raise SettingError(f"algo.within_group.metric={self.metric} is not known; choose {' or '.join(_METRICS)}.")
+        if self.warmup < 0:
+            raise SettingError(f"algo.within_group.warmup={self.warmup} is negative; 0 uses the quartiles at once.")
 
-    def __call__(self, rewards: Tensor, lengths: Tensor) -> Tensor:
+    def __call__(self, rewards: Tensor, lengths: Tensor, observed: Tensor) -> Tensor:
         """See `LearningSelection`."""
-        return _first(_METRICS[self.metric](rewards, lengths), rewards, self.kept(rewards))
+        return _first(_METRICS[self.metric](rewards, lengths), rewards, self.kept(observed))
 
-    def kept(self, rewards: Tensor) -> Tensor:
+    def kept(self, observed: Tensor) -> Tensor:
         """Returns the responses to keep of each group; [P, G] -> int64 [P, 1]."""
-        sizes = torch.tensor(list(self.sizes), device=rewards.device)
+        sizes = torch.tensor(list(self.sizes), device=observed.device)
         if not self.seen.centroids or self.seen.count < self.warmup:
-            return sizes[:1].expand(len(rewards), 1)
+            return sizes[:1].expand(len(observed), 1)
         bounds = torch.tensor([self.seen.quantile(share) for share in _QUARTILES], dtype=torch.float64)
-        above = rewards.double().nanmean(-1, keepdim=True) > bounds.to(rewards.device) + _ROUNDING
+        above = observed.double().nanmean(-1, keepdim=True) > bounds.to(observed.device) + _ROUNDING
         return sizes[above.sum(-1, keepdim=True)]
 
     def observe(self, rewards: Tensor) -> None:

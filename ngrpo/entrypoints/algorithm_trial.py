@@ -69,15 +69,16 @@ def _try_within_group(algorithm: Algorithm, group_size: int) -> None:
         return
     rewards, lengths = torch.zeros(1, group_size), torch.arange(1.0, group_size + 1)[None]
     rewards[0, -1] = math.nan
-    function = algorithm.within_group
-    if isinstance(function, LearningSelection):
-        with _undisturbed("within_group", function):
-            _called("within_group", lambda: function.observe(rewards.clone()))
-            _check_selection(_called("within_group", lambda: function(rewards.clone(), lengths)), rewards)
-    _check_selection(_called("within_group", lambda: function(rewards.clone(), lengths)), rewards)
+    selection = algorithm.within_group
+    if isinstance(selection, LearningSelection):
+        with _undisturbed("within_group", selection):
+            _called("within_group", lambda: selection.observe(rewards.clone()))
+            _try_selection(algorithm, rewards, lengths)
+    _try_selection(algorithm, rewards, lengths)
 
 
-def _check_selection(kept: Any, rewards: Tensor) -> None:
+def _try_selection(algorithm: Algorithm, rewards: Tensor, lengths: Tensor) -> None:
+    kept = _called("within_group", lambda: algorithm.selected(rewards.clone(), lengths, rewards.clone()))
     group_size = rewards.shape[-1]
     _check("within_group", "rewards", kept, (1, group_size), finite=False)
     if not bool((kept.isnan() | (kept == rewards)).all()):

@@ -24,6 +24,7 @@ from ngrpo.algo.loss_terms import LossInputs
 from ngrpo.algo.marks import inner, is_marked, reads_log_prob
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.algo.token_weight import WeighedTokens
+from ngrpo.algo.within_group import LearningSelection
 from ngrpo.config.instantiate import build
 from ngrpo.config.schema import register
 from ngrpo.entrypoints.algorithm_trial import try_algorithm
@@ -362,7 +363,9 @@ def test_combinations_pass_the_trial_call() -> None:
 
 @pytest.mark.parametrize("name", names("within_group"))
 def test_a_selection_keeps_rewards_or_excludes_them_whatever_the_order(name: str) -> None:
-    select = parts()["within_group"][name]
+    chosen = parts()["within_group"][name]
+    learns = isinstance(chosen, LearningSelection)
+    select = (lambda rewards, lengths: chosen(rewards, lengths, rewards)) if learns else chosen
     rewards, lengths = one_group([1.0, torch.nan, 0.0, 1.0, 0.5]), one_group([5, 1, 4, 3, 2])
     kept = select(rewards, lengths)
     assert bool((kept.isnan() | (kept == rewards)).all())

@@ -79,7 +79,7 @@ def prompts(*means: float, size: int = 8) -> Tensor:
 
 def kept(chosen: MoreOfHardPrompts, rewards: Tensor) -> list[int]:
     lengths = torch.arange(rewards.shape[-1], 0, -1.0).expand_as(rewards)
-    made = chosen(rewards.clone(), lengths)
+    made = chosen(rewards.clone(), lengths, rewards)
     counts = (~made.isnan()).sum(-1)
     for row, count in zip(made, counts.tolist(), strict=True):  # the last ones are the shortest
         assert (~row.isnan()).tolist() == [False] * (rewards.shape[-1] - count) + [True] * count
@@ -107,9 +107,29 @@ def test_a_mean_is_of_scored_responses_and_unscored_groups_count_nowhere() -> No
     rewards[1, 3:] = math.nan
     chosen.observe(rewards)
     assert chosen.seen.centroids == [(0.0, 1.0), (1.0, 1.0)]
-    made = chosen(rewards, torch.ones(3, 6))
+    made = chosen(rewards, torch.ones(3, 6), rewards)
     assert (~made.isnan()).sum(-1).tolist() == [4, 3, 0]
-    assert MoreOfHardPrompts(warmup=0)(prompts(0.5, size=10), torch.ones(1, 10)).isnan().sum() == 2
+    alike = prompts(0.5, size=10)
+    assert MoreOfHardPrompts(warmup=0)(alike, torch.ones(1, 10), alike).isnan().sum() == 2
+
+
+def test_the_quartile_is_of_the_rewards_without_a_kl_and_with_truncated_responses() -> None:
+    """Most prompts have a mean of 0, and so have all three quartiles: a KL below 0 would make them easy ones."""
+    chosen = MoreOfHardPrompts(sizes=(4, 4, 3, 2), warmup=0)
+    rewards = torch.tensor([[0.0] * 5, [0.0] * 4 + [1.0]], dtype=torch.float64)
+    chosen.observe(torch.cat((prompts(*[0.0] * 8, size=5), rewards)))
+    old = torch.full((10,), -1.0, dtype=torch.float64)
+    batch = replace(
+        scored(rewards, [1] * 10),
+        groups=Groups.of([0] * 5 + [1] * 5),
+        truncated=torch.tensor([False] * 9 + [True]),
+        old_log_prob=old,
+        ref_log_prob=old + 0.5,
+    )
+    for truncated, counts in (("keep", [4, 2]), ("zero_unscored", [4, 3])):  # a truncated one has the advantage 0
+        by = replace(GRPO, kl_in="reward", kl_coef=0.1, within_group=chosen, truncated=truncated)
+        made = by.assign(batch).advantages[0].view(2, 5)
+        assert (~made.isnan()).sum(-1).tolist() == counts
 
 
 def test_the_state_is_the_algorithms_and_survives() -> None:
@@ -119,15 +139,17 @@ def test_the_state_is_the_algorithms_and_survives() -> None:
     second.load_state_dict(json.loads(json.dumps(first.state_dict())))
     assert second.within_group.seen.centroids == first.within_group.seen.centroids  # type: ignore[union-attr]
     lengths = torch.arange(4.0).expand(4, 4)
-    assert (~second.within_group(rewards, lengths).isnan()).sum(-1).tolist() == [3, 3, 2, 2]  # type: ignore[misc]
+    assert (~second.selected(rewards, lengths, rewards).isnan()).sum(-1).tolist() == [3, 3, 2, 2]
     assert replace(GRPO, within_group=shortest).state_dict() == {}
 
 
 def test_by_reward_per_token_and_what_is_refused() -> None:
     rewards, lengths = row([1, 1, 0, 1]), row([9, 3, 1, 2])
     chosen = MoreOfHardPrompts(sizes=(2, 2, 2, 2), metric="token_efficient")
-    assert torch.equal(chosen(rewards, lengths).isnan(), token_efficient(rewards, lengths, 2).isnan())
+    assert torch.equal(chosen(rewards, lengths, rewards).isnan(), token_efficient(rewards, lengths, 2).isnan())
     with pytest.raises(SettingError, match=r"sizes=\[8, 6\] are 2 numbers; give one a quartile, four"):
         MoreOfHardPrompts(sizes=(8, 6))
     with pytest.raises(SettingError, match="metric=longest is not known; choose shortest or token_efficient"):
         MoreOfHardPrompts(metric="longest")
+    with pytest.raises(SettingError, match="warmup=-1 is negative; 0 uses the quartiles at once"):
+        MoreOfHardPrompts(warmup=-1)

@@ -152,7 +152,8 @@ def _check_sizes(sizes: Sequence[int], group_size: int) -> None:
     if not (min(sizes) >= 2 and min(sizes) < group_size and max(sizes) <= group_size):
         raise SettingError(
             f"algo.within_group.sizes={list(sizes)} of rollout.group_size={group_size} responses leave nothing to "
-            "choose or to compare; let them be 2 or more, none above rollout.group_size, and the smallest below it."
+            "choose or to compare; let them be 2 or more, none above rollout.group_size, and the smallest below it, or "
+            "raise rollout.group_size."
         )
 
 

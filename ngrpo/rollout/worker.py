@@ -349,7 +349,7 @@ class RolloutWorker:
             self.settings.scheduler,
             [requests[first : first + size] for first in range(0, len(requests), size)],
             limit,
-            lambda asked: self._check_distributions(self._generate(asked, self.sampling, bound)),
+            lambda asked: self._check_steered(asked, self._generate(asked, self.sampling, bound)),
         )
         rollouts = [leaf for tree in trees for leaf in tree.leaves]
         self._check_supports(rollouts)
@@ -504,15 +504,28 @@ class RolloutWorker:
                 "choose an exploration that does not truncate."
             )
 
-    def _check_distributions(self, rollouts: list[Rollout]) -> list[Rollout]:
-        """Refuses rollouts without the distributions that the scheduler reads."""
-        if self.sampling.distributions and any(rollout.distributions is None for rollout in rollouts):
-            raise SettingError(
-                f"rollout.engine={type(self.engine).__name__} returns no Rollout.distributions, which "
-                f"rollout.scheduler={type(self.settings.scheduler).__name__} reads; let it record them where "
-                "Sampling.distributions asks for it, or set rollout/scheduler=independent."
-            )
+    def _check_steered(self, asked: Sequence[Request], rollouts: list[Rollout]) -> list[Rollout]:
+        """Refuses rollouts without what the scheduler reads, or that began otherwise than it asked for."""
+        read = self.sampling.distributions
+        for request, rollout in zip(asked, rollouts, strict=True):
+            if read and rollout.distributions is None:
+                raise self._not_for_trees(
+                    "returns no Rollout.distributions, which",
+                    "reads; let it record them where Sampling.distributions asks for it",
+                )
+            forced = request.forced_token
+            if forced is not None and forced != int(rollout.response_ids[request.given]):
+                raise self._not_for_trees(
+                    "draws tokens where Request.forced_token, by which", "forks, names one; let it take that one"
+                )
         return rollouts
+
+    def _not_for_trees(self, fault: str, remedy: str) -> SettingError:
+        engine, scheduler = type(self.engine).__name__, type(self.settings.scheduler).__name__
+        return SettingError(
+            f"rollout.engine={engine} {fault} rollout.scheduler={scheduler} {remedy}, or set "
+            "rollout/scheduler=independent."
+        )
 
     def _requests(self, prompts: Sequence[Prompt], samples: int, iteration: int) -> list[Request]:
         return [

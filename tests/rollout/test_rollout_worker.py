@@ -14,6 +14,7 @@ from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rewards.terms.base import Responses, WeightedTerm
+from ngrpo.rollout.scheduling.latr import LookaheadTree
 from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
 from ngrpo.types.problems import Problem, Prompt
@@ -109,6 +110,32 @@ def test_an_engine_that_drops_the_supports_of_training_rollouts_is_refused(
     monkeypatch.setattr(worker.engine, "generate", without)
     with pytest.raises(SettingError, match=r"^rollout\.engine=TorchEngine returns no Rollout\.support, .*\.$"):
         worker.roll_out(PROMPTS, 0)
+
+
+def test_an_engine_that_does_not_do_what_trees_need_is_refused(
+    make_engine: Callable[..., TorchEngine], tiny_source: ModelSource, monkeypatch: pytest.MonkeyPatch
+):
+    forking = replace(SETTINGS, scheduler=LookaheadTree(second=1e-4, gap=1.0, lookahead=(4,)))
+    engine, tokenizer = make_engine(), tiny_source.tokenizer()
+    generate = engine.generate
+
+    def refused(said: str, changed: Callable[..., list[Rollout]]) -> None:
+        worker = RolloutWorker(engine, tokenizer, Echo(), TokenSampling(), forking, (3,), 0)
+        monkeypatch.setattr(engine, "generate", changed)
+        with pytest.raises(SettingError, match=rf"^rollout\.engine=TorchEngine {said}.*, or set rollout/scheduler="):
+            worker.roll_out(PROMPTS, 0)
+
+    refused(
+        "returns no Rollout.distributions, which rollout.scheduler=LookaheadTree reads",
+        lambda *asked: [replace(rollout, distributions=None) for rollout in generate(*asked)],
+    )
+    refused(
+        "draws tokens where Request.forced_token, by which rollout.scheduler=LookaheadTree forks, names one",
+        lambda requests, *rest: generate([replace(one, forced_token=None) for one in requests], *rest),
+    )
+    monkeypatch.setattr(engine, "generate", generate)
+    trees = RolloutWorker(engine, tokenizer, Echo(), TokenSampling(), forking, (3,), 0).roll_out(PROMPTS, 0)
+    assert any(rollout.path is not None for rollout in trees.rollouts)
 
 
 def test_each_evaluation_draws_the_same(make: Callable[..., RolloutWorker]):

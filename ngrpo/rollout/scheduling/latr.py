@@ -78,9 +78,12 @@ class LookaheadTree(Scheduler):
 
     def given_up(self, tree: Tree) -> Collection[int]:
         """See `Scheduler`; before a tree has grown, none of its responses is sure to stay."""
+        whole = [n for n, one in enumerate(tree.made) if one.whole and one.branch.likeliest]
+        if not whole:
+            return []
         growth = Growth(self, tree)
         kept = set() if growth.asked else growth.ended()
-        return [n for n, one in enumerate(tree.made) if one.whole and one.branch.likeliest and n not in kept]
+        return [n for n in whole if n not in kept]
 
     def places(self, one: Response) -> dict[int, int]:
         """Returns where a response forks: the second likeliest token by its index."""
@@ -88,7 +91,7 @@ class LookaheadTree(Scheduler):
         assert read is not None
         first, second = read.log_probs.exp().unbind(-1)
         chosen = (second > self.second) & (first - second < self.gap) & (read.ids[:, 0] == one.rollout.response_ids)
-        return {index: int(read.ids[index, 1]) for index in chosen.nonzero()[:, 0].tolist()}
+        return dict(zip(chosen.nonzero()[:, 0].tolist(), read.ids[chosen, 1].tolist(), strict=True))
 
 
 @dataclass(eq=False)
@@ -131,7 +134,8 @@ class Growth:
         self._settings = settings
         self._tree = tree
         self._made = pieces_of_rows(tree)
-        self._places = [settings.places(one) if one.branch.likeliest else {} for one in tree.made]
+        self._lengths = [one.rollout.length for one in tree.made]
+        self._places: dict[int, Mapping[int, int]] = {}
         self._end = min(tree.given + settings.growth, tree.limit)
         self.rows: list[Row] = []
         self.asked: list[Branch] = []
@@ -161,7 +165,7 @@ class Growth:
             if not growing:
                 return step
             for row in growing:
-                forced = self._places[row.pieces[-1]].get(step)
+                forced = self._places_of(row).get(step)
                 if forced is not None and len(self.rows) < self._tree.size:
                     until = self._compared_next(step, step)
                     self._begin(row, step, Branch(row.pieces[-1], step, until, forced))
@@ -195,7 +199,8 @@ class Growth:
         """Removes rows that read like their parents once they have so many tokens, and what forked off them."""
         compared = [row for row in self.rows if length - row.birth in self._settings.lookahead]
         gone = {row for row in compared if row.parent is not None and self._alike(row, row.parent, length)}
-        self.rows = [row for row in self.rows if gone.isdisjoint(row.lineage)]
+        if gone:
+            self.rows = [row for row in self.rows if gone.isdisjoint(row.lineage)]
 
     def _alike(self, row: Row, parent: Row, length: int) -> bool:
         """Says whether two rows read alike since the birth of one; not if one of them has ended, or is not made yet."""
@@ -215,7 +220,14 @@ class Growth:
         return full and all(row.birth + self._settings.lookahead[-1] < step for row in self.rows)
 
     def _length(self, row: Row) -> int:
-        return self._tree.made[row.pieces[-1]].rollout.length
+        return self._lengths[row.pieces[-1]]
+
+    def _places_of(self, row: Row) -> Mapping[int, int]:
+        """Returns where a row forks, as far as it was made; looked up when a step needs it, since pieces are many."""
+        last = row.pieces[-1]
+        if last not in self._places:
+            self._places[last] = self._settings.places(self._tree.made[last])
+        return self._places[last]
 
     def _ended(self, row: Row, length: int) -> bool:
         """Says whether a row has ended with so many tokens, or fewer."""

@@ -180,10 +180,13 @@ class EngineStreams:
 
     def _let_read(self, end: float) -> None:
         """Waits until the web server has read what it has got: a turn of its loop is as long as that takes."""
-        for _ in range(_TURNS if self._web else 0):
+        web = self._web
+        if web is None:
+            return
+        for _ in range(_TURNS):
             turned = threading.Event()
             try:
-                self._web.call_soon_threadsafe(turned.set)  # type: ignore[union-attr]
+                web.call_soon_threadsafe(turned.set)
             except RuntimeError:  # it is closed
                 return
             turned.wait(max(0.0, end - time.monotonic()))

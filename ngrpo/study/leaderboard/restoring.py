@@ -1,7 +1,6 @@
 """The folder of a study, made again from its setting on the leaderboard: what is missing there goes on from it."""
 
 import shutil
-from dataclasses import asdict
 from pathlib import Path
 
 from ngrpo.study.definition import StudyConfig
@@ -37,7 +36,7 @@ def restore(study: StudyConfig, out: Path, board: Path) -> Results:
     check_or_write_fingerprint(study, out)
     stored, jobs = read_setting(board / study.name), StudyJobs(study, out)
     if stored.base is not None:
-        write(out / "base" / RESULT, asdict(stored.base))
+        write(out / "base" / RESULT, stored.base)
     if stored.levels:
         write(out / LEVELS, stored.levels)
     tuned = {arm: one for arm, one in stored.tuned.items() if arm in study.arms}

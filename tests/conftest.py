@@ -158,7 +158,8 @@ def scripts() -> forked.Scripts:
     return forked.server()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    """Closed at the module's end: while playwright's is open, an event loop runs in this thread, and no other can."""
     with launched_browser() as made:
         yield made

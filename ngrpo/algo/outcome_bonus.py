@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, InvalidOperation
 from typing import Any
 
 import torch
@@ -18,6 +18,8 @@ Answer = tuple[int, str]
 """The key of a problem, and a final answer to it."""
 Gather = Callable[[Sequence[Answer]], list[Sequence[Answer]]]
 """Returns the answers of every rank on every rank (a collective)."""
+_DIGITS = 28
+"""Up to which whole numbers are written without an exponent; Python's, and that of the counts in checkpoints."""
 
 
 class OutcomeBonus(LearnedState, ABC):
@@ -106,12 +108,21 @@ class DifferentAnswers(OutcomeBonus):
 
 
 def normal(answer: str) -> str:
-    """Returns the form in which answers are compared: ``7.0`` and ``7`` are one."""
+    """Returns the form in which answers are compared: ``7.0`` and ``7`` are one, and no digit is rounded away."""
+    text = answer.strip()
     try:
-        number = Decimal(answer.strip())
+        number = Decimal(text)
     except InvalidOperation:
         return " ".join(answer.split())
-    return str(number.normalize() + 0) if number.is_finite() else answer.strip()
+    if not number.is_finite():
+        return text
+    shortest = number.normalize(_exact(len(text)))
+    return str(_exact(len(shortest.as_tuple().digits)).add(shortest, 0))
+
+
+def _exact(digits: int) -> Context:
+    """Returns the arithmetic of numbers of any size: a response may well box ``1e9999999``, which Python's refuses."""
+    return Context(prec=max(digits, _DIGITS), Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
 def _check_coef(coef: float) -> None:

@@ -1,6 +1,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -85,6 +86,22 @@ def test_equal_answers_have_one_form(one: str, other: str) -> None:
     assert normal(one) == normal(other)
     assert normal("7") != normal("70")
     assert normal("nan") == "nan"
+
+
+def test_numbers_of_any_size_are_answers_and_none_is_rounded_into_another() -> None:
+    """Policies box what they like: a number that Python's decimals overflow at ended the training."""
+    answers = ["1e9999999", "-1e9999999", "1e-9999999", "0", f"{10**40}", f"{10**40 + 1}", "1e40", f"{10**40}.0"]
+    forms = [normal(answer) for answer in answers]
+    assert [forms.index(form) for form in forms] == [0, 1, 2, 3, 4, 5, 4, 4]
+    for bonus in (RareAnswers(1.0), DifferentAnswers(1.0)):
+        assert bonus([1] * len(answers), answers, one_rank).isfinite().all()
+
+
+@pytest.mark.parametrize(
+    "answer", ["7", "1000", "1.5", "0.0000001", "1.5E+30", "1234567890123456789012345678", "-0.25", "1E-9"]
+)
+def test_usual_numbers_have_the_form_that_counts_in_checkpoints_have(answer: str) -> None:
+    assert normal(answer) == str(Decimal(answer).normalize() + 0)
 
 
 @pytest.mark.parametrize("make", [RareAnswers, DifferentAnswers])

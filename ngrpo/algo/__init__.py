@@ -29,7 +29,8 @@
   max@k
 - ``token_weight.py``: Token weights: which tokens the surrogate learns from, and how much from each
 - ``tree_credit.py``: Credit by tree (TreePO): a response is compared with its like in every subtree that it is in
-- ``truncation.py``: Exclusion of responses that were cut off at the length limit (DAPO's overlong filtering)
+- ``truncation.py``: Responses that were cut off at the length limit: excluded (DAPO's overlong filtering), or without
+  an advantage
 - ``value_loss.py``: The critic's loss, per token
 - ``within_group.py``: Selection inside a group: which of the responses to a prompt are learned from, by something else
   than the reward

@@ -18,7 +18,7 @@ class FirstTokenOnce(Credit):
     That is the response with A > 0 whose tokens the old policy finds likeliest, by the mean log-prob; at the first
     token of every other response, wrong ones too, A is 0 (Latent-GRPO, arXiv 2604.27998, its code). A group without
     A > 0 stays as it is. The code gives responses at the length limit A = 0, after the group's statistics
-    (``algo.truncated=zero``) or before them (``zero_unscored``).
+    (``algo.truncated=zero``) or before them (``zero_unscored``); whatever is done with them here, none is the one.
     """
 
     token_level: ClassVar[bool] = True
@@ -28,7 +28,8 @@ class FirstTokenOnce(Credit):
         """See `Credit`; raises ValueError without old log-probs."""
         if batch.old_log_prob is None:
             raise ValueError("the credit of first tokens needs old_log_prob, which is None")
-        likely = per_sequence_mean(batch.old_log_prob, batch.lengths).masked_fill(~(advantages > 0), -math.inf)
+        right = (advantages > 0) & ~batch.truncated
+        likely = per_sequence_mean(batch.old_log_prob, batch.lengths).masked_fill(~right, -math.inf)
         table = batch.groups.table(likely, fill=-math.inf)
         first = torch.arange(table.shape[-1]) == table.argmax(-1, keepdim=True)
         silent = (table > -math.inf).any(-1, keepdim=True) & ~first

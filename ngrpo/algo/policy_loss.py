@@ -21,7 +21,7 @@ from ngrpo.algo.marks import is_marked, reads_log_prob, reads_share, signed
 from ngrpo.algo.outcome_bonus import OutcomeBonus
 from ngrpo.algo.segments import per_sequence_sum, sequence_index
 from ngrpo.algo.token_weight import EvenTokens, TokenWeight, TokenWeighting, WeighedTokens, even
-from ngrpo.algo.truncation import without_truncated
+from ngrpo.algo.truncation import with_zeros, without_truncated
 from ngrpo.algo.within_group import LearningSelection
 from ngrpo.errors import SettingError
 
@@ -217,11 +217,11 @@ class Algorithm:
         advantages = batch.groups.flat(self.advantage(rewards))
         if batch.bonus is not None:
             advantages = advantages + batch.bonus.to(advantages.dtype)
-        if self.truncated == "zero":
-            advantages = advantages.masked_fill(cut_off & ~advantages.isnan(), 0.0)
-        if self.truncated == "zero_unscored":
-            advantages = advantages.masked_fill(cut_off, 0.0)
         credited = self.credit(batch, advantages, penalty)
+        if self.truncated == "zero":
+            credited = with_zeros(credited, cut_off & ~advantages.isnan(), batch.lengths)
+        if self.truncated == "zero_unscored":
+            credited = with_zeros(credited, cut_off, batch.lengths)
         if self.zero_signal == "drop":
             credited = _without_zero_signal(credited, batch)
         return without_truncated(credited, batch.truncated, batch.lengths) if self.truncated == "drop" else credited

@@ -293,6 +293,20 @@ def scored(dtype: torch.dtype = torch.float32) -> ScoredBatch:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("name", names("credit"))
+@pytest.mark.parametrize("relative", ["raw", "group_standardised"])
+def test_a_truncated_response_has_no_advantage_at_any_token_where_that_is_asked_for(name: str, relative: str) -> None:
+    """Whatever the credit makes of rewards; with "zero" it counts in what it is compared with, else not even there."""
+    algorithm = replace(base(), advantage=parts()["advantage"][relative], credit=parts()["credit"][name])
+    made = replace(scored(torch.float64), truncated=torch.tensor([True] + [False] * 6 + [True] + [False] * 4))
+    silent = made.truncated.repeat_interleave(made.lengths)
+    unscored = replace(made, rewards=made.rewards.masked_fill(made.truncated, torch.nan))
+    for choice, compared in (("zero", made), ("zero_unscored", unscored)):
+        found = replace(algorithm, truncated=choice).assign(made).advantages
+        assert (found[:, silent] == 0).all()
+        torch.testing.assert_close(found[:, ~silent], algorithm.assign(compared).advantages[:, ~silent], equal_nan=True)
+
+
 def combinations() -> Iterator[dict[str, str]]:
     """Every advantage, clip, token weight and aggregate; the other parts in turn, so that each meets all of them."""
     crossed, others = ("advantage", "clip", "token_weight", "aggregate"), ("ratio", "credit", "correction", "kl")

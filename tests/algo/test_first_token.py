@@ -75,10 +75,11 @@ def test_all_right_and_a_group_of_one() -> None:
 
 
 def test_a_right_response_at_the_limit_has_no_first_token() -> None:
-    """The likeliest right one is truncated: the next one keeps its advantage."""
-    first, rest = first_and_rest(LATENT, scored(REWARDS, MEANS, [2]))
-    assert [i for i, a in enumerate(first) if a != 0] == [0]
-    assert rest[2] == 0.0
+    """The likeliest right one is truncated: the next one keeps its advantage, where it is dropped afterwards too."""
+    for choice in ("zero", "zero_unscored", "drop"):
+        first, rest = first_and_rest(replace(LATENT, truncated=choice), scored(REWARDS, MEANS, [2]))
+        assert [i for i, a in enumerate(first) if a > 0] == [0]
+        assert not rest[2] > 0.0
 
 
 def test_groups_are_told_apart_and_unscored_responses_stay_out() -> None:

@@ -1,6 +1,12 @@
 """Importance ratio of the current policy to the one before this rollout batch, by token or by sequence.
 
 All return the LOG ratio of every token, [N], clamped to +-20 so that its exponential stays finite in float32.
+
+Those of whole sequences have the same value at all tokens of one, and the gradient of a token's entry reaches that
+token alone (as verl's code has it). Where all tokens of a sequence weigh alike, the sum over them has the gradient of
+the mean by which the ratio is defined. Where they do not, since a token weight, a mask or a rejection tells them apart,
+each token learns by its own weight, and one that is left out learns nothing; through the mean it would learn what the
+others do.
 """
 
 import torch
@@ -32,9 +38,8 @@ def token(log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor) -> Tensor:
 def sequence(log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor, share: Tensor | None = None) -> Tensor:
     """``log s = mean_t (lp_t - lp_old_t)``, the same for all tokens of a sequence (GSPO, arXiv 2507.18071).
 
-    The gradient reaches every token of the sequence through the mean, in which tokens count by their shares: one that
-    k responses have in common is then learned from once. Meant for `seq_mean_token_mean`, under which every sequence
-    counts once.
+    In the mean tokens count by their shares: one that k responses have in common is learned from once. Meant for
+    `seq_mean_token_mean`, under which every sequence counts once.
 
     Args:
         log_prob: float [N], under the current policy.
@@ -45,14 +50,14 @@ def sequence(log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor, share: Ten
     Returns:
         Log ratios [N].
     """
-    mean = per_sequence_mean(log_prob - old_log_prob, lengths, share)
-    return mean.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)[sequence_index(lengths, log_prob.shape[0])]
+    mean = per_sequence_mean((log_prob - old_log_prob).detach(), lengths, share)
+    return _by_token(mean, log_prob, lengths)
 
 
 @of_sequence
 @reads_share
 def sequence_token(log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor, share: Tensor | None = None) -> Tensor:
-    """``log s_t = sg(log s) + lp_t - sg(lp_t)``: the value of `sequence`, gradient token by token (GSPO-token).
+    """``log s_t = sg(log s) + lp_t - sg(lp_t)``: `sequence` for advantages by token (GSPO-token).
 
     Args:
         log_prob: float [N], under the current policy.
@@ -63,8 +68,7 @@ def sequence_token(log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor, shar
     Returns:
         Log ratios [N].
     """
-    # In these brackets, whose value is exactly 0: a sum from the left would round log s to the digits of the log-prob.
-    return sequence(log_prob, old_log_prob, lengths, share).detach() + (log_prob - log_prob.detach())
+    return sequence(log_prob, old_log_prob, lengths, share)
 
 
 @one_advantage
@@ -99,8 +103,26 @@ def sequence_clipped(
     Returns:
         Log ratios [A, N].
     """
-    change = (log_prob - old_log_prob).expand_as(advantages)
+    change = (log_prob - old_log_prob).detach().expand_as(advantages)
     bounded = torch.where(advantages > 0, change.clamp(max=high), change)
     bounded = torch.where(advantages < 0, bounded.clamp(min=-low), bounded)
-    means = torch.stack([per_sequence_mean(channel, lengths, share) for channel in bounded])
-    return means.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)[:, sequence_index(lengths, log_prob.shape[0])]
+    means = (per_sequence_mean(channel, lengths, share) for channel in bounded)
+    return torch.stack(
+        [_by_token(mean, log_prob, lengths, free) for mean, free in zip(means, bounded == change, strict=True)]
+    )
+
+
+def _by_token(mean: Tensor, log_prob: Tensor, lengths: Tensor, free: Tensor | None = None) -> Tensor:
+    """Returns a number of each sequence at all of its tokens, within the limit, with a gradient of 1 to the token.
+
+    Args:
+        mean: float [S], a constant.
+        log_prob: float [N], under the current policy.
+        lengths: int64 [S].
+        free: tokens that have a gradient, bool [N]; None for all. None have one beyond the limit.
+    """
+    index = sequence_index(lengths, log_prob.shape[0])
+    moves = (mean.abs() <= LOG_RATIO_LIMIT)[index]
+    # In these brackets, whose value is exactly 0: a sum from the left would round it to the digits of the log-prob.
+    moved = (log_prob - log_prob.detach()) * (moves if free is None else moves & free)
+    return mean.clamp(-LOG_RATIO_LIMIT, LOG_RATIO_LIMIT)[index] + moved

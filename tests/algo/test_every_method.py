@@ -18,12 +18,13 @@ from torch import Tensor
 from ngrpo.algo.aggregate import BatchTotals
 from ngrpo.algo.best import with_best
 from ngrpo.algo.clip import Surrogate
+from ngrpo.algo.correction import Mask, Reject
 from ngrpo.algo.credit import ScoredBatch
 from ngrpo.algo.groups import Groups
 from ngrpo.algo.loss_terms import LossInputs
 from ngrpo.algo.marks import inner, is_marked, reads_log_prob
 from ngrpo.algo.policy_loss import Algorithm
-from ngrpo.algo.token_weight import WeighedTokens
+from ngrpo.algo.token_weight import ClipCov, ForkingTokens, WeighedTokens
 from ngrpo.algo.within_group import LearningSelection
 from ngrpo.config.instantiate import build
 from ngrpo.config.schema import register
@@ -243,6 +244,33 @@ def test_the_gradient_of_a_weighed_loss_by_differences(name: str, clip: str) -> 
     plain = replace(base(), clip=parts()["clip"][clip])
     (even,) = torch.autograd.grad(plain.loss(batch_of := batch(), weighed(plain, batch_of)[1]).loss, batch_of.log_prob)
     assert torch.allclose(grad, even) == (name == "even")
+
+
+LEAVES_OUT = {
+    "counts": ("token_weight", ForkingTokens(0.4)),
+    "weights of 0": ("token_weight", ClipCov(0.4, -9.0, 9.0)),
+    "mask": ("correction", Mask(cap=1.05, floor=0.95)),
+    "rejection": ("correction", Reject(cap=1.05, floor=0.95)),
+}
+"""What tells the tokens of a response apart, so that some of them are not learned from."""
+
+
+@pytest.mark.parametrize("name", names("ratio"))
+@pytest.mark.parametrize("what", LEAVES_OUT)
+def test_a_token_that_is_left_out_learns_nothing_whatever_the_ratio_is_of(name: str, what: str) -> None:
+    group, part = LEAVES_OUT[what]
+    given = batch(moved=0.1)  # no bound of a ratio acts
+    mismatch = torch.tensor([0.2, 0.0] * 7, dtype=torch.float64)
+    given = replace(given, rollout_log_prob=given.old_log_prob - mismatch)
+    changed: dict[str, Any] = {group: part}
+    algorithm = replace(base(), clip=parts()["clip"]["unclipped"], ratio=parts()["ratio"][name], **changed)
+    given, totals = weighed(algorithm, given)
+    weight = given.kept * algorithm.correction(given.log_mismatch, given.lengths).weight
+    if given.token_weight is not None:
+        weight = weight * given.token_weight.counted * given.token_weight.weight[0]
+    assert 0 < int((weight > 0).sum()) < int(given.kept.sum())
+    (grad,) = torch.autograd.grad(algorithm.loss(given, totals).loss, given.log_prob)
+    assert ((grad != 0) == (weight > 0)).all()
 
 
 @pytest.mark.parametrize("name", names("token_weight"))

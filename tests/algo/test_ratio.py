@@ -46,11 +46,21 @@ def test_sequence_of_one_token_is_the_token_ratio() -> None:
     assert ratio.sequence(log_prob, old, ones).tolist() == ratio.token(log_prob, old, ones).tolist()
 
 
-def test_sequence_gradient_reaches_every_token_of_its_sequence_only() -> None:
-    log_prob = torch.zeros(5, dtype=torch.float64, requires_grad=True)
-    log_ratio = ratio.sequence(log_prob, torch.zeros(5, dtype=torch.float64), torch.tensor([2, 3]))
-    (grad,) = torch.autograd.grad(log_ratio[0], log_prob)
-    assert grad.tolist() == [0.5, 0.5, 0.0, 0.0, 0.0]
+@pytest.mark.parametrize("share", [None, torch.tensor([1.0, 0.5, 0.5, 1.0, 1.0], dtype=torch.float64)])
+def test_the_summed_gradient_of_sequence_is_that_of_its_mean(share: torch.Tensor | None) -> None:
+    """Summed as the loss does: by the shares of the tokens."""
+    log_prob = torch.tensor([-0.5, -0.1, -2.0, -0.7, -0.2], dtype=torch.float64, requires_grad=True)
+    old, lengths = torch.full((5,), -0.6, dtype=torch.float64), torch.tensor([2, 3])
+    weight = torch.ones(5, dtype=torch.float64) if share is None else share
+    found = weight * ratio.sequence(log_prob, old, lengths, share).exp()
+    sums = [part.sum() for part in weight.split([2, 3])]
+    changes = (weight * (log_prob - old)).split([2, 3])
+    means = torch.stack([n * (part.sum() / n).exp() for part, n in zip(changes, sums, strict=True)])
+    for one, mean in zip(found.split([2, 3]), means, strict=True):
+        (grad,) = torch.autograd.grad(one.sum(), log_prob, retain_graph=True)
+        (expected,) = torch.autograd.grad(mean, log_prob, retain_graph=True)
+        torch.testing.assert_close(grad, expected)
+        torch.testing.assert_close(one.sum(), mean)
 
 
 def test_sequence_token_has_the_value_and_the_summed_gradient_of_sequence() -> None:

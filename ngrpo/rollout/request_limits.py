@@ -1,11 +1,41 @@
 """Refusals of requests that an engine cannot serve as they are."""
 
+import math
 from collections.abc import Iterable, Sequence
 
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.types.records import Record
 from ngrpo.types.rollouts import Mixture, Prefix, Request, Sampling
+
+
+_KEYS = 2**63
+"""Number of keys: those that int64 holds."""
+
+
+def check_sampling(sampling: Sampling, vocabulary: int, max_tokens: int | None = None) -> None:
+    """Refuses settings with which no request could be served.
+
+    Args:
+        sampling: of a call.
+        vocabulary: V.
+        max_tokens: see `check_requests`.
+
+    Raises:
+        SettingError: says which, and why.
+    """
+    if not 0 < sampling.temperature < math.inf:
+        raise SettingError(
+            f"temperature={sampling.temperature} cannot divide logits; choose a positive value, or ask for the "
+            "likeliest tokens."
+        )
+    for token in _outside(sampling.stop_ids, vocabulary):
+        raise SettingError(f"stop token {token} is no id of the model's vocabulary of {vocabulary}; remove it.")
+    if max_tokens is not None and sampling.max_new_tokens >= max_tokens:
+        raise SettingError(
+            f"max_new_tokens={sampling.max_new_tokens} leaves no room for a prompt in the {max_tokens} tokens that the "
+            "engine was started for; lower it, or raise rollout.max_new_tokens."
+        )
 
 
 def check_requests(
@@ -28,12 +58,15 @@ def check_requests(
         SettingError: says which request, and why.
     """
     vocabulary = embedding_shape[0]
-    for token in _outside(sampling.stop_ids, vocabulary):
-        raise SettingError(f"stop token {token} is no id of the model's vocabulary of {vocabulary}; remove it.")
+    check_sampling(sampling, vocabulary, max_tokens)
     for number, request in enumerate(requests):
         budget = request.limit(sampling.max_new_tokens)
         if budget < 1:
             raise SettingError(f"request {number} has max_new_tokens={budget}, which makes no token; choose 1 or more.")
+        if not 0 <= request.key < _KEYS:
+            raise SettingError(
+                f"request {number} has key={request.key}, which is no number of 63 bits; make it with request_key."
+            )
         _check_prompt(number, request, budget, max_tokens, vocabulary)
         if request.prefix is None:
             continue
@@ -81,15 +114,16 @@ def _check_mixture(who: str, mixture: Mixture, strategy: Exploration, embedding_
         return
     vocabulary, dim = embedding_shape
     record = mixture.record
-    filled = {"scores": strategy.scored, "vector": strategy.dense, "noise": strategy.noisy}
-    recorded = {name: getattr(record, name) is not None for name in filled}
-    wide = record.vector is None or record.vector.shape[-1] == dim
-    if record.ids.shape[-1] != strategy.width or recorded != filled or not wide:
+    if _shapes(record) != _expected_shapes(strategy, len(mixture.positions), dim):
+        found = ", ".join(f"{name} {list(shape)}" for name, shape in _shapes(record).items())
         raise SettingError(
-            f"{who} whose mixtures have {_kind(record)}, and {type(strategy).__name__} records others; continue it "
-            "with the strategy and the model that made it."
+            f"{who} whose mixtures have {found}, and {type(strategy).__name__} records "
+            "others; continue it with the strategy and the model that made it."
         )
-    if bool(((record.ids < 0) | (record.ids >= vocabulary)).any()):
+    for name in ("weights", "vector", "noise"):
+        if (channel := getattr(record, name)) is not None and not bool(channel.isfinite().all()):
+            raise SettingError(f"{who} whose mixtures have {name} that are not finite; continue it as it was made.")
+    if record.ids.is_floating_point() or bool(((record.ids < 0) | (record.ids >= vocabulary)).any()):
         raise SettingError(
             f"{who} that mixes an id outside of the model's vocabulary of {vocabulary}; continue it with the model "
             "that made it."
@@ -102,6 +136,18 @@ def _outside(ids: Sequence[int], vocabulary: int) -> Iterable[int]:
     return (token for token in ids if not 0 <= token < vocabulary)
 
 
-def _kind(record: Record) -> str:
-    channels = [name for name in ("scores", "vector", "noise") if getattr(record, name) is not None]
-    return f"{record.ids.shape[-1]} ids each" + (f" and {', '.join(channels)}" if channels else "")
+def _shapes(record: Record) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(channel.shape) for name, channel in record._asdict().items() if channel is not None}
+
+
+def _expected_shapes(strategy: Exploration, mixed: int, dim: int) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of the channels that a strategy records at so many positions."""
+    sums = (mixed, strategy.width)
+    filled: dict[str, tuple[bool, tuple[int, ...]]] = {
+        "ids": (True, sums),
+        "weights": (True, sums),
+        "scores": (strategy.scored, sums),
+        "vector": (strategy.dense, (mixed, dim)),
+        "noise": (strategy.noisy, (mixed,)),
+    }
+    return {name: shape for name, (recorded, shape) in filled.items() if recorded}

@@ -21,7 +21,7 @@ from ngrpo.exploration.runtime.strategy_errors import StrategyError
 from ngrpo.modeling.loading import DTYPES, ModelSource
 from ngrpo.rollout.engine import NOT_STARTED, Report, RolloutStream, ServingStream
 from ngrpo.rollout.records.session import CollectedRecords, SessionSpec
-from ngrpo.rollout.request_limits import check_requests
+from ngrpo.rollout.request_limits import check_requests, check_sampling
 from ngrpo.rollout.served_dtype import AUTO, served_dtype
 from ngrpo.rollout.vllm.device import visible_to_children
 from ngrpo.rollout.vllm.left_memory import EngineMemory
@@ -297,6 +297,7 @@ class VllmEngine:
         """Opens a session for about so many requests at once."""
         self._require_weights()
         strategy, budget, model = exploration.strategy, sampling.max_new_tokens, self.llm.model_config
+        check_sampling(sampling, model.get_vocab_size(), model.max_model_len)  # before there are records of this length
         self.check_load(strategy, requests, budget)
         embedding_shape = model.get_vocab_size(), self.model.config().hidden_size
         room = slots_for(requests, strategy, budget, self._arguments["max_num_seqs"], sampling.distributions)

@@ -8,7 +8,6 @@ from ngrpo.exploration.base import Exploration
 from ngrpo.types.records import Record
 from ngrpo.types.rollouts import Mixture, Prefix, Request, Sampling
 
-
 _KEYS = 2**63
 """Number of keys: those that int64 holds."""
 

@@ -79,7 +79,9 @@ def test_all_up_to_the_limits_is_taken() -> None:
 
 @pytest.mark.parametrize("strategy", [NeighborMixing(k=2), GaussianSoftTokens(), TokenSampling()])
 def test_the_record_of_another_strategy(strategy: Exploration) -> None:
-    said = f"request 1 has a prefix whose mixtures have ids [1, 3], weights [1, 3], and {type(strategy).__name__} records"
+    said = (
+        f"request 1 has a prefix whose mixtures have ids [1, 3], weights [1, 3], and {type(strategy).__name__} records"
+    )
     with pytest.raises(SettingError, match=re.escape(said)):
         check(SOUND, replace(SOUND, prefix=Prefix((1,), mixed_at(3))), strategy=strategy)
 

@@ -36,6 +36,8 @@ tested.
 - ``private.py``: Everything that is touched of vLLM's private parts, for which it has no door; the tests name each that
   moves
 - ``process_watch.py``: A watch over vLLM's engine processes, whose death its synchronous client would not notice
+- ``read_tensors.py``: The tensors that other code reads: what a loader passes over leaves no trace in what it loads
+  into
 - ``request_loop.py``: The loop that runs the requests of any number of callers on one vLLM engine, in the callers' own
   threads
 - ``rollout_stream.py``: The requests of one session on vLLM: they wait for slots, run, and come back as rollouts

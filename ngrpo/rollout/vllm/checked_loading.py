@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from ngrpo.rollout.vllm.checksum import checksum
 from ngrpo.rollout.vllm.coverage import mark, unwritten
+from ngrpo.rollout.vllm.read_tensors import ReadTensors
 
 _SHOWN = 3
 
@@ -22,11 +23,13 @@ class CheckedModel:
     def __init__(self, model: nn.Module) -> None:
         self.model: Any = model
         self._received: dict[str, list[int]] = {}
+        self._unread: set[str] = set()
         self._buffers = self._served_buffers()
 
     def expect(self) -> None:
         """Marks all parameters, before weights come; what they held is lost."""
         self._received = {}
+        self._unread = set()
         mark(self.model)
 
     def load_weights(self, weights: Iterable[tuple[str, Tensor]]) -> Any:
@@ -34,8 +37,10 @@ class CheckedModel:
         bucket = list(weights)
         for name, tensor in bucket:
             self._received.setdefault(name, []).append(checksum(tensor))
-        with torch.no_grad():
-            return self.model.load_weights(iter(bucket))
+        with torch.no_grad(), ReadTensors(dict(bucket)) as read:
+            loaded = self.model.load_weights(iter(bucket))
+        self._unread |= read.unread
+        return loaded
 
     def fault(self, sent: dict[str, int]) -> str:
         """Returns a clause that says what is wrong after a transfer of tensors with these checksums, "" if nothing.
@@ -53,6 +58,13 @@ class CheckedModel:
         if changed := sorted(name for name in self._buffers if buffers.get(name) != self._buffers[name]):
             return f"vLLM serves buffers that changed since it loaded them: {listed(changed)}"
         return ""
+
+    def unread(self) -> list[str]:
+        """Returns the names of the tensors that came since `expect` and of which the model loaded nothing.
+
+        It passes over names that it has no place for, such as a bias that its implementation lacks, in silence.
+        """
+        return sorted(self._unread)
 
     def served(self) -> dict[str, int]:
         """Returns the checksums of all parameters and of the buffers of the model's folder, by vLLM's name."""

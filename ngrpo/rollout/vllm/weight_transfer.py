@@ -39,9 +39,10 @@ class Served(Protocol):
 class WeightTransfer:
     """Transfers weights and checks them.
 
-    Every worker must receive every tensor once and bit for bit, and its loading must fill every parameter that it
-    serves. vLLM lays weights out in its own way (it fuses and splits them), so that the loading itself is checked once,
-    with `send_unchanged`: weights that it loaded from the model's folder must stay as they are when they come again.
+    Every worker must receive every tensor once and bit for bit, its loading must fill every parameter that it serves,
+    and some worker must load of each tensor (where experts are spread, not all do). vLLM lays weights out in its own
+    way (it fuses and splits them), so that the loading itself is checked once, with `send_unchanged`: weights that it
+    loaded from the model's folder must stay as they are when they come again.
 
     Args:
         llm: the engine.
@@ -79,7 +80,8 @@ class WeightTransfer:
 
         Raises:
             RunError: a number is too large for the dtype.
-            RuntimeError: a worker received something else, or serves a parameter that nothing came for.
+            RuntimeError: a worker received something else, or serves a parameter that nothing came for, or no worker
+                serves a tensor that came.
         """
         self._whole = False
         with self._turn():
@@ -90,6 +92,8 @@ class WeightTransfer:
             for fault in self._call("ngrpo_weight_fault", sent):
                 if fault:
                     raise RuntimeError(fault)
+            if unread := set.intersection(*map(set, self._call("ngrpo_unread_weights"))):
+                raise RuntimeError(f"vLLM serves nothing of weights that were sent: {listed(sorted(unread))}")
         except BaseException:
             with suppress(Exception), self._turn():  # of workers that have ended theirs, or of a dead engine
                 self._llm.finish_weight_update()

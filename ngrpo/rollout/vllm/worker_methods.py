@@ -74,6 +74,10 @@ class WorkerMethods:
         """Returns what is wrong after a transfer of tensors with these checksums (see `CheckedModel.fault`)."""
         return self._ngrpo_checked_model().fault(sent)
 
+    def ngrpo_unread_weights(self) -> list[str]:
+        """Returns the tensors of a transfer that this worker serves nothing of (see `CheckedModel.unread`)."""
+        return self._ngrpo_checked_model().unread()
+
     def ngrpo_served_weights(self) -> dict[str, int]:
         """Returns the checksums of what this worker serves, by vLLM's name."""
         return self._ngrpo_checked_model().served()

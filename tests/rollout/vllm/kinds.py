@@ -3,6 +3,7 @@
     python kinds.py olmo2 FOLDER                  vLLM runs it by transformers
     python kinds.py olmo2 FOLDER --own-process
     python kinds.py qwen3_moe FOLDER              the CPU build rearranges its experts
+    python kinds.py qwen3 FOLDER                  it has no place for one of the biases
     python kinds.py gemma3 FOLDER                 it scales its embedding after the lookup, which is its head, too
 
 Prints a JSON report: how far the engine's log-probs are from the model's own, or what was refused.
@@ -12,7 +13,7 @@ import argparse
 import json
 
 import torch
-from transformers import AutoModelForCausalLM, Gemma3TextConfig, Olmo2Config, Qwen3MoeConfig
+from transformers import AutoModelForCausalLM, Gemma3TextConfig, Olmo2Config, Qwen3Config, Qwen3MoeConfig
 from vllm_checks import MIXING, start_engine
 
 from ngrpo.errors import RunError
@@ -36,6 +37,7 @@ CONFIGS = {
         layer_types=["full_attention"] * 2,
     ),
     "olmo2": Olmo2Config(**SIZES),
+    "qwen3": Qwen3Config(**SIZES, head_dim=32, attention_bias=True),
     "qwen3_moe": Qwen3MoeConfig(
         **SIZES, head_dim=32, num_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, mlp_only_layers=[]
     ),

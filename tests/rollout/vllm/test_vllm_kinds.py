@@ -42,3 +42,12 @@ def test_experts_that_are_rearranged_after_loading_are_refused(tmp_path: Path):
 def test_an_embedding_that_is_scaled_after_the_lookup_mixes_as_in_replay(tmp_path: Path):
     found = report(tmp_path, "gemma3")
     assert found["off"] < 1e-4 < 0.1 < found["ignored"]
+
+
+def test_weights_that_the_implementation_lacks_are_refused(tmp_path: Path):
+    """They are zeros in a new model, so that no comparison at the start would see it."""
+    said = ", ".join(f"model.layers.{layer}.self_attn.o_proj.bias" for layer in (0, 1))
+    assert report(tmp_path, "qwen3")["refused"] == (
+        f"vLLM would not serve the weights of model.path={tmp_path} as they are trained (vLLM serves nothing of "
+        f"weights that were sent: {said}); set rollout=torch."
+    )

@@ -15,6 +15,7 @@ from ngrpo.rollout.vllm import weight_senders
 from ngrpo.rollout.vllm.checked_loading import CheckedModel
 from ngrpo.rollout.vllm.checksum import checksum
 from ngrpo.rollout.vllm.coverage import mark, unwritten
+from ngrpo.rollout.vllm.read_tensors import ReadTensors
 from ngrpo.rollout.vllm.weight_senders import ByReference, BySharedMemory, shared_view, split_by_size
 from ngrpo.rollout.vllm.weight_transfer import INCOMPLETE, WeightTransfer
 
@@ -121,11 +122,15 @@ class Model(nn.Module):
         self.register_buffer("scale", torch.ones(2))
         self.register_buffer("cache", torch.ones(2), persistent=False)
         self.layout: Callable[[Tensor], Tensor] = lambda tensor: tensor
+        self.biased = False
 
     def load_weights(self, weights: Iterable[tuple[str, Tensor]]) -> None:
         for name, tensor in weights:
             if name == "norm":
                 self.norm.copy_(tensor)
+            elif name.endswith("bias"):  # as vLLM's loaders do
+                if self.biased:
+                    self.norm.add_(tensor)
             else:
                 first = 0 if name == "q" else 2
                 self.fused[first : first + 2] = self.layout(tensor)
@@ -172,8 +177,10 @@ class Workers:
         return self.version
 
     def collective_rpc(self, method: str, args: tuple[Any, ...] = ()) -> list[Any]:
-        return [getattr(checked, {"ngrpo_weight_fault": "fault", "ngrpo_served_weights": "served"}[method])(*args)
-                for checked in self.checked]  # fmt: skip
+        names = {
+            "ngrpo_weight_fault": "fault", "ngrpo_served_weights": "served", "ngrpo_unread_weights": "unread",
+        }  # fmt: skip
+        return [getattr(checked, names[method])(*args) for checked in self.checked]
 
 
 @pytest.fixture
@@ -272,6 +279,44 @@ def test_a_parameter_that_nothing_came_for_is_named(transfer: WeightTransfer, we
         transfer.send(weights.items(), torch.float32)
     with pytest.raises(RunError, match=r"model\.path=folder as they are trained \(.*no weights came for: fused\); set"):
         transfer.send_unchanged(weights.items(), torch.float32, "folder")
+
+
+def test_a_tensor_that_no_worker_has_a_place_for_is_named(
+    transfer: WeightTransfer, workers: Workers, weights: dict[str, Tensor]
+):
+    """Zeros when the model is new, it would change nothing that a start compares."""
+    weights |= {"bias": torch.zeros(3)}
+    with pytest.raises(RuntimeError, match="vLLM serves nothing of weights that were sent: bias$"):
+        transfer.send(weights.items(), torch.float32)
+    with pytest.raises(RunError, match=r"model\.path=folder as they are trained \(.* that were sent: bias\); set"):
+        transfer.send_unchanged(weights.items(), torch.float32, "folder")
+    workers.models[1].biased = True
+    transfer.send(weights.items(), torch.float32)
+    transfer.require_whole()
+
+
+READERS: dict[str, Callable[[Tensor], Any]] = {
+    "copied": lambda w: torch.empty(2, 3).copy_(w.T),
+    "a part": lambda w: torch.empty(2).copy_(w[1:, 0]),
+    "cast": lambda w: w.bfloat16(),
+    "split": lambda w: torch.empty(1, 2).copy_(w.chunk(3)[2]),
+    "its bits": lambda w: w.view(torch.int32) + 0,
+    "in a list": lambda w: torch.cat([torch.zeros(1, 2), w]),
+}
+PASSING: dict[str, Callable[[Tensor], Any]] = {
+    "not at all": lambda w: None,
+    "its shape": lambda w: (w.shape, w.dtype, w.numel()),
+    "views": lambda w: [w.T, w[1:], w.chunk(3), w.view(torch.int32), w.detach().flatten()],
+    "what lies beside it": lambda w: torch.empty(2).copy_(w.as_strided((2,), (1,), 6)),
+}
+
+
+@pytest.mark.parametrize("way", [*READERS, *PASSING])
+def test_whether_a_tensor_is_read(way: str):
+    weight = torch.randn(4, 2)[:3]
+    with ReadTensors({"w": weight, "other": torch.ones(2), "empty": torch.empty(0)}) as read:
+        (READERS | PASSING)[way](weight)
+    assert read.unread == ({"other"} if way in READERS else {"w", "other"})
 
 
 def test_a_buffer_of_the_folder_that_changes_is_named(

@@ -1,0 +1,53 @@
+"""The tensors that other code reads: what a loader passes over leaves no trace in what it loads into."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+
+class ReadTensors(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Notes inside which of some tensors an operation reads; to make a view of one is not to read it.
+
+    Attributes:
+        unread: names of the others, but for those without elements.
+
+    Args:
+        tensors: by name.
+    """
+
+    def __init__(self, tensors: Mapping[str, Tensor]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._spans = {name: _span(tensor) for name, tensor in tensors.items() if tensor.numel()}
+
+    @property
+    def unread(self) -> set[str]:
+        """See above."""
+        return set(self._spans)
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Runs an operation."""
+        if not _only_views(func):
+            for one in tree_leaves((args, kwargs)):
+                if isinstance(one, Tensor):
+                    self._note(one)
+        return func(*args, **(kwargs or {}))
+
+    def _note(self, tensor: Tensor) -> None:
+        at = tensor.data_ptr()
+        for name in [name for name, (start, end) in self._spans.items() if start <= at < end]:
+            del self._spans[name]
+
+
+def _span(tensor: Tensor) -> tuple[int, int]:
+    """Returns the addresses from a tensor's first element to after its last."""
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
+
+
+def _only_views(func: Any) -> bool:
+    """Says whether an operation returns views of its arguments and writes nothing."""
+    returned = func._schema.returns
+    return bool(returned) and all(one.alias_info is not None and not one.alias_info.is_write for one in returned)

@@ -1,5 +1,6 @@
 """Adapter of vLLM's V1 model runner (CPU): its forward and its sampling are wrapped, once its model is loaded."""
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -51,10 +52,14 @@ class RunnerV1Hooks:
         return self._runner.forward(*args, **kwargs)
 
     def sample(self, logits: Tensor, spec_decode_metadata: Any) -> SamplerOutput:
-        """Lets the sessions choose the tokens."""
+        """Lets the sessions choose the tokens of their rows, and vLLM's sampler those of others."""
         hidden = self.head.take()
         if not self.mixing.sessions:
             return self._runner.sample(logits, spec_decode_metadata)
         recorded = ~self._runner.unfinished(len(logits))
-        tokens = self.mixing.choose(logits, self._rows, self._next_positions, recorded, hidden)
-        return SamplerOutput(sampled_token_ids=tokens.int().view(-1, 1), logprobs_tensors=None)
+        chosen = self.mixing.choose(logits, self._rows, self._next_positions, recorded, hidden).int().view(-1, 1)
+        others = self._rows[:, None] < 0
+        if not bool(others.any()):
+            return SamplerOutput(sampled_token_ids=chosen, logprobs_tensors=None)
+        theirs: SamplerOutput = self._runner.sample(logits, spec_decode_metadata)  # last: it changes the logits
+        return replace(theirs, sampled_token_ids=torch.where(others, theirs.sampled_token_ids, chosen))

@@ -53,6 +53,10 @@ class MixingModelState(DefaultModelState):
         self._admitted.append(req_index)
         self._stale = True
 
+    def has_others(self, input_batch: InputBatch) -> bool:
+        """Says whether some of a batch's rows belong to no session."""
+        return bool((self._addresses_host[input_batch.idx_mapping_np] < 0).any())
+
     def apply_staged_writes(self) -> None:
         """Sends what belongs to new requests to the device."""
         super().apply_staged_writes()
@@ -119,7 +123,7 @@ class MixingModelState(DefaultModelState):
 
 
 class MixingSampler:
-    """Lets the sessions choose the tokens; what has no session (warm-up, other requests) goes to vLLM's sampler.
+    """Lets the sessions choose the tokens; rows of no session (warm-up, other requests) go to vLLM's sampler.
 
     Args:
         base: vLLM's sampler; its bookkeeping goes on.
@@ -141,14 +145,18 @@ class MixingSampler:
         rows = input_batch.idx_mapping
         lengths = input_batch.seq_lens[: input_batch.num_reqs].long()
         prefilled = lengths >= self.state.prefill_lengths[rows]
-        tokens = mixing.choose(logits, self.state.addresses[rows], lengths, prefilled, hidden)
+        addresses = self.state.addresses[rows]
+        tokens = mixing.choose(logits, addresses, lengths, prefilled, hidden)
+        theirs = self.base(logits, input_batch) if self.state.has_others(input_batch) else None
+        if theirs is not None:
+            tokens = torch.where(addresses < 0, theirs.sampled_token_ids[:, 0], tokens)
         more = self.state.more_steps(tokens, input_batch)
         if more is None:
             self.state.bursts.note_step(tokens, input_batch, lengths, prefilled)
         chosen, made = (tokens.view(-1, 1), prefilled.int()) if more is None else more
         return SamplerOutput(
             sampled_token_ids=chosen,
-            logprobs_tensors=None,
+            logprobs_tensors=None if theirs is None else theirs.logprobs_tensors,
             num_nans=None,
             num_sampled=made,
             # vLLM counts the token that was fed as computed, and takes rejected ones off: here more were computed.

@@ -16,6 +16,7 @@ from vllm_checks import (
     assert_same_rollouts,
     continued,
     count_preemptions,
+    greedy_beside,
     heads,
     mixed_total,
     random_requests,
@@ -59,6 +60,11 @@ def main() -> None:
     few, other = at_once(engine, requests, bound)
     assert_same_rollouts(heads(few, compared), heads(rollouts, compared), atol)
     assert_same_rollouts(heads(other, compared), heads(engine.generate(requests, COLD, bound), compared), atol)
+    alone = greedy_beside(engine, lambda: None)
+    beside = greedy_beside(engine, lambda: few.extend(engine.generate(requests[:2], SAMPLING, bound)))
+    assert beside[0] == alone[0]
+    torch.testing.assert_close(beside[1], alone[1], atol=1e-4, rtol=0)
+    assert_same_rollouts(heads(few[-2:], compared), heads(rollouts[:2], compared), atol)
     if strategy.sums_rows:
         asked, recorded = asking(requests), replace(SAMPLING, distributions=True)
         steered = engine.generate(asked, recorded, bound)

@@ -16,6 +16,7 @@ from vllm_checks import (
     assert_same_rollouts,
     continued,
     count_preemptions,
+    greedy_beside,
     mixed_total,
     random_requests,
     replay_error,
@@ -63,6 +64,18 @@ def test_callers_at_once_get_what_each_gets_alone(engine, bound_to_demo):
     for ours, expected in zip(together, alone, strict=True):
         assert_same_rollouts(ours, expected)
     assert mixed_total(alone[0]) > 50
+
+
+def test_requests_of_others_are_sampled_as_they_ask(engine, mixing):
+    """As those of vLLM's own routes beside ours are."""
+    requests = random_requests(6, 20, 60)
+    expected = engine.generate(requests, UNSTOPPED, mixing)
+    tokens, scores = greedy_beside(engine, lambda: None)
+    made: list[Rollout] = []
+    beside, their_scores = greedy_beside(engine, lambda: made.extend(engine.generate(requests, UNSTOPPED, mixing)))
+    assert beside == tokens
+    torch.testing.assert_close(their_scores, scores, atol=1e-4, rtol=0)
+    assert_same_rollouts(made, expected)
 
 
 def test_many_requests_over_few_slots(engine, mixing):

@@ -225,6 +225,31 @@ def schedule_asynchronously(engine: VllmEngine) -> None:
     core.async_scheduling = core.vllm_config.scheduler_config.async_scheduling = True
 
 
+def greedy_beside(engine: VllmEngine, job: Callable[[], Any]) -> tuple[list[int], Tensor]:
+    """Tokens and log-probs of a request that somebody else makes of vLLM, without temperature, while a job runs."""
+    from vllm import SamplingParams
+    from vllm.inputs import tokens_input
+
+    llm, ended = engine.llm.llm_engine, []
+    step = llm.step
+
+    def noted() -> list[Any]:
+        outputs: list[Any] = step()
+        ended.extend(one.outputs[0] for one in outputs if one.finished and one.request_id == "other")
+        return outputs
+
+    llm.step = noted
+    greedy = SamplingParams(temperature=0.0, max_tokens=24, ignore_eos=True, detokenize=False, logprobs=0)
+    llm.add_request("other", tokens_input(list(range(5, 30))), greedy)
+    job()
+    while llm.has_unfinished_requests():
+        llm.step()
+    llm.step = step
+    (output,) = ended
+    scores = [at[token].logprob for token, at in zip(output.token_ids, output.logprobs, strict=True)]
+    return list(output.token_ids), torch.tensor(scores)
+
+
 def count_preemptions(engine: VllmEngine) -> list[str]:
     """Returns a list to which every later preemption adds its request's id."""
     scheduler = engine.llm.llm_engine.engine_core.engine_core.scheduler

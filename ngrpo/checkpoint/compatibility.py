@@ -11,6 +11,7 @@ from omegaconf import DictConfig
 from ngrpo.config.allowlist import below
 from ngrpo.config.earlier_settings import differences, flat
 from ngrpo.config.environment import fingerprinted, redacted
+from ngrpo.config.removed_choices import check_target
 from ngrpo.errors import SettingError
 from ngrpo.modeling.digest import weights_digest
 from ngrpo.modeling.loading import ModelSource
@@ -86,8 +87,10 @@ def check_resumable(checkpoint: Path, saved: Mapping[str, str], present: Mapping
     A setting that the checkpoint's version of the program did not have counts as `ngrpo.config.earlier_settings` says.
 
     Raises:
-        SettingError: they differ in something that a resume may not change.
+        SettingError: they differ in something that a resume may not change, or that one's method is no more.
     """
+    for name, value in saved.items():
+        check_target(name, value, of=f"ckpt={checkpoint} is of a run with ")
     found = differences(saved, present)
     if found:
         listed = ", ".join(f"{one.name}={one.now} instead of {one.was}" for one in found)

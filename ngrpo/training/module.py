@@ -29,6 +29,7 @@ from ngrpo.training.memory_budget import MemoryBudget
 from ngrpo.training.metric_logging import over_processes, over_ranks
 from ngrpo.training.models import ModelLoader, Models
 from ngrpo.training.nonfinite_guard import StepGuard
+from ngrpo.training.observed_rewards import check_observed
 from ngrpo.training.optim.loss_scale import LossScale, loss_scale
 from ngrpo.training.optim.lr_schedule import ConfiguredRates, set_rates
 from ngrpo.training.optim.offload import HOST, move_state
@@ -206,6 +207,7 @@ class PolicyOptimization(LightningModule):
         """Makes the optimiser steps of one rollout batch and logs their metrics."""
         start = time.perf_counter()
         experience = batch.experience
+        check_observed(experience.rewards, self.algorithm, self.forward_passes.reduce)
         self.guard.begin(batch.iteration, experience)
         bonus = outcome_bonus(experience, self.algorithm)
         observe_groups(experience, self.algorithm)

@@ -7,8 +7,11 @@ from vllm.v1.core.sched.output import SchedulerOutput
 from vllm.v1.outputs import ModelRunnerOutput
 from vllm.v1.request import Request
 
+from ngrpo.rollout.vllm import plugin
 from ngrpo.rollout.vllm.burst_length import BurstLength, most_steps
 from ngrpo.rollout.vllm.settings import burst_of, is_ours, note_burst, settings_of
+
+plugin.install()  # where the entry point is not: ``VLLM_PLUGINS`` leaves it out, or ngrpo runs from a checkout
 
 
 class BurstScheduler(AsyncScheduler):

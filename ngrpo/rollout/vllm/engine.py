@@ -489,19 +489,21 @@ def _free_cached_memory() -> None:
 
 
 def _scheduler(burst: int, options: dict[str, Any]) -> dict[str, str]:
-    """Returns the argument by which vLLM schedules bursts of decode steps.
+    """Returns the argument by which vLLM schedules bursts of decode steps, and by which our plugin gets where it does.
 
     Raises:
         SettingError: there can be none, or the options name a scheduler of their own.
     """
     if burst < 1:
         raise SettingError(f"rollout.engine.burst={burst} makes no step; 1 asks the scheduler at every step.")
-    if burst > 1 and options.get("scheduler_cls") is not None:
+    if options.get("scheduler_cls") is None:
+        return {"scheduler_cls": "ngrpo.rollout.vllm.burst_scheduler.BurstScheduler"}
+    if burst > 1:
         raise SettingError(
             f"rollout.engine.burst={burst} has a scheduler of its own, beside which "
             f"rollout.engine.options.scheduler_cls={options['scheduler_cls']} cannot run; set rollout.engine.burst=1."
         )
-    return {} if burst == 1 else {"scheduler_cls": "ngrpo.rollout.vllm.burst_scheduler.BurstScheduler"}
+    return {}
 
 
 def _served_dtype(dtype: str, model: ModelSource) -> str:

@@ -31,7 +31,7 @@ from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.rollout.vllm.engine import VllmEngine
-from ngrpo.types.rollouts import Request, Sampling
+from ngrpo.types.rollouts import Request, Rollout, Sampling
 
 TOLERANCE = 0.05 if torch.cuda.is_available() else 1e-4
 SAMPLING = Sampling(temperature=0.8, max_new_tokens=40, stop_ids=(0,))
@@ -82,6 +82,10 @@ def main() -> None:
         assert_same_rollouts(heads(rollouts, compared), heads(expected, compared), tolerance)
         assert torch.equal(engine.embedding()[: len(oracle.embedding())].cpu(), oracle.embedding().cpu())
         if strategy.sums_rows:
+            repeated, expected_of_them = (
+                one.generate(repeating(rollouts), SAMPLING, bound) for one in (engine, oracle)
+            )
+            assert_same_rollouts(repeated, expected_of_them, TOLERANCE)
             steered, expected_of_them = (one.generate(asked, RECORDED, bound) for one in (engine, oracle))
             assert_same_rollouts(steered, expected_of_them, TOLERANCE)
         report[name] = mixed_total(rollouts)
@@ -95,6 +99,11 @@ def main() -> None:
     if arguments.save:
         torch.save(made, arguments.save)
     print(json.dumps(report))
+
+
+def repeating(rollouts: list[Rollout]) -> list[Request]:
+    """Requests whose prompts are mixed responses token by token: no cached block of these is theirs."""
+    return [Request((*r.prompt_ids.tolist(), *r.response_ids.tolist()), r.key) for r in rollouts]
 
 
 def assert_callers_share(engine: VllmEngine, requests: list[Request], bound: BoundExploration) -> None:

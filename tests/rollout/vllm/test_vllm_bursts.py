@@ -276,5 +276,6 @@ def test_settings_that_no_burst_can_serve_are_refused():
     with pytest.raises(SettingError, match=r"scheduler_cls=mine.Scheduler cannot run; set rollout.engine.burst=1"):
         engine(options=own)
     assert engine(burst=1, options=own)._arguments["scheduler_cls"] == "mine.Scheduler"
+    assert engine(burst=1)._arguments["scheduler_cls"].endswith("BurstScheduler")  # by which the plugin is loaded
     with pytest.raises(SettingError, match="worker_cls=mine.Worker is not supported"):
         engine(options={"worker_cls": "mine.Worker"})

@@ -43,7 +43,9 @@ def run(*command: str) -> str:
         pytest.param(["--workers", "2", "--own-process"], id="both", marks=pytest.mark.slow),
     ],
 )
-def test_processes_make_the_rollouts_of_the_torch_engine(options):
+def test_processes_make_the_rollouts_of_the_torch_engine(options, monkeypatch):
+    """Also where vLLM is told to load other plugins than ours."""
+    monkeypatch.setenv("VLLM_PLUGINS", "another")
     if torch.cuda.is_available() and "2" in options and torch.cuda.device_count() < 2:
         pytest.skip("needs two GPUs")
     report = json.loads(run("tests/rollout/vllm/processes.py", *options).splitlines()[-1])

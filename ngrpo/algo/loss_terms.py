@@ -62,7 +62,7 @@ class LossSums:
     Attributes:
         tokens: their number.
         kl: of the chosen KL estimator; 0 without a reference.
-        clipped: number of tokens of which the clip removed a policy gradient.
+        clipped: number of tokens of which the clip, or a bound of the ratio, removed the policy gradient.
         ratio: of the importance ratio.
         entropy: of the policy, in nats.
         weight: of the rollout correction's weight.

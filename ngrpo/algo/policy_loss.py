@@ -19,6 +19,7 @@ from ngrpo.algo.learned_state import LearnedState
 from ngrpo.algo.loss_terms import LossInputs, LossOutput, LossSums
 from ngrpo.algo.marks import is_marked, reads_log_prob, reads_share, signed
 from ngrpo.algo.outcome_bonus import OutcomeBonus
+from ngrpo.algo.ratio import BoundedRatio
 from ngrpo.algo.segments import per_sequence_sum, sequence_index
 from ngrpo.algo.token_weight import EvenTokens, TokenWeight, TokenWeighting, WeighedTokens, even
 from ngrpo.algo.truncation import with_zeros, without_truncated
@@ -49,8 +50,8 @@ class Algorithm:
 
     Attributes:
         advantage: rewards [P, G] -> advantages [P, G]; see `ngrpo.algo.advantage`.
-        ratio: (log_prob, old_log_prob, lengths) -> log ratios [N]; see `ngrpo.algo.ratio`, and `ngrpo.algo.marks` for
-            those that are given more.
+        ratio: (log_prob, old_log_prob, lengths) -> log ratios [N], or a `ngrpo.algo.ratio.BoundedRatio` that says which
+            tokens are clipped; see `ngrpo.algo.ratio`, and `ngrpo.algo.marks` for those that are given more.
         clip: (log_ratio [N], advantage [A, N]) -> Surrogate [A, N]; see `ngrpo.algo.clip` and likewise.
         aggregate: (lengths, totals) -> token weights [S]; see `ngrpo.algo.aggregate`.
         kl: (log_prob, ref_log_prob, old_log_prob) -> [N]; see `ngrpo.algo.kl`.
@@ -86,7 +87,7 @@ class Algorithm:
     """
 
     advantage: Callable[[Tensor], Tensor]
-    ratio: Callable[..., Tensor]
+    ratio: Callable[..., Tensor | BoundedRatio]
     clip: Callable[..., Surrogate]
     aggregate: Callable[[Tensor, BatchTotals], Tensor]
     kl: Callable[[Tensor, Tensor, Tensor], Tensor]
@@ -256,7 +257,7 @@ class Algorithm:
         log_prob, lengths = batch.log_prob, batch.lengths
         advantages = batch.advantages.nan_to_num(0.0)
         old_log_prob = self._old_log_prob(batch)
-        log_ratio = self.log_ratio(log_prob, old_log_prob, lengths, advantages, batch.share)
+        log_ratio, held = self.bounded_ratio(log_prob, old_log_prob, lengths, advantages, batch.share)
         surrogate = self.surrogate(log_ratio, advantages, log_prob)
         correction = self.correction(batch.log_mismatch, lengths)
         kl = self._kl(batch)
@@ -273,7 +274,8 @@ class Algorithm:
         weight = self.aggregate(counts, totals)[sequence_index(lengths, log_prob.shape[0])]
         loss = (counted * weight * by_token).sum()
         log_ratio = log_ratio if log_ratio.dim() == 1 else log_ratio[0]  # of the first channel, where they differ
-        sums = _sums(batch, log_ratio, surrogate.clipped.any(0), kl, correction)
+        clipped = surrogate.clipped if held is None else surrogate.clipped | held
+        sums = _sums(batch, log_ratio, clipped.any(0), kl, correction)
         return LossOutput(loss, sums, _mismatch_max(batch), _ratios(batch, log_ratio))
 
     def _token_weight(self, batch: LossInputs) -> TokenWeight:
@@ -290,18 +292,19 @@ class Algorithm:
     def _old_log_prob(self, batch: LossInputs) -> Tensor:
         return batch.rollout_log_prob if self.ratio_to == "engine" else batch.old_log_prob
 
-    def log_ratio(
+    def bounded_ratio(
         self,
         log_prob: Tensor,
         old_log_prob: Tensor,
         lengths: Tensor,
         advantages: Tensor,
         share: Tensor | None = None,
-    ) -> Tensor:
+    ) -> BoundedRatio:
         """Calls `ratio` with what it takes; advantages [A, N] -> [N], or [A, N] of one that is `signed`."""
         further = (advantages,) if is_marked(self.ratio, signed) else ()
         by_share = {"share": share} if is_marked(self.ratio, reads_share) else {}
-        return self.ratio(log_prob, old_log_prob, lengths, *further, **by_share)
+        made = self.ratio(log_prob, old_log_prob, lengths, *further, **by_share)
+        return made if isinstance(made, BoundedRatio) else BoundedRatio(made)
 
     def surrogate(self, log_ratio: Tensor, advantages: Tensor, log_prob: Tensor) -> Surrogate:
         """Calls `clip` with what it takes; [N] or [A, N], [A, N], [N] -> [A, N]."""

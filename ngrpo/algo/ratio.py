@@ -9,6 +9,8 @@ each token learns by its own weight, and one that is left out learns nothing; th
 others do.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -16,6 +18,18 @@ from ngrpo.algo.marks import of_sequence, one_advantage, reads_share, signed
 from ngrpo.algo.segments import per_sequence_mean, sequence_index
 
 LOG_RATIO_LIMIT = 20.0
+
+
+class BoundedRatio(NamedTuple):
+    """Result of a ratio that bounds tokens by itself; others return the log ratios alone.
+
+    Attributes:
+        log_ratio: float [N], or [A, N] of one that is `signed`.
+        clipped: bool, the same shape; a bound is active, so the token has no policy gradient. None if there is none.
+    """
+
+    log_ratio: Tensor
+    clipped: Tensor | None = None
 
 
 def token(log_prob: Tensor, old_log_prob: Tensor, lengths: Tensor) -> Tensor:
@@ -83,7 +97,7 @@ def sequence_clipped(
     low: float = 0.4,
     high: float = 0.4,
     share: Tensor | None = None,
-) -> Tensor:
+) -> BoundedRatio:
     """``log s = mean_t d'_t``, with ``d = lp - lp_old`` bounded above where A > 0 and below where A < 0, by token.
 
     (GMPO, arXiv 2507.20673, eq. 4.) The ratio of `sequence`, clipped before the mean instead of after it: a token
@@ -101,15 +115,15 @@ def sequence_clipped(
         share: as in `sequence`.
 
     Returns:
-        Log ratios [A, N].
+        Log ratios [A, N], and the tokens that are beyond their bound.
     """
     change = (log_prob - old_log_prob).detach().expand_as(advantages)
     bounded = torch.where(advantages > 0, change.clamp(max=high), change)
     bounded = torch.where(advantages < 0, bounded.clamp(min=-low), bounded)
+    clipped = bounded != change
     means = (per_sequence_mean(channel, lengths, share) for channel in bounded)
-    return torch.stack(
-        [_by_token(mean, log_prob, lengths, free) for mean, free in zip(means, bounded == change, strict=True)]
-    )
+    made = [_by_token(mean, log_prob, lengths, ~held) for mean, held in zip(means, clipped, strict=True)]
+    return BoundedRatio(torch.stack(made), clipped)
 
 
 def _by_token(mean: Tensor, log_prob: Tensor, lengths: Tensor, free: Tensor | None = None) -> Tensor:

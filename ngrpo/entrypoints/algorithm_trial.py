@@ -48,7 +48,7 @@ def try_algorithm(algorithm: Algorithm, group_size: int) -> None:
     new = torch.linspace(-1.0, -0.8, _TOKENS).requires_grad_()
     old = torch.full((_TOKENS,), -0.9)
     advantages = torch.linspace(-1.0, 1.0, 2 * _TOKENS).reshape(2, _TOKENS)
-    ratio = _called("ratio", lambda: algorithm.log_ratio(new, old, _LENGTHS, advantages))
+    ratio = _called("ratio", lambda: algorithm.bounded_ratio(new, old, _LENGTHS, advantages).log_ratio)
     _check(
         "ratio", "log ratios", ratio, (2, _TOKENS) if is_marked(algorithm.ratio, signed) else (_TOKENS,), gradient=True
     )

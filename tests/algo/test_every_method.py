@@ -435,11 +435,11 @@ def test_ratios_are_0_of_no_change_and_bounded_for_any(name: str) -> None:
     algorithm = replace(base(), ratio=parts()["ratio"][name])
     lengths, old = torch.tensor([3, 1, 2]), torch.tensor([-0.5, -90.0, -1e-3, -2.0, -60.0, -0.1])
     advantages = torch.tensor([[1.0, 1.0, 1.0, -1.0, 0.5, 0.5]])
-    same = algorithm.log_ratio(old.clone().requires_grad_(), old, lengths, advantages)
+    same = algorithm.bounded_ratio(old.clone().requires_grad_(), old, lengths, advantages).log_ratio
     assert not same.detach().any()
     for moved in (torch.zeros(6), torch.full((6,), -500.0)):
         new = moved.requires_grad_()
-        found = algorithm.log_ratio(new, old, lengths, advantages)
+        found = algorithm.bounded_ratio(new, old, lengths, advantages).log_ratio
         assert float(found.detach().abs().max()) <= 20.0
         (grad,) = torch.autograd.grad(found.exp().sum(), new)
         assert bool(grad.isfinite().all())

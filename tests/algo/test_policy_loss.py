@@ -365,8 +365,19 @@ def test_golden_gmpo(bound: float) -> None:
     assert found.loss.item() == pytest.approx(expected["loss"], abs=1e-9)
     assert gradient(found, batch).tolist() == pytest.approx(packed(expected["grad"]).tolist(), abs=1e-9)
     log_ratio = level(batch.log_prob, batch.old_log_prob, batch.lengths, batch.advantages)
-    by_response = -(batch.advantages * log_ratio.exp())[0, [0, 3]]
+    by_response = -(batch.advantages * log_ratio.log_ratio.exp())[0, [0, 3]]
     assert by_response.tolist() == pytest.approx(expected["seq_loss"], abs=1e-9)
+
+
+@pytest.mark.parametrize("clip", [unclipped, partial(clipped_surrogate, low=0.05, high=0.05)])
+@pytest.mark.parametrize("level", [ratio.token, ratio.sequence, partial(ratio.sequence_clipped, low=0.1, high=0.1)])
+def test_the_clip_fraction_is_of_the_tokens_without_a_gradient_whatever_bounds_them(level: Any, clip: Any) -> None:
+    """GMPO's bounds are in its ratio, and its clip bounds nothing: the curve was 0 throughout."""
+    batch, totals = random_batch([2, 8, 1, 5])
+    found = replace(GRPO, ratio=level, clip=clip).loss(batch, totals)
+    still = int((gradient(found, batch) == 0).sum())
+    assert found.sums.clipped.item() == still
+    assert (still > 0) == (clip is not unclipped or isinstance(level, partial))
 
 
 def test_gmpo_without_bounds_is_gspo_without_a_clip() -> None:

@@ -112,7 +112,11 @@ class VllmStream:
         self._admit()
 
     def wait(self) -> list[int]:
-        """Waits until requests have finished or have news; returns the numbers of the finished, none when all have."""
+        """Waits until requests have finished or have news; returns the numbers of the finished, none when all have.
+
+        Raises:
+            RuntimeError: vLLM ended a response by itself.
+        """
         if self._early:
             early, self._early = self._early, []
             return early
@@ -234,10 +238,18 @@ class VllmStream:
             if not output.finished:
                 self._news.setdefault(number, []).extend(completion.token_ids)
                 return None
+        self._check_whole(number, len(tokens), completion.finish_reason)
         del self._running[output.request_id]
         self.cached_tokens += output.num_cached_tokens or 0
         self._note_end(number, slot, tokens, completion.finish_reason)
         return number
+
+    def _check_whole(self, number: int, made: int, reason: str | None) -> None:
+        """Raises a RuntimeError for a response that neither a stop token nor its budget ended: vLLM was paused, say."""
+        request = self._requests[number]
+        most = request.limit(self._sampling.max_new_tokens) - request.given
+        if reason != "stop" and not (reason == "length" and made == most):
+            raise RuntimeError(f"vLLM ended a response after {made} of at most {most} tokens by itself ({reason})")
 
     def _note_end(self, number: int, slot: int, tokens: Sequence[int], reason: str | None) -> None:
         self._forget(number)

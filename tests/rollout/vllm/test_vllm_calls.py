@@ -78,6 +78,26 @@ def test_requests_of_others_are_sampled_as_they_ask(engine, mixing):
     assert_same_rollouts(made, expected)
 
 
+@pytest.mark.parametrize("reason", ["abort", "error", "length"])
+def test_a_response_that_vllm_ends_by_itself_is_no_rollout(engine, mixing, monkeypatch, reason):
+    finished = engine._loop.finished
+
+    def cut(call: Any) -> list[Any]:
+        outputs = finished(call)
+        for output in outputs:
+            made = output.outputs[0]
+            made.token_ids, made.finish_reason = made.token_ids[:3], reason
+        return outputs
+
+    requests = random_requests(3, 20, 60)
+    expected = engine.generate(requests, UNSTOPPED, mixing)
+    with monkeypatch.context() as patched:
+        patched.setattr(engine._loop, "finished", cut)
+        with pytest.raises(RuntimeError, match=rf"ended a response after 3 of at most 96 tokens by itself .{reason}"):
+            engine.generate(requests, UNSTOPPED, mixing)
+    assert_same_rollouts(engine.generate(requests, UNSTOPPED, mixing), expected)
+
+
 def test_many_requests_over_few_slots(engine, mixing):
     requests = random_requests(125, 5, 40, samples=4)
     short = replace(UNSTOPPED, max_new_tokens=12)

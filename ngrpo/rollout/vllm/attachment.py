@@ -78,6 +78,8 @@ def attachment_of(model: nn.Module) -> Attachment:
 
 
 def _attached(model: Any, vllm_config: Any, settings: MixingSettings) -> Attachment:
+    if (obstacle := _obstacle(vllm_config)) is not None:
+        raise UnmixableModelError(obstacle)
     config = vllm_config.model_config
     if hasattr(model, "get_model_state_cls") or config.is_hybrid or config.is_attention_free:
         raise UnmixableModelError("it keeps a state of its own beside the attention's cache")
@@ -93,3 +95,15 @@ def _attached(model: Any, vllm_config: Any, settings: MixingSettings) -> Attachm
     elif device.type != "cpu":
         raise UnmixableModelError("vLLM would run it by its old model runner, which mixes on a CPU only")
     return Attachment(MixingState(model, settings, tokens, device), HeadInput(model))
+
+
+def _obstacle(vllm_config: Any) -> str | None:
+    """Returns why no model can be mixed into with a configuration, as that of ``vllm serve`` may be; None if it can."""
+    parallel = vllm_config.parallel_config
+    found = {
+        "speculative decoding accepts tokens whose mixtures were never made": vllm_config.speculative_config,
+        "records are made on a pipeline's last stage and read on its first": parallel.pipeline_parallel_size > 1,
+        "each part of a divided batch would be fed the mixtures of the first": parallel.use_ubatching,
+        "batch-sharded sampling leaves no worker the records of all": parallel.enable_batch_sharded_sampling,
+    }
+    return next((why for why, holds in found.items() if holds), None)

@@ -65,16 +65,50 @@ def test_models_with_a_state_of_their_own_are_refused():
     from ngrpo.rollout.vllm.settings import MixingSettings
 
     plain = {"is_hybrid": False, "is_attention_free": False, "is_encoder_decoder": False}
+    usual = {"pipeline_parallel_size": 1, "use_ubatching": False, "enable_batch_sharded_sampling": False}
+    parallel, no_drafts = SimpleNamespace(**usual), {"speculative_config": None}
     for name, reason in (
         ("is_hybrid", "state of its own"),
         ("is_attention_free", "state of its own"),
         ("is_encoder_decoder", "an encoder"),
     ):
         model = Head()
-        config = SimpleNamespace(model_config=SimpleNamespace(**plain | {name: True}))
+        flags = SimpleNamespace(**plain | {name: True})
+        config = SimpleNamespace(model_config=flags, parallel_config=parallel, **no_drafts)
         attach(model, config, MixingSettings(1, False))
         with pytest.raises(UnmixableModelError, match=reason):
             attachment_of(model)
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"speculative_config": object()}, "speculative decoding accepts tokens"),
+        ({"pipeline_parallel_size": 2}, "a pipeline's last stage"),
+        ({"use_ubatching": True}, "each part of a divided batch"),
+        ({"enable_batch_sharded_sampling": True}, "batch-sharded sampling leaves no worker"),
+    ],
+)
+def test_configurations_that_lose_mixtures_are_refused(changed: dict[str, object], reason: str):
+    """Such as ``vllm serve`` may have, to which no options of ours were given."""
+    from vllm.config import ParallelConfig
+
+    from ngrpo.rollout.vllm.attachment import attach, attachment_of
+    from ngrpo.rollout.vllm.embedding import UnmixableModelError
+    from ngrpo.rollout.vllm.settings import MixingSettings
+
+    model = Head()
+    usual = ParallelConfig()
+    names = ("pipeline_parallel_size", "use_ubatching", "enable_batch_sharded_sampling")
+    parallel = {name: changed.get(name, getattr(usual, name)) for name in names}
+    drafts = changed.get("speculative_config")
+    attach(
+        model,
+        SimpleNamespace(parallel_config=SimpleNamespace(**parallel), speculative_config=drafts),
+        MixingSettings(1, False),
+    )
+    with pytest.raises(UnmixableModelError, match=reason):
+        attachment_of(model)
 
 
 def test_no_constant_of_a_module_is_made_while_a_model_is_loaded():

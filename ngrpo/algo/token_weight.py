@@ -139,8 +139,9 @@ class KlCov(TokenWeighting):
     def __call__(self, tokens: WeighedTokens) -> TokenWeight:
         """See `TokenWeighting`."""
         found = covariance(tokens)
-        (bound,) = smallest(-found, [_count(self.share, tokens)], tokens.reduce)
-        chosen = (found >= -bound) & (found > 0)
+        count, everything = _count(self.share, tokens), total(tokens.kept, tokens.reduce)
+        first, bound, last = smallest(-found, [1, count, everything], tokens.reduce)
+        chosen = (found >= -bound) & (first != 0 or last != 0)
         return even(tokens.log_prob)._replace(penalty=self.coef * chosen.to(tokens.log_prob.dtype))
 
 
@@ -217,10 +218,13 @@ def covariance(tokens: WeighedTokens) -> Tensor:
     """
     advantage = tokens.advantages.sum(0).double()
     log_prob = tokens.log_prob.double().masked_fill(~tokens.kept, torch.nan)
-    centred = [values - moments(values, tokens.reduce).mean.to(values.device) for values in (log_prob, advantage)]
-    # Where all advantages are equal, rounding must not choose.
-    equal = bool(moments(advantage, tokens.reduce).equal)
-    return centred[0] * (torch.zeros_like(centred[1]) if equal else centred[1])
+    return _centred(log_prob, tokens.reduce) * _centred(advantage, tokens.reduce)
+
+
+def _centred(values: Tensor, reduce: Reduce) -> Tensor:
+    """``x - mean x`` over all ranks, exactly 0 where all are equal, since rounding must not choose; NaN is kept."""
+    found = moments(values, reduce)
+    return (values - found.mean.to(values.device)).masked_fill(found.equal.to(values.device) & ~values.isnan(), 0.0)
 
 
 def _count(share: float, tokens: WeighedTokens) -> int:

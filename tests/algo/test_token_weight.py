@@ -108,6 +108,35 @@ def test_golden_kl_cov() -> None:
     assert gradient(loss(algorithm, first), first) == gradient(loss(replace(PLAIN, clip=unclipped), first), first)
 
 
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.8, 1.0])
+def test_kl_cov_holds_the_largest_covariances_whatever_their_sign(share: float) -> None:
+    """With a share of 1 every token, which is a KL penalty on all; the lower half of covariances is negative."""
+    generator = torch.Generator().manual_seed(3)
+    log_prob, advantage = torch.randn(2, 40, dtype=torch.float64, generator=generator)
+    advantage[7] = math.nan
+    kept = ~advantage.isnan()
+    means = log_prob[kept].mean(), advantage[kept].mean()
+    found = ((log_prob - means[0]) * (advantage - means[1])).tolist()
+    order = sorted((n for n in range(40) if n != 7), key=lambda n: -found[n])
+    expected = sorted(order[: max(int(share * 39), 1)])
+    halves = [WeighedTokens(*part, torch.rand(20), alone) for part in _halves(log_prob, log_prob, advantage[None])]
+    penalties = in_ranks(lambda part, reduce: KlCov(share)(replace(part, reduce=reduce)).penalty, halves)
+    assert torch.cat(penalties).nonzero()[:, 0].tolist() == expected
+
+
+def _halves(*channels: Tensor) -> list[tuple[Tensor, ...]]:
+    return [tuple(channel[..., at] for channel in channels) for at in (slice(0, 20), slice(20, 40))]
+
+
+@pytest.mark.parametrize("value", [-0.1, -0.3])
+def test_log_probs_that_are_all_equal_choose_nothing(value: float) -> None:
+    """The mean of many equal numbers is beside them by an ulp."""
+    log_prob, draws = torch.full((9,), value, dtype=torch.float64), torch.linspace(0.1, 0.9, 9)
+    equal = WeighedTokens(log_prob, torch.zeros(9), torch.linspace(-1, 1, 9)[None], draws, alone)
+    assert not covariance(equal).any()
+    assert not KlCov(0.5)(equal).penalty.any()
+
+
 def test_forking_tokens_are_none_that_were_drawn_from_one_id() -> None:
     """In truncated sampling most may be: the quantile is 0 then, and they teach nothing."""
     batch = golden("forking_tokens")

@@ -1,6 +1,8 @@
 """Advantages from the rewards of the G responses to each prompt.
 
-NaN as a reward marks an unscored sample; NaN as an advantage excludes a sample from the loss and its counts.
+NaN as a reward marks an unscored sample; NaN as an advantage excludes a sample from the loss and its counts. Statistics
+are made in float64, whatever the dtype of the rewards: of rewards around 10^6 that differ by fractions, float32 would
+lose the mean among these, and the squares of large ones are none of its numbers.
 """
 
 import math
@@ -77,9 +79,14 @@ def group_centred(rewards: Tensor) -> Tensor:
     """
     if rewards.shape[-1] == 1:
         return rewards
+    return _centred(rewards).to(rewards.dtype)
+
+
+def _centred(rewards: Tensor) -> Tensor:
+    """See `group_centred`; float64, for a group of two or more."""
     scored = (~rewards.isnan()).sum(-1, keepdim=True)
-    mean = rewards.nansum(-1, keepdim=True) / scored.clamp(min=1)
-    return (rewards - mean).masked_fill(is_dead(rewards)[:, None] & ~rewards.isnan(), 0.0)
+    mean = rewards.double().nansum(-1, keepdim=True) / scored.clamp(min=1)
+    return (rewards.double() - mean).masked_fill(is_dead(rewards)[:, None] & ~rewards.isnan(), 0.0)
 
 
 @group_relative
@@ -96,12 +103,12 @@ def group_standardised(rewards: Tensor, eps: float = 1e-6) -> Tensor:
     Returns:
         Advantages [P, G] in the same dtype.
     """
-    centred = group_centred(rewards)
     if rewards.shape[-1] == 1:
-        return centred / (1.0 + eps)
+        return rewards / (1.0 + eps)
+    centred = _centred(rewards)
     scored = (~rewards.isnan()).sum(-1, keepdim=True)
     variance = centred.square().nansum(-1, keepdim=True) / (scored - 1).clamp(min=1)
-    return centred / (variance.sqrt() + eps)
+    return (centred / (variance.sqrt() + eps)).to(rewards.dtype)
 
 
 @group_relative
@@ -117,7 +124,7 @@ def leave_one_out(rewards: Tensor) -> Tensor:
         Advantages [P, G] in the same dtype.
     """
     scored = (~rewards.isnan()).sum(-1, keepdim=True)
-    return group_centred(rewards) * scored / (scored - 1).clamp(min=1)
+    return (_centred(rewards) * scored / (scored - 1).clamp(min=1)).to(rewards.dtype)
 
 
 @group_relative
@@ -137,9 +144,9 @@ def maxrl(rewards: Tensor) -> Tensor:
         Advantages [P, G] in the same dtype; exactly 0 in a group of one and where all rewards are equal.
     """
     unscored = rewards.isnan()
-    mean = rewards.nansum(-1, keepdim=True) / (~unscored).sum(-1, keepdim=True).clamp(min=1)
+    mean = rewards.double().nansum(-1, keepdim=True) / (~unscored).sum(-1, keepdim=True).clamp(min=1)
     nothing = (is_dead(rewards)[:, None] | (mean <= 0)) & ~unscored
-    return (rewards / mean.masked_fill(mean <= 0, 1.0) - 1.0).masked_fill(nothing, 0.0)
+    return (rewards / mean.masked_fill(mean <= 0, 1.0) - 1.0).masked_fill(nothing, 0.0).to(rewards.dtype)
 
 
 @group_relative

@@ -53,7 +53,7 @@ class ConsistencyBlend(Credit):
         rewards, local = batch.groups.table(batch.rewards), batch.groups.table(advantages)
         entropy = answer_entropy(batch.groups.table(batch.answers, fill=-1), ~rewards.isnan()) / _NATS[self.unit]
         weight = torch.sigmoid(self.gamma * (entropy - self.rho)).to(local.dtype)[:, None]
-        prompts = across_prompts(rewards.nanmean(-1), batch.reduce, self.eps)[:, None]
+        prompts = across_prompts(rewards.double().nanmean(-1), batch.reduce, self.eps).to(local.dtype)[:, None]
         between = ((1 - weight) * prompts).expand_as(local).masked_fill(local.isnan(), math.nan)
         blend = torch.stack((weight * local, between))
         return Credited(batch.groups.flat(blend)[:, sequence_index(batch.lengths)])

@@ -44,14 +44,15 @@ class TreeCentred(Credit):
 
     def __call__(self, batch: ScoredBatch, advantages: Tensor, penalty: Tensor) -> Credited:
         """See `Credit`."""
-        centred, total = torch.zeros_like(advantages), torch.zeros_like(advantages)
+        # In float64, as statistics of groups are: see `ngrpo.algo.advantage`.
+        centred, total = (torch.zeros_like(advantages, dtype=torch.float64) for _ in range(2))
         for leaves, is_root in _subtrees(batch, advantages):
             if is_root or len(leaves) > 1:
-                values, weight = advantages[leaves], float(len(leaves)) if self.weights == "size" else 1.0
+                values, weight = advantages[leaves].double(), float(len(leaves)) if self.weights == "size" else 1.0
                 centred[leaves] += weight * _centred(values)
                 total[leaves] += weight
         # A response that is no leaf has no subtree either: 0 / 0.
-        found = (centred / total)[sequence_index(batch.lengths)]
+        found = (centred / total).to(advantages.dtype)[sequence_index(batch.lengths)]
         return Credited((whitened(found, batch.reduce) if self.whiten else found)[None])
 
 

@@ -135,6 +135,40 @@ def test_the_scale_of_rewards_changes_advantages_in_proportion_or_not_at_all(nam
     assert any(alike)
 
 
+FAR = torch.tensor([[0.125, 0.375, 0.6875, 0.9375], [0.5, 0.0625, torch.nan, 0.25], [0.75, 0.75, 0.75, 0.75]])
+"""Rewards whose digits float32 has beside 10^6."""
+
+
+@pytest.mark.parametrize("name", names("advantage"))
+@pytest.mark.parametrize(
+    "rewards",
+    [FAR + 1e6, FAR - 1e6, 1e30 * FAR, 1e-8 * FAR, FAR],
+    ids=["far above 0", "far below 0", "huge", "tiny", "usual"],
+)
+def test_an_advantage_in_float32_is_that_in_float64_whatever_the_size_of_rewards(name: str, rewards: Tensor) -> None:
+    function = inner(parts()["advantage"][name])
+    if getattr(function, "not_negative", False):
+        rewards = rewards.abs()
+    given = {"best": 2e6} if getattr(function, "compares_with_best", False) else {}
+    advantage = partial(parts()["advantage"][name], **given)
+    torch.testing.assert_close(
+        advantage(rewards).double(), advantage(rewards.double()), rtol=1e-6, atol=0, equal_nan=True
+    )
+
+
+@pytest.mark.parametrize("name", names("credit"))
+def test_a_credit_that_compares_responses_does_so_in_float64(name: str) -> None:
+    raw, near = replace(base(), advantage=parts()["advantage"]["raw"]), scored(torch.float64)
+    rewards = near.rewards + 1e6 + torch.linspace(0, 0.6875, 12, dtype=torch.float64).mul(16).round() / 16
+    near = replace(near, rewards=rewards, values=near.values.fill_(1e6), bootstrap=None, old_log_prob=None)
+    credit = parts()["credit"][name]
+    if credit.needs_old_log_prob:
+        near = replace(near, old_log_prob=scored(torch.float64).old_log_prob)
+    coarse = replace(near, rewards=rewards.float(), values=near.values.float())
+    found, expected = (replace(raw, credit=credit).assign(one).advantages.double() for one in (coarse, near))
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=0, equal_nan=True)
+
+
 @pytest.mark.parametrize("name", names("advantage"))
 def test_a_group_of_one_is_refused_or_has_a_finite_advantage(name: str) -> None:
     advantage = parts()["advantage"][name]

@@ -93,6 +93,9 @@ def test_the_answer_is_never_given() -> None:
     [
         ("so 3 + 4 = 7 </think> \\boxed{7}", "7", " </think>"),
         ("first \\boxed{3}, no: \\boxed{7}", "7", "\\boxed{7}"),
+        ("so \\boxed{7}? \\boxed{3}? indeed, \\boxed{ 7 }.", "7", "\\boxed{7}?"),
+        ("it is \\boxed 7 then, \\boxed{7} and \\boxed{", "7", "\\boxed 7 then"),
+        ("put it in \\boxed{} and \\boxed{", None, "\\boxed{} and"),
         ("it is 7, yes 7.", "7", "7."),
         ("no idea", None, ""),
         ("it is seven", "7", ""),

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from typing import Any
 
+from ngrpo.rewards.answers.boxed import boxes
 from ngrpo.rollout.scheduling.base import Example, GroupOutcome
 from ngrpo.types.experience import Experience
 from ngrpo.types.scores import Score
@@ -41,12 +42,20 @@ def group_outcomes(experience: Experience, tokenizer: Any) -> list[GroupOutcome]
 def hidden_from(text: str, score: Score) -> int:
     """Returns the index of the first character that ends the reasoning or gives the answer.
 
-    The answer is in the last box, else where the verifier's own text of it comes last.
+    The answer is in the last box, and in every one before it with the same content; without boxes it is where the
+    verifier's own text of it comes last.
     """
-    places = [text.find(_END_OF_REASONING), text.rfind(_BOX)]
-    if places[-1] < 0 and score.answer:
+    places = [text.find(_END_OF_REASONING), text.rfind(_BOX), _first_with_the_answer(text)]
+    if places[1] < 0 and score.answer:
         places.append(text.rfind(score.answer))
     return min((place for place in places if place >= 0), default=len(text))
+
+
+def _first_with_the_answer(text: str) -> int:
+    """Returns the index of the first box with the content of the last complete one; -1 without a box."""
+    spans = sorted(boxes(text)[0])
+    contents = [text[slice(*span)].strip() for span in spans]
+    return text.rfind(_BOX, 0, spans[contents.index(contents[-1])][0]) if spans else -1
 
 
 def tokens_before(ids: list[int], tokenizer: Any, place: int) -> int:

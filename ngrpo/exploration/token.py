@@ -8,6 +8,7 @@ from torch import Tensor
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration, Step, StepContext
 from ngrpo.exploration.support import check_size, draw, likeliest
+from ngrpo.exploration.vocabulary import Vocabulary
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,15 @@ class TokenSampling(Exploration):
     def deterministic(self) -> bool:  # type: ignore[override]
         """Whether one id is kept, up to ties."""
         return self.top_k == 1 or self.support == 1
+
+    def prepare(self, embedding: Tensor, vocabulary: Vocabulary) -> dict[str, Tensor]:
+        """Needs no tables; refuses to record the whole vocabulary at every position."""
+        if self.support and self.top_k >= len(embedding):
+            raise SettingError(
+                f"exploration.top_k={self.top_k} keeps all {len(embedding)} ids of the vocabulary and records them at "
+                "every position; set exploration.top_k=0, which keeps as many and records none."
+            )
+        return {}
 
     def unrecorded(self) -> "TokenSampling":
         """Returns it without a bound on the ids."""

@@ -9,6 +9,7 @@ from contexts import step_context
 
 from ngrpo.errors import SettingError
 from ngrpo.exploration.token import TokenSampling, keep_top_k, keep_top_p
+from ngrpo.exploration.vocabulary import Vocabulary
 
 LOGITS = torch.randn(40, 12, generator=torch.Generator().manual_seed(0)) * 2
 
@@ -72,6 +73,15 @@ def test_truncates() -> None:
     assert not TokenSampling().truncates
     assert TokenSampling(top_k=5).truncates
     assert TokenSampling(top_p=0.95).truncates
+
+
+def test_the_whole_vocabulary_is_not_recorded_at_every_position() -> None:
+    """Of 151,936 ids it would be 600 KB a token; what is not recorded may be as wide as it likes."""
+    embedding, words = torch.zeros(12, 4), Vocabulary(12, frozenset(), {})
+    with pytest.raises(SettingError, match=r"^exploration\.top_k=12 keeps all 12 ids .*; set exploration\.top_k=0, "):
+        TokenSampling(top_k=12, top_p=0.9).prepare(embedding, words)
+    for fine in (TokenSampling(top_k=11), TokenSampling(top_k=12).unrecorded(), TokenSampling(top_p=0.9)):
+        assert fine.prepare(embedding, words) == {}
 
 
 @pytest.mark.parametrize(("setting", "value"), [("top_k", -1), ("top_p", 0.0), ("top_p", 1.01), ("top_p", math.nan)])

@@ -6,8 +6,8 @@ from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 
 _FOLDER = "/dev/shm/"
-_MADE_BY_PYTHON = "psm_"
-"""What names of `SharedMemory` start with; others are semaphores and memory that goes with its users."""
+_LEFT = ("psm_", "vllm_dist_")
+"""What names of `SharedMemory` start with, and of what vLLM's workers on a CPU share; others go with their users."""
 
 
 class EngineMemory:
@@ -44,4 +44,5 @@ def _mapped(process: int) -> set[str]:
     except OSError:  # it has just ended
         return set()
     paths = {line.split(maxsplit=5)[-1] for line in lines}
-    return {path.removeprefix(_FOLDER) for path in paths if path.startswith(_FOLDER + _MADE_BY_PYTHON)}
+    shared = {path.removeprefix(_FOLDER) for path in paths if path.startswith(_FOLDER)}
+    return {name for name in shared if name.startswith(_LEFT)}

@@ -1,9 +1,12 @@
 """Shared memory that killed processes leave; needs no vLLM."""
 
+import os
 import subprocess
 import sys
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
+
+import pytest
 
 from ngrpo.rollout.vllm.left_memory import EngineMemory
 
@@ -23,8 +26,9 @@ time.sleep(600)
 """
 
 
-def test_what_a_killed_process_below_another_had_mapped_is_removed() -> None:
-    made, other = SharedMemory(create=True, size=4096), SharedMemory(create=True, size=4096)
+@pytest.mark.parametrize("name", [None, f"vllm_dist_{os.getpid()}-tp:0-[0-1]-cpushm_0"])
+def test_what_a_killed_process_below_another_had_mapped_is_removed(name: str | None) -> None:
+    made, other = SharedMemory(name, create=True, size=4096), SharedMemory(create=True, size=4096)
     command = [sys.executable, "-c", PARENT, CHILD, made.name]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None

@@ -31,6 +31,8 @@ tested.
 - ``loader.py``: The model loader through which vLLM loads the models of our engines: vLLM's own, and then `attach`
 - ``mixing_state.py``: The mixing state of a worker, which the adapters of both model runners share: the live sessions
   and the buffers
+- ``options.py``: The further arguments of ``vllm.LLM`` that ``rollout.engine.options`` may have, and those that are
+  refused
 - ``plugin.py``: The plugin, which every process of vLLM loads: only there does the process that schedules hear of us
 - ``prefix_cache.py``: Prefix caching that shares prompts and given prefixes, but no generated tokens
 - ``private.py``: Everything that is touched of vLLM's private parts, for which it has no door; the tests name each that

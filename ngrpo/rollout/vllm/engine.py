@@ -25,6 +25,7 @@ from ngrpo.rollout.request_limits import check_requests, check_sampling
 from ngrpo.rollout.served_dtype import AUTO, served_dtype
 from ngrpo.rollout.vllm.device import visible_to_children
 from ngrpo.rollout.vllm.left_memory import EngineMemory
+from ngrpo.rollout.vllm.options import check_options, scheduler_argument
 from ngrpo.rollout.vllm.private import (
     end_engine,
     freeing_what_sleeps,
@@ -45,17 +46,6 @@ log = logging.getLogger(__name__)
 
 _BURST = 32
 _STREAMS = 16
-
-_REFUSED = {
-    "speculative_config": (None, "speculative decoding accepts tokens whose mixtures were never made"),
-    "pipeline_parallel_size": (1, "records are made on the last stage and read on the first"),
-    "enable_dbo": (False, "each half of a batch would be fed the mixtures of the first"),
-    "ubatch_size": (0, "each part of a batch would be fed the mixtures of the first"),
-    "enable_batch_sharded_sampling": (False, "every worker needs the records of all rollouts"),
-    "weight_transfer_config": (None, "weights come from the trainer, and are checked"),
-    "worker_cls": (None, "the workers make the records of rollouts"),
-}
-"""Options that cannot be served, with the value that asks for nothing."""
 
 
 class VllmEngine:
@@ -110,11 +100,7 @@ class VllmEngine:
     ) -> None:
         os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")  # else six lines an iteration
         options = dict(options or {})
-        for name, (harmless, reason) in _REFUSED.items():
-            if options.get(name) not in (None, harmless):
-                raise SettingError(
-                    f"rollout.engine.options.{name}={options[name]} is not supported ({reason}); remove it."
-                )
+        check_options(options)
         self.model = model
         self.dense_record_gib = dense_record_gib
         self.checked_as = f"vLLM {installed_version()}" if check else ""
@@ -143,10 +129,10 @@ class VllmEngine:
             "generation_config": "vllm",
             "seed": 0,
             "worker_cls": "ngrpo.rollout.vllm.worker.MixingWorker",
-            "additional_config": settings.additional_config(),
             **options,
+            "additional_config": dict(options.get("additional_config") or {}) | settings.additional_config(),
             **loading_arguments(options),
-            **_scheduler(burst, options),
+            **scheduler_argument(burst, options),
             "weight_transfer_config": {"backend": self._sender.backend},
         }
         self.most_streams = _STREAMS
@@ -488,24 +474,6 @@ def _free_cached_memory() -> None:
     """
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
-
-
-def _scheduler(burst: int, options: dict[str, Any]) -> dict[str, str]:
-    """Returns the argument by which vLLM schedules bursts of decode steps, and by which our plugin gets where it does.
-
-    Raises:
-        SettingError: there can be none, or the options name a scheduler of their own.
-    """
-    if burst < 1:
-        raise SettingError(f"rollout.engine.burst={burst} makes no step; 1 asks the scheduler at every step.")
-    if options.get("scheduler_cls") is None:
-        return {"scheduler_cls": "ngrpo.rollout.vllm.burst_scheduler.BurstScheduler"}
-    if burst > 1:
-        raise SettingError(
-            f"rollout.engine.burst={burst} has a scheduler of its own, beside which "
-            f"rollout.engine.options.scheduler_cls={options['scheduler_cls']} cannot run; set rollout.engine.burst=1."
-        )
-    return {}
 
 
 def _served_dtype(dtype: str, model: ModelSource) -> str:

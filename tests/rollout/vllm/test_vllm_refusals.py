@@ -74,6 +74,28 @@ def test_options_that_lose_mixtures_are_refused(monkeypatch, name, value):
     make(**{name: None})
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "setting"),
+    [
+        ("model", "elsewhere", "model.path"),
+        ("dtype", "half", "rollout.engine.dtype"),
+        ("tensor_parallel_size", 2, "rollout.engine.tensor_parallel_size"),
+        ("max_model_len", 8, "data.max_prompt_tokens and rollout.max_new_tokens"),
+        ("max_num_seqs", 2, "rollout.engine.max_batch_size"),
+    ],
+)
+def test_options_that_have_settings_of_their_own_are_refused(name, value, setting):
+    """The engine goes by its settings: with other GPUs in the options it took one's part of the table for all of it."""
+    with pytest.raises(SettingError, match=rf"^rollout\.engine\.options\.{name}={value} .*; set {setting} instead\.$"):
+        make(**{name: value})
+
+
+def test_a_configuration_of_the_users_stands_beside_ours():
+    given = make(additional_config={"theirs": 1})._arguments["additional_config"]
+    assert given == {"theirs": 1} | make()._arguments["additional_config"]
+    assert len(given) == 2
+
+
 @pytest.mark.vllm
 def test_a_strategy_wider_than_the_engine_was_started_for(request, bound_to_demo):
     pytest.importorskip("vllm.v1", reason="vLLM is not installed")

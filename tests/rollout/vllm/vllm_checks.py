@@ -193,6 +193,7 @@ def start_engine(
     dtype: str = "auto",
     device: torch.device = CPU,
     burst: int = 32,
+    enable_sleep_mode: bool = True,
     **options: Any,
 ) -> VllmEngine:
     """Starts an engine of 16 rows with a cache that holds them all, in blocks of 32 tokens, the smallest on a CPU."""
@@ -208,6 +209,7 @@ def start_engine(
         tensor_parallel_size=workers,
         enforce_eager=eager,
         own_process=own_process,
+        enable_sleep_mode=enable_sleep_mode,
         burst=burst,
         options=options,
     )

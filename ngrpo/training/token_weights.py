@@ -1,5 +1,6 @@
 """Token weights of an optimiser batch, made before its first microbatch."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -9,8 +10,10 @@ from torch import Tensor
 from ngrpo.algo.moments import Reduce
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.algo.token_weight import WeighedTokens
+from ngrpo.distributed.collectives import gathered
 from ngrpo.exploration.random import uniform
 from ngrpo.training.samples import Sample
+from ngrpo.types.paths import members, shares_among
 from ngrpo.types.rollouts import Rollout
 
 
@@ -31,7 +34,22 @@ def weighed(samples: Sequence[Sample], algorithm: Algorithm, reduce: Reduce) -> 
     penalties = nothing if made.penalty is None else torch.split(made.penalty.float(), lengths)
     weights, counted_parts = torch.split(made.weight.float(), lengths, dim=-1), torch.split(made.counted, lengths)
     parts = zip(samples, weights, counted_parts, penalties, strict=True)
-    return [replace(s, token_weight=weight, counted=counted, penalty=penalty) for s, weight, counted, penalty in parts]
+    chosen = [
+        replace(s, token_weight=weight, counted=counted, penalty=penalty) for s, weight, counted, penalty in parts
+    ]
+    once = algorithm.correction.rejects and algorithm.shared_tokens == "once"
+    return _shared_by_the_rest(chosen) if once else chosen
+
+
+def _shared_by_the_rest(samples: Sequence[Sample]) -> list[Sample]:
+    """Returns samples whose common tokens count once among the responses that still take part (a collective).
+
+    One that is rejected as a whole is none of them, on whatever rank it is.
+    """
+    paths = [sample.rollout.path for sample in samples]
+    everyone = gathered(members(paths, [sample.tokens > 0 for sample in samples]))
+    shares = shares_among(paths, [sample.rollout.length for sample in samples], sum(everyone, Counter()))
+    return [replace(sample, share=share) for sample, share in zip(samples, shares, strict=True)]
 
 
 def _tokens(samples: Sequence[Sample], old: Tensor, reduce: Reduce) -> WeighedTokens:

@@ -1,7 +1,7 @@
 """Paths of responses that have first tokens in common: which node of a tree each token belongs to."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -76,13 +76,22 @@ def shares(paths: Sequence[Path | None], ends: Sequence[int], counted: Sequence[
     Returns:
         float32 of the tokens from the path's first start on; None of a response without a path.
     """
-    members = Counter(
+    return shares_among(paths, ends, members(paths, counted))
+
+
+def members(paths: Sequence[Path | None], counted: Sequence[bool]) -> Counter[int]:
+    """Returns how many of the responses that are counted have each node; those of several ranks add up."""
+    return Counter(
         node for path, counts in zip(paths, counted, strict=True) if path is not None and counts for node in path.nodes
     )
+
+
+def shares_among(paths: Sequence[Path | None], ends: Sequence[int], having: Mapping[int, int]) -> list[Tensor | None]:
+    """Returns what `shares` does, for responses of which others are elsewhere; ``having`` is that of `members`."""
     return [
         None
         if path is None
-        else torch.tensor([1.0 / max(members[node], 1) for node in path.nodes]).repeat_interleave(
+        else torch.tensor([1.0 / max(having.get(node, 0), 1) for node in path.nodes]).repeat_interleave(
             torch.tensor(path.lengths(end))
         )
         for path, end in zip(paths, ends, strict=True)

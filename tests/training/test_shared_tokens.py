@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from update_probe import ALGORITHMS
 
 from ngrpo.algo import aggregate, ratio
+from ngrpo.algo.correction import NoCorrection, Reject
 from ngrpo.algo.moments import Reduce
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.algo.tree_credit import TreeCentred
@@ -26,6 +28,7 @@ from ngrpo.modeling.packing import pack
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.rollout.scheduling.at_share import ForkAtShare
 from ngrpo.rollout.scheduling.growth import grow
+from ngrpo.training import token_weights
 from ngrpo.training.optim.loss_scale import LossScale
 from ngrpo.training.policy_update import PolicyUpdate
 from ngrpo.training.samples import (
@@ -287,6 +290,46 @@ def test_tokens_that_do_not_count_have_no_share(scoring: ScoringModel, rollouts:
     assert by_hand < batch_totals(samples, alone).tokens
     metrics, _ = step(scoring, algorithm, chosen, sampling.temperature)
     assert bool(metrics["policy/loss"].isfinite())
+
+
+@pytest.mark.parametrize("name", AGGREGATES)
+def test_a_rejected_response_is_none_of_those_that_have_a_token_in_common(
+    scoring: ScoringModel, rollouts: list[Rollout], sampling, name: str
+) -> None:
+    """It is as if it had been excluded before the shares were made."""
+    number = 1
+    path = rollouts[number].path
+    assert path is not None
+    algorithm = replace(BASE, aggregate=AGGREGATES[name], correction=Reject("geometric", cap=1.5, floor=0.5))
+    samples = samples_of(rollouts)
+    far = torch.arange(rollouts[number].length) >= path.starts[-1]  # its own tokens
+    far_off = replace(rollouts[number], log_probs=rollouts[number].log_probs - 9.0 * far)
+    asked = [replace(s, rollout=far_off) if i == number else s for i, s in enumerate(samples)]
+    left = [replace(s, advantage=s.advantage * math.nan) if i == number else s for i, s in enumerate(samples)]
+    credits = [ResponseCredit(sample.advantage, None) for sample in left]
+    excluded = [replace(s, share=c.share) for s, c in zip(left, with_shares(rollouts, credits), strict=True)]
+    chosen = weighed(asked, algorithm, alone)
+    assert [sample.tokens > 0 for sample in chosen] == [sample.tokens > 0 for sample in excluded]
+    assert batch_totals(chosen, alone) == batch_totals(excluded, alone)
+    _, expected = step(scoring, replace(algorithm, correction=NoCorrection()), excluded, sampling.temperature)
+    _, found = step(scoring, algorithm, chosen, sampling.temperature)
+    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_those_that_have_a_token_in_common_are_counted_on_all_ranks(
+    rollouts: list[Rollout], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    algorithm = replace(BASE, correction=Reject("token", cap=1e9))
+    expected = [sample.share for sample in weighed(samples_of(rollouts), algorithm, alone)]
+    parts = [samples_of(rollouts)[::2], samples_of(rollouts)[1::2]]
+    posted: list[Any] = []
+    monkeypatch.setattr(token_weights, "gathered", lambda own: posted.append(own) or [own])
+    for part in parts:
+        weighed(part, algorithm, alone)
+    monkeypatch.setattr(token_weights, "gathered", lambda own: posted)
+    for start, part in enumerate(parts):
+        found = [sample.share for sample in weighed(part, algorithm, alone)]
+        torch.testing.assert_close(found, expected[start::2])
 
 
 def test_paths_survive_serialization(rollouts: list[Rollout]) -> None:

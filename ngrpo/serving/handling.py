@@ -55,11 +55,11 @@ class Handling:
 
     def started(self, work: Generation) -> Generation:
         """Has rollouts made, and counted when they are; returns the work as it is made."""
-        start = time.perf_counter()
+        start, name = time.perf_counter(), strategy_name(work.choice)
 
         def count(done: "Future[Made]") -> None:
             if not done.cancelled() and done.exception() is None:
-                self.metrics.made(strategy_name(work.choice), done.result().rollouts, time.perf_counter() - start)
+                self.metrics.made(name, done.result().rollouts, time.perf_counter() - start)
 
         started = self.model.generate(work)
         started.done.add_done_callback(count)

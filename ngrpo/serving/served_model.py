@@ -121,12 +121,13 @@ class ServedModel:
         self._check_strategy(work.choice.strategy)
         check_requests(work.requests, work.sampling, work.choice.strategy, self.embedding_shape)
         self.engine.check_load(work.choice.strategy, len(work.requests), work.sampling.max_new_tokens)
+        count = len(work.requests)
         with self._counting:
-            if self._waiting + len(work.requests) > self._max_waiting:
+            if self._waiting + count > self._max_waiting:
                 raise busy(self._waiting, self._max_waiting)
-            self._waiting += len(work.requests)
+            self._waiting += count
         work = work.with_room(self._max_new_tokens)
-        work.done.add_done_callback(lambda _: self._finished(len(work.requests)))
+        work.done.add_done_callback(lambda _: self._finished(count))  # not of the work, which would never be freed
         self._streams.submit(work)
         return work
 

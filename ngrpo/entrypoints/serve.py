@@ -55,6 +55,9 @@ RunningEngine = Callable[[ModelSource, Exploration], RolloutEngine]
 _HEADER_BYTES = 16 << 10
 _IDLE_S = 30
 _TURN_S = 1e-4
+_COLLECTED_AT = 100_000
+"""Objects that have come and not gone before the garbage collector looks at them: those of 500 requests that wait."""
+
 _GIB = 1 << 30
 
 
@@ -197,13 +200,17 @@ def handling_of(
 def kept_from_collection() -> Iterator[None]:
     """Has Python's garbage collector leave alone what is there: it looks through half a million objects for a second.
 
-    Nobody is answered meanwhile, and it begins when many requests come at once.
+    Nobody is answered meanwhile, and it begins when many requests come at once. Of what these bring it looks through
+    the same objects again and again, and finds none to free: they are freed when they are answered.
     """
+    before = gc.get_threshold()
     gc.collect()
     gc.freeze()
+    gc.set_threshold(_COLLECTED_AT, *before[1:])
     try:
         yield
     finally:
+        gc.set_threshold(*before)
         gc.unfreeze()
 
 

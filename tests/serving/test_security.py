@@ -117,6 +117,13 @@ def test_a_body_without_an_announced_length_has_one_too(guarded: RunningServer) 
     assert guarded.ask("GET", "/health")[0] == 200
 
 
+def test_the_body_of_a_client_that_offers_http_2_is_read(server: RunningServer) -> None:
+    """As Java's client does with each request; uvicorn's quicker protocol, of httptools, leaves such bodies out."""
+    offer = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAEAAEAAAAIAAAABAAMAAABk"}
+    status, said, _ = server.ask("POST", "/ngrpo/generate", GENERATE, offer)
+    assert (status, len(said["rollouts"])) == (200, 1)
+
+
 def test_a_body_that_does_not_come_is_not_waited_for() -> None:
     with running_server("server.body_timeout_s=0.3") as running:
         start = time.monotonic()

@@ -13,6 +13,7 @@ from starlette.routing import Route
 from ngrpo.errors import SettingError
 from ngrpo.remote.connection import OCTETS
 from ngrpo.remote.messages import rollout_message
+from ngrpo.serving.answers import rollout_answer
 from ngrpo.serving.bodies import here_or_aside, read_octets, unless_gone
 from ngrpo.serving.fields import Fields
 from ngrpo.serving.generation import Generation, Made
@@ -94,7 +95,7 @@ class _Native:
             if text:
                 message |= {"prompt_ids": rollout.prompt_ids.tolist(), "text": self._handling.reader.text(rollout)}
             rollouts.append(message)
-        return JSONResponse({"rollouts": rollouts, "weights": weights_message(made.weights)})
+        return rollout_answer({"rollouts": rollouts, "weights": weights_message(made.weights)})
 
     async def weights(self, _: Request) -> Response:
         """Tells which weights are served."""

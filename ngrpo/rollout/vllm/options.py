@@ -16,7 +16,7 @@ _LOSING = {
 }
 """Those that cannot be served, with the value that asks for nothing."""
 
-_ELSEWHERE = {
+_SETTINGS_OF = {
     "model": "model.path",
     "trust_remote_code": "model.trust_remote_code",
     "max_model_len": "data.max_prompt_tokens and rollout.max_new_tokens",
@@ -38,7 +38,7 @@ def check_options(options: Mapping[str, Any]) -> None:
     for name, (harmless, reason) in _LOSING.items():
         if options.get(name) not in (None, harmless):
             raise SettingError(f"rollout.engine.options.{name}={options[name]} is not supported ({reason}); remove it.")
-    for name, setting in _ELSEWHERE.items():
+    for name, setting in _SETTINGS_OF.items():
         if name in options:
             raise SettingError(
                 f"rollout.engine.options.{name}={options[name]} would pass the engine by; set {setting} instead."

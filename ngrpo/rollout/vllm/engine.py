@@ -5,9 +5,11 @@ import logging
 import multiprocessing
 import os
 import pickle
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import torch
@@ -46,6 +48,7 @@ log = logging.getLogger(__name__)
 
 _BURST = 32
 _STREAMS = 16
+_END_S = 10.0
 
 
 class VllmEngine:
@@ -190,9 +193,10 @@ class VllmEngine:
         _free_cached_memory()
         own_gpu = visible_to_children(device) if self.several_ranks else nullcontext()
         with ending_children(), own_gpu, self._sockets.used():
-            others = _children()
+            others = multiprocessing.active_children()
             self.llm = LLM(**self._arguments)
-        self._memory = EngineMemory(_children() - others)
+        self._processes = [one for one in multiprocessing.active_children() if one not in others]
+        self._memory = EngineMemory(one.pid for one in self._processes if one.pid is not None)
         if self._own_process:
             self._process_watch = ProcessWatch(self.llm)
         stream = torch.cuda.current_stream(device) if self._in_process and device.type == "cuda" else None
@@ -442,19 +446,28 @@ class VllmEngine:
                 end_engine(llm)
             except Exception as error:  # of an engine that is dead already
                 log.debug("vLLM did not end in order: %s", error)
+            _end(self._processes)
             self._sockets.clear()
-            self._memory.remove()
             del llm
             gc.collect()
+            self._memory.remove()  # last: what vLLM has in this process removes its own then
             _free_cached_memory()
 
     def _call(self, method: str, *args: Any) -> list[Any]:
         return self._loop.rpc(method, *args)
 
 
-def _children() -> set[int]:
-    """Returns the ids of the processes that Python has started from this one."""
-    return {child.pid for child in multiprocessing.active_children() if child.pid is not None}
+def _end(processes: Sequence[BaseProcess]) -> None:
+    """Waits for processes that are to end, and kills those that take long: the next engine needs what they hold.
+
+    vLLM waits itself, but not where the death of one of its workers has made it end the others.
+    """
+    until = time.monotonic() + _END_S
+    for process in processes:
+        process.join(max(0.0, until - time.monotonic()))
+        if process.is_alive():
+            process.kill()
+            process.join()
 
 
 @contextmanager

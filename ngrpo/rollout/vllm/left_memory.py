@@ -6,8 +6,10 @@ from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 
 _FOLDER = "/dev/shm/"
-_LEFT = ("psm_", "vllm_dist_")
-"""What names of `SharedMemory` start with, and of what vLLM's workers on a CPU share; others go with their users."""
+_MADE_BY_PYTHON = "psm_"
+"""What names of `SharedMemory` start with."""
+_MADE_BY_WORKERS = "vllm_dist_"
+"""What those start with that vLLM's workers on a CPU share; all others go with their users."""
 
 
 class EngineMemory:
@@ -23,6 +25,9 @@ class EngineMemory:
     def remove(self) -> None:
         """Removes what is left of them; to be called when the processes have ended."""
         for name in self._names:
+            if name.startswith(_MADE_BY_WORKERS):
+                Path(_FOLDER + name).unlink(missing_ok=True)
+                continue
             with suppress(FileNotFoundError):
                 segment = SharedMemory(name)
                 segment.close()
@@ -45,4 +50,4 @@ def _mapped(process: int) -> set[str]:
         return set()
     paths = {line.split(maxsplit=5)[-1] for line in lines}
     shared = {path.removeprefix(_FOLDER) for path in paths if path.startswith(_FOLDER)}
-    return {name for name in shared if name.startswith(_LEFT)}
+    return {name for name in shared if name.startswith((_MADE_BY_PYTHON, _MADE_BY_WORKERS))}

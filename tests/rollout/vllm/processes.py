@@ -118,12 +118,11 @@ def assert_callers_share(engine: VllmEngine, requests: list[Request], bound: Bou
 
 
 def lose(engine: VllmEngine, requests: list[Request], bound: BoundExploration) -> None:
-    """Kills the engine's processes, if it has any, and expects it to say so."""
+    """Kills one of the engine's processes, if it has any, and expects it to say so."""
     children = multiprocessing.active_children()
-    for child in children:
-        child.kill()
-        child.join()
     if children:
+        children[-1].kill()
+        children[-1].join()
         try:
             engine.generate(requests, SAMPLING, bound)
         except Exception:

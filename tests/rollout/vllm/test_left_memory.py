@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 
@@ -26,10 +27,22 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("name", [None, f"vllm_dist_{os.getpid()}-tp:0-[0-1]-cpushm_0"])
-def test_what_a_killed_process_below_another_had_mapped_is_removed(name: str | None) -> None:
-    made, other = SharedMemory(name, create=True, size=4096), SharedMemory(create=True, size=4096)
-    command = [sys.executable, "-c", PARENT, CHILD, made.name]
+def made_by_python() -> str:
+    segment = SharedMemory(create=True, size=4096)
+    segment.close()
+    return segment.name
+
+
+def made_by_a_worker() -> str:
+    name = f"vllm_dist_{os.getpid()}"
+    Path(f"/dev/shm/{name}").write_bytes(bytes(4096))
+    return name
+
+
+@pytest.mark.parametrize("make", [made_by_python, made_by_a_worker])
+def test_what_a_killed_process_below_another_had_mapped_is_removed(make: Callable[[], str]) -> None:
+    made, other = make(), SharedMemory(create=True, size=4096)
+    command = [sys.executable, "-c", PARENT, CHILD, made]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout is not None
         child, said = int(parent.stdout.readline()), parent.stdout.readline()
@@ -37,12 +50,11 @@ def test_what_a_killed_process_below_another_had_mapped_is_removed(name: str | N
         memory = EngineMemory([parent.pid])
         subprocess.run(["kill", "-9", str(child), str(parent.pid)], check=True)
     memory.remove()
-    assert not Path(f"/dev/shm/{made.name}").exists()
+    assert not Path(f"/dev/shm/{made}").exists()
     assert Path(f"/dev/shm/{other.name}").exists()
     memory.remove()
     other.close()
     other.unlink()
-    made.close()
 
 
 def test_processes_that_have_gone_have_nothing() -> None:

@@ -35,6 +35,7 @@ def run(*command: str) -> str:
         pytest.param(["--own-process", "--restart"], id="own_process_killed"),
         pytest.param(["--restart"], id="in_process_closed", marks=pytest.mark.slow),
         pytest.param(["--workers", "2"], id="tensor_parallel", marks=pytest.mark.slow),
+        pytest.param(["--workers", "2", "--restart"], id="one_of_two_workers_killed", marks=pytest.mark.slow),
         pytest.param(
             ["--workers", "2", "--exploration=gaussian"], id="tensor_parallel_gaussian", marks=pytest.mark.slow
         ),

@@ -29,7 +29,7 @@ class ReadTensors(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs an operation."""
-        if not _only_views(func):
+        if not func.is_view:
             for one in tree_leaves((args, kwargs)):
                 if isinstance(one, Tensor):
                     self._note(one)
@@ -45,9 +45,3 @@ def _span(tensor: Tensor) -> tuple[int, int]:
     """Returns the addresses from a tensor's first element to after its last."""
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     return tensor.data_ptr(), tensor.data_ptr() + (last + 1) * tensor.element_size()
-
-
-def _only_views(func: Any) -> bool:
-    """Says whether an operation returns views of its arguments and writes nothing."""
-    returned = func._schema.returns
-    return bool(returned) and all(one.alias_info is not None and not one.alias_info.is_write for one in returned)

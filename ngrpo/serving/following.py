@@ -68,16 +68,21 @@ class Following:
         Raises:
             Exception: the reason why there are no rollouts.
         """
-        while True:
-            await self._event.wait()
-            self._event.clear()
-            with self._lock:
-                tokens, self._tokens = self._tokens, {}
-                finished, self._finished = self._finished, {}
-                self._told = False
-            if places := tokens.keys() | finished.keys():
-                return [News(place, tokens.get(place, []), finished.get(place)) for place in sorted(places)]
+        while not (news := self._take()):
+            # Looked at before waiting, each time: an end that comes while other news waits wakes nobody by itself.
             if work.done.cancelled():
                 raise InterruptedError("nobody waits for it")
             if work.done.done() and (error := work.done.exception()) is not None:
                 raise error
+            await self._event.wait()
+            self._event.clear()
+        return news
+
+    def _take(self) -> list[News]:
+        with self._lock:
+            tokens, self._tokens = self._tokens, {}
+            finished, self._finished = self._finished, {}
+            self._told = False
+        return [
+            News(place, tokens.get(place, []), finished.get(place)) for place in sorted(tokens.keys() | finished.keys())
+        ]

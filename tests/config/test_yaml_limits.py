@@ -1,10 +1,13 @@
 """Aliases that write out to millions of values, nesting, and what is none of either."""
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 
-from ngrpo.config.yaml_limits import MOST_NODES, check_file, check_text
+from ngrpo.config.yaml_limits import MOST_LEVELS, MOST_NODES, check_file, check_text
 from ngrpo.errors import SettingError
 
 HERE = Path("x.yaml")
@@ -23,15 +26,41 @@ def test_what_is_small_or_has_errors_of_its_own_passes(text: str) -> None:
 
 def test_aliases_are_counted_as_often_as_they_are_written_out() -> None:
     check_text("a: [" + "1," * (MOST_NODES - 3) + "]", HERE)  # with the mapping, the key and the list: the most
-    for text in ("a: [" + "1," * (MOST_NODES - 2) + "]", bomb(9, 9), bomb(60, 9)):
+    for text in ("a: [" + "1," * (MOST_NODES - 2) + "]", bomb(9, 9), bomb(40, 9)):
         with pytest.raises(SettingError, match=r"^x\.yaml holds more than 100000 values once its aliases are written"):
             check_text(text, HERE)
 
 
-@pytest.mark.parametrize("text", ["a: " + "{a: " * 900 + "1" + "}" * 900, "a: &a [*a]"])
-def test_what_is_nested_too_deeply_is_said(text: str) -> None:
-    with pytest.raises(SettingError, match=r"^x\.yaml is nested too deeply, or within itself"):
+def nested(levels: int) -> str:
+    return "a: " + "{a: " * (levels - 1) + "1" + "}" * (levels - 1)
+
+
+def chain(levels: int) -> str:
+    """Every list holds the one before; none is written deep."""
+    return "\n".join(["a0: &a0 [1]"] + [f"a{i}: &a{i} [*a{i - 1}]" for i in range(1, levels - 1)])
+
+
+@pytest.fixture(params=[1, 20])
+def raised_limit(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Python's own, and one that a library has raised, as torch's compiler does."""
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(before * request.param)
+    yield
+    sys.setrecursionlimit(before)
+
+
+@pytest.mark.parametrize(
+    "text", [nested(MOST_LEVELS + 1), nested(900), chain(MOST_LEVELS + 1), "a: &a [*a]", "a: &a {b: [{c: *a}]}"]
+)
+def test_what_is_nested_too_deeply_is_said(raised_limit: None, text: str) -> None:
+    with pytest.raises(SettingError, match=r"^x\.yaml is nested more than 50 levels deep, or within itself"):
         check_text(text, HERE)
+
+
+@pytest.mark.parametrize("text", [nested(MOST_LEVELS), chain(MOST_LEVELS)])
+def test_what_is_nested_as_deeply_as_may_be_can_be_read(text: str) -> None:
+    check_text(text, HERE)
+    assert OmegaConf.to_container(OmegaConf.create(text), resolve=True)
 
 
 def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:

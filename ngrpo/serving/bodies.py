@@ -27,7 +27,8 @@ async def read_octets(request: Request, most_mib: float, timeout_s: float) -> by
         Refusal: it is too large, or does not come.
     """
     try:
-        return await asyncio.wait_for(_octets(request, most_mib), timeout_s)
+        async with asyncio.timeout(timeout_s):
+            return await _octets(request, most_mib)
     except TimeoutError as error:
         raise Refusal(_GONE, f"the body did not come within {timeout_s:g} s; send it faster.") from error
     except ClientDisconnect as error:

@@ -64,6 +64,7 @@ class EventStream:
             sending.cancel()
             if not whole:
                 await asyncio.to_thread(self._withdraw)
+            await asyncio.wait({sending, gone})
 
     async def _send_all(self, send: Send) -> bool:
         """Returns whether the client has got all."""
@@ -89,7 +90,9 @@ class EventStream:
         await self._send(send, {"type": "http.response.body", "body": content, "more_body": True})
 
     async def _send(self, send: Send, message: dict[str, Any]) -> None:
-        await asyncio.wait_for(send(message), self._timeout_s)
+        # Not wait_for: before Python 3.12 it loses the cancelling of one whose message has just been taken.
+        async with asyncio.timeout(self._timeout_s):
+            await send(message)
 
 
 async def _disconnected(receive: Receive) -> None:

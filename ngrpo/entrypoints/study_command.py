@@ -100,7 +100,10 @@ def _plan(arguments: argparse.Namespace, name: str, out: Path) -> None:
     study = only(load_study(CONF, name, arguments.settings, arguments.config_dir), arguments.only)
     plans = plan_arms(CONF, study, card, read_run, arguments.config_dir)
     print(plan_text(study, plans, card, arguments.price))
-    files = write_jobs(study, plans, out, arguments.config_dir)
+    options = ["--study", name]
+    for option, folder in (("--config-dir", arguments.config_dir), ("--leaderboard", arguments.leaderboard)):
+        options += [] if folder is None else [option, str(folder)]
+    files = write_jobs(study, plans, out, [*options, *arguments.settings])
     print(f"{len(files)} jobs in {files[0].parent}")
 
 

@@ -92,19 +92,18 @@ def plan_text(study: StudyConfig, plans: Sequence[ArmPlan], card: Card, price: f
     )
 
 
-def write_jobs(study: StudyConfig, plans: Sequence[ArmPlan], out: Path, folder: Path | None = None) -> list[Path]:
+def write_jobs(study: StudyConfig, plans: Sequence[ArmPlan], out: Path, options: Sequence[str]) -> list[Path]:
     """Writes a job for SLURM for each arm, which tunes, runs and publishes it, and goes on after a requeue.
 
     Args:
         study: the study.
         plans: of its arms.
         out: folder of the runs; the jobs are put in ``slurm`` in it.
-        folder: ``--config-dir`` of the study.
+        options: of the command line that say which study it is: ``--study``, ``--config-dir`` and settings.
     """
     files = []
     for plan in plans:
-        words = ["--study", study.name, "--only", plan.arm, "--out", str(out / plan.arm)]
-        words += [] if folder is None else ["--config-dir", str(folder)]
+        words = [*options, "--only", plan.arm, "--out", str(out / plan.arm)]
         limit = math.ceil(_SPARE * plan.hours / plan.devices)
         lines = [
             "#!/usr/bin/env bash",

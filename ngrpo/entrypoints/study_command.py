@@ -27,6 +27,7 @@ import argparse
 import math
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 from ngrpo.entrypoints.arguments import real, whole
@@ -61,7 +62,8 @@ def _run(arguments: argparse.Namespace, began: float) -> None:
         print(f"leaderboard in {write_leaderboard(board)}")
         return
     name, folder = "quick" if arguments.quick else arguments.study, arguments.config_dir
-    study = only(load_study(CONF, name, arguments.settings, folder), arguments.only)
+    whole_study = load_study(CONF, name, arguments.settings, folder)
+    study = only(whole_study, arguments.only)
     out = (arguments.out or Path("outputs/study") / name).absolute()
     to = (arguments.to or out).absolute()
     if arguments.stage == "plan":
@@ -79,7 +81,7 @@ def _run(arguments: argparse.Namespace, began: float) -> None:
         if arguments.stage == "add":
             add(context, board)
         elif arguments.stage == "publish":
-            publish_study(context, board)
+            publish_study(replace(context, study=whole_study), board, arguments.only)
         elif arguments.stage == "restore":
             restore_study(context, board)
         else:

@@ -20,14 +20,23 @@ _FREE = ("keep_files", "reference", "tune.rates", *(f"levels.{name}" for name in
 def check_or_write_fingerprint(study: StudyConfig, out: Path) -> None:
     """Writes the settings into a folder without a fingerprint, else checks that they are the same.
 
+    Raises:
+        SettingError: see `check_fingerprint`.
+    """
+    before = check_fingerprint(study, out)
+    write(out / FINGERPRINT, before | dict(_walk(as_json(study))))
+
+
+def check_fingerprint(study: StudyConfig, out: Path) -> dict[str, Any]:
+    """Checks that the settings in a folder's fingerprint are the study's; returns them, none without a fingerprint.
+
     Arms may be added and removed, have other numbers of seeds and be compared with others, such as with another
     reference; the learning rates that are tried may change, too.
 
     Raises:
         SettingError: a setting that finished runs depend on has another value.
     """
-    file, after = out / FINGERPRINT, dict(_walk(as_json(study)))
-    before = read(file)
+    before, after = read(out / FINGERPRINT), dict(_walk(as_json(study)))
     if "make_model" in before:
         before["make_model"] = current_maker(before["make_model"])
     for name in sorted(before.keys() & after.keys()):
@@ -36,7 +45,7 @@ def check_or_write_fingerprint(study: StudyConfig, out: Path) -> None:
                 f"{name}={json.dumps(after[name])} is not the {json.dumps(before[name])} that the study in {out} was "
                 "started with; put it back, or start another with --out FOLDER."
             )
-    write(file, before | after)
+    return before
 
 
 def differing(now: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:

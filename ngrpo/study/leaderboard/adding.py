@@ -6,8 +6,7 @@ from pathlib import Path
 from ngrpo.errors import SettingError
 from ngrpo.study.definition import ArmConfig, StudyConfig, as_json
 from ngrpo.study.fingerprint import differing
-from ngrpo.study.leaderboard.files import SETTING, publish, read_setting
-from ngrpo.study.results import Results
+from ngrpo.study.leaderboard.files import SETTING, beside, publish, read_setting
 from ngrpo.study.stage_outputs import collect
 
 
@@ -53,14 +52,5 @@ def add_arm(study: StudyConfig, out: Path, board: Path) -> Path:
     (name,) = study.arms
     stored, own = read_setting(board / study.name), collect(as_json(study), out)
     arms = {**stored.study["arms"], name: own.study["arms"][name]}
-    publish(
-        Results(
-            study={**stored.study, "arms": arms},
-            base=stored.base,
-            tuned={**stored.tuned, **own.tuned},
-            runs=[*(run for run in stored.runs if run.arm != name), *own.runs],
-            levels=stored.levels,
-        ),
-        board,
-    )
+    publish(beside(stored, replace(own, study={**stored.study, "arms": arms})), board)
     return board / study.name / f"{name}.json"

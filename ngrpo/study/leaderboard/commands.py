@@ -1,10 +1,13 @@
 """The commands of the leaderboard: publish a study, restore one, and add an arm to a setting."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from ngrpo.study.definition import as_json
+from ngrpo.study.definition import as_json, only
+from ngrpo.study.fingerprint import check_fingerprint
 from ngrpo.study.leaderboard.adding import add_arm, check_setting
-from ngrpo.study.leaderboard.files import publish
+from ngrpo.study.leaderboard.files import SETTING, beside, publish, read_setting
 from ngrpo.study.leaderboard.page import write_leaderboard
 from ngrpo.study.leaderboard.restoring import restore
 from ngrpo.study.stage_outputs import collect
@@ -14,10 +17,27 @@ BOARD = Path("docs/results")
 """Where the leaderboard is, seen from the project's folder."""
 
 
-def publish_study(context: StageContext, board: Path) -> None:
-    """Writes a study's finished arms to the leaderboard, and makes its page."""
-    written = publish(collect(as_json(context.study), context.out), board)
-    print(f"{len(written)} arms of study {context.study.name} in {write_leaderboard(board)}")
+def publish_study(context: StageContext, board: Path, arms: Sequence[str] = ()) -> None:
+    """Writes a study's finished arms to the leaderboard, beside those that are there, and makes its page.
+
+    Args:
+        context: of the whole study, whose definition the setting gets.
+        board: folder of the leaderboard.
+        arms: to write, such as one that a job of its own has made; all of them where none is named.
+
+    Raises:
+        SettingError: the folder's runs, or the setting's, were made with other settings.
+    """
+    study, place = context.study, board / context.study.name
+    check_fingerprint(study, context.out)
+    chosen = only(study, arms).arms
+    found = collect(as_json(study), context.out)
+    results = replace(found, runs=[run for run in found.runs if run.arm in chosen])
+    if (place / SETTING).exists():
+        check_setting(study, board)
+        results = beside(read_setting(place), results)
+    publish(results, board)
+    print(f"{len({run.arm for run in results.runs})} arms of setting {study.name} in {write_leaderboard(board)}")
 
 
 def restore_study(context: StageContext, board: Path) -> None:

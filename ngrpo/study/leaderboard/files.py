@@ -60,6 +60,24 @@ def publish(results: Results, folder: Path) -> list[Path]:
     return written
 
 
+def beside(stored: Results, own: Results) -> Results:
+    """Returns a study's results with the stored ones of the arms that it has no run of.
+
+    Args:
+        stored: of its setting.
+        own: of the study, whose definition the setting gets.
+    """
+    kept = {run.arm for run in stored.runs} - {run.arm for run in own.runs}
+    first, second = (stored, own) if kept else (own, stored)  # kept figures stay relative to the same untrained model
+    return Results(
+        study={**own.study, "arms": {**own.study["arms"], **{arm: stored.study["arms"][arm] for arm in sorted(kept)}}},
+        base=first.base or second.base,
+        tuned={**own.tuned, **{arm: one for arm, one in stored.tuned.items() if arm in kept}},
+        runs=[*(run for run in stored.runs if run.arm in kept), *own.runs],
+        levels=first.levels or second.levels,
+    )
+
+
 def read_settings(folder: Path) -> list[Results]:
     """Returns the results of all settings in a leaderboard's folder, by name.
 

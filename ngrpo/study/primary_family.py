@@ -18,8 +18,9 @@ class Comparison:
         against: what it is compared with.
         metric: the figure.
         seeds: that were planned.
-        detectable: smallest difference that the design was expected to find, stated before the runs.
-        difference: paired by seed, with its own 95 % interval; None without a common seed.
+        power: probability with which the design was expected to find ...
+        detectable: ... a difference of at least this, stated before the runs.
+        difference: paired by seed, over the planned ones alone, with its own 95 % interval; None without a common seed.
         adjusted_p: Holm's, over the family; None with fewer than two common seeds.
     """
 
@@ -28,6 +29,7 @@ class Comparison:
     against: str
     metric: str
     seeds: int
+    power: float
     detectable: float
     difference: Mean | None
     adjusted_p: float | None
@@ -51,7 +53,8 @@ def comparisons(settings: Sequence[Results]) -> list[Comparison]:
         for index, one in enumerate(found)
         if one.difference is not None and one.difference.n > 1
     ]
-    corrected = holm([p for _, p in tested], max(family, len(tested)))
+    # What was named counts, whether its runs are there or not: another study may have a family of its own.
+    corrected = holm([p for _, p in tested], max(family, len(found)))
     adjusted = dict(zip((index for index, _ in tested), corrected, strict=True))
     return [replace(one, adjusted_p=adjusted.get(index)) for index, one in enumerate(found)]
 
@@ -62,9 +65,9 @@ def _of_setting(results: Results) -> list[Comparison]:
         return []
     found = []
     for one in primary["comparisons"]:
-        own, other = (_by_seed(results, one[role], one["metric"]) for role in ("arm", "against"))
         seeds = min(int(results.study["arms"][one[role]]["seeds"]) for role in ("arm", "against"))
-        effect = detectable(float(primary["assumed_sd"]), seeds, int(primary["family"]), float(primary["power"]))
+        own, other = (_by_seed(results, one[role], one["metric"], seeds) for role in ("arm", "against"))
+        power = float(primary["power"])
         found.append(
             Comparison(
                 setting=str(results.study["name"]),
@@ -72,7 +75,8 @@ def _of_setting(results: Results) -> list[Comparison]:
                 against=one["against"],
                 metric=one["metric"],
                 seeds=seeds,
-                detectable=effect,
+                power=power,
+                detectable=detectable(float(primary["assumed_sd"]), seeds, int(primary["family"]), power),
                 difference=paired(own, other),
                 adjusted_p=None,
             )
@@ -80,6 +84,7 @@ def _of_setting(results: Results) -> list[Comparison]:
     return found
 
 
-def _by_seed(results: Results, arm: str, metric: str) -> dict[int, float]:
-    every = {run.seed: figures(run.test) for run in results.of_arm(arm)}
+def _by_seed(results: Results, arm: str, metric: str, seeds: int) -> dict[int, float]:
+    """Returns a figure of the planned seeds, from 0 on: none is added after a look at the results."""
+    every = {run.seed: figures(run.test) for run in results.of_arm(arm) if run.seed < seeds}
     return {seed: one[metric] for seed, one in every.items() if metric in one}

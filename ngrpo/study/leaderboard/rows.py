@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ngrpo.study.arm_summary import ArmSummary, figures, pairs, summaries
 from ngrpo.study.definition import LevelsConfig
 from ngrpo.study.primary_family import Comparison
-from ngrpo.study.results import Results, strength_name
+from ngrpo.study.results import AnswerStatistics, Results, strength_name
 from ngrpo.study.room import Room
 from ngrpo.study.statistics import Mean
 from ngrpo.utils.numbers import fixed, significant
@@ -65,6 +65,7 @@ def setting_table(results: Results) -> Table:
         "seeds",
         "rate",
         "strength",
+        "learned",
         *(head for head, _ in shown.values()),
         *(f"{shown[name][0]} - {reference}" for name in differing),
         f"Pass@{most} - its control",
@@ -73,11 +74,12 @@ def setting_table(results: Results) -> Table:
     if results.base is not None:
         base = figures(results.base)
         plain = [_number(base.get(name), digits) for name, (_, digits) in shown.items()]
-        rows.insert(0, [Cell("untrained"), *[Cell("")] * 3, *plain, *[Cell("")] * (len(differing) + 1)])
+        rows.insert(0, [Cell("untrained"), *[Cell("")] * 4, *plain, *[Cell("")] * (len(differing) + 1)])
     note = (
         f"{study['test']['problems']} test problems ({study['test']['path']}), {most} samples each at temperature 1; "
         f"{study.get('generated_tokens') or 'no limit of'} generated tokens a run. Means over seeds with 95 % "
-        f"t-intervals; differences are paired by seed; * marks those that exclude 0, not corrected. Newly solved: "
+        f"t-intervals; differences are paired by seed; * marks those that exclude 0, not corrected. Seeds: finished "
+        "and planned. Learned: the interval of Mean@1 is above that of the untrained model. Newly solved: "
         "share of the problems without a right answer before training that have one now."
     )
     return Table(f"Setting {study['name']}", note, heads, rows)
@@ -92,17 +94,26 @@ def _row(
     most: int,
 ) -> list[Cell]:
     tuned = results.tuned.get(one.arm)
+    planned = int(results.study["arms"][one.arm]["seeds"])
     strength = "" if tuned is None or tuned.strength is None else strength_name(tuned.strength)
     differences = one.differences or {}
     return [
         Cell(one.arm),
-        Cell(str(one.seeds), one.seeds),
+        Cell(f"{one.seeds} of {planned}", one.seeds),
         Cell(significant(one.rate), one.rate),
         Cell(strength),
+        Cell(_learned(one.figures["mean@1"], results.base)),
         *(_mean(one.figures.get(name), digits) for name, (_, digits) in shown.items()),
         *(_mean(differences.get(name), max(2, shown[name][1]), signed=True) for name in differing),
         _mean((control or {}).get(f"pass@{most}"), 3, signed=True),
     ]
+
+
+def _learned(mean: Mean, base: AnswerStatistics | None) -> str:
+    """Says whether an arm has learned at all; nothing where that is not known."""
+    if base is None or math.isnan(mean.low):
+        return ""
+    return "yes" if mean.low > figures(base)["mean@1"] else "no"
 
 
 def levels_table(results: Results) -> Table | None:
@@ -141,7 +152,7 @@ def primary_table(found: Sequence[Comparison]) -> Table:
             Cell(one.setting),
             Cell(f"{one.arm} - {one.against}"),
             Cell(one.metric),
-            Cell(f"{0 if one.difference is None else one.difference.n} of {one.seeds}"),
+            Cell(f"{_common(one)} of {one.seeds}", _common(one)),
             Cell(fixed(one.detectable), one.detectable),
             _mean(one.difference, 3, signed=True),
             _number(one.adjusted_p, 3),
@@ -149,12 +160,18 @@ def primary_table(found: Sequence[Comparison]) -> Table:
         ]
         for one in found
     ]
+    powers = " or ".join(f"{power:g}" for power in sorted({one.power for one in found}))
     note = (
-        "Named before the runs. Detectable: the difference that the planned seeds find with a probability of 0.8 after "
-        "correction, if seeds differ as assumed before. Adjusted p: Holm's, over all comparisons of this table; below "
-        "0.05 the arm is higher or lower. Open: seeds are missing."
+        f"Named before the runs. Detectable: the difference that the planned seeds find with a probability of {powers} "
+        "after correction, if seeds differ as assumed before. Adjusted p: Holm's, over all comparisons of this table; "
+        "below 0.05 the arm is higher or lower. Open: seeds are missing."
     )
     return Table("Primary comparisons", note, heads, rows)
+
+
+def _common(comparison: Comparison) -> int:
+    """Returns the seeds that both arms have."""
+    return 0 if comparison.difference is None else comparison.difference.n
 
 
 def _mean(mean: Mean | None, digits: int, signed: bool = False) -> Cell:

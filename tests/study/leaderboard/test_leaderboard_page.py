@@ -9,6 +9,7 @@ from ngrpo.study.leaderboard.files import publish
 from ngrpo.study.leaderboard.page import markdown, page, write_leaderboard
 from ngrpo.study.leaderboard.rows import Cell, Table, levels_table, primary_table, setting_table
 from ngrpo.study.primary_family import comparisons
+from ngrpo.study.results import Results
 from ngrpo.study.statistics import detectable, holm, p_value
 
 
@@ -34,7 +35,50 @@ def test_primary_comparisons_are_corrected_over_all_settings() -> None:
     assert one.verdict == "not decided"
     alone = comparisons([setting("a")])[0]
     assert alone.adjusted_p == holm([p], 2)[0]
-    assert primary_table([one]).rows[0][1].text == "neighbor_grpo - token_grpo"
+    table = primary_table([one])
+    assert table.rows[0][1].text == "neighbor_grpo - token_grpo"
+    assert table.rows[0][3] == Cell("2 of 2", 2)
+    assert "a probability of 0.8 after correction" in table.note
+    assert "a probability of 0.8 or 0.9 after" in primary_table([one, replace(one, power=0.9)]).note
+
+
+def with_primary(made: Results, **changed: object) -> Results:
+    return replace(made, study={**made.study, "primary": {**made.study["primary"], **changed}})
+
+
+def test_comparisons_without_runs_count_in_the_correction() -> None:
+    family = [with_primary(setting(name), family=1) for name in "abc"]
+    one, *others = comparisons([family[0], *(replace(made, runs=[]) for made in family[1:])])
+    assert one.difference is not None
+    assert [one.adjusted_p] == holm([p_value(one.difference)], 3)
+    assert [other.verdict for other in others] == ["open", "open"]
+
+
+def test_seeds_beyond_the_planned_ones_decide_nothing() -> None:
+    made = setting()
+    more = [replace(run, seed=run.seed + 2) for run in made.runs if run.arm == "token_grpo"]
+    more += [replace(run, seed=3, test=replace(run.test, right=[4, 4, 4])) for run in made.runs if run.seed == 1]
+    assert comparisons([replace(made, runs=[*made.runs, *more])]) == comparisons([made])
+    without = [run for run in made.runs if run.seed]
+    (found,) = comparisons([replace(made, runs=[*without, *more])])
+    assert found.difference is not None
+    assert (found.difference.n, found.verdict) == (1, "open")
+
+
+def test_arms_say_how_far_they_are_and_whether_they_learned() -> None:
+    made = setting()
+    assert made.base is not None
+
+    def shown(right: list[int], results: Results = made) -> list[str]:
+        runs = [replace(run, test=replace(run.test, right=right)) for run in results.runs]
+        table = setting_table(replace(results, runs=runs))
+        at = [table.heads.index(head) for head in ("seeds", "learned")]
+        return [table.rows[-1][column].text for column in at]
+
+    assert sum(made.base.right) == 2
+    assert shown([1, 2, 2]) == ["2 of 2", "yes"]
+    assert shown([0, 0, 2]) == shown([0, 0, 1]) == ["2 of 2", "no"]
+    assert shown([1, 2, 2], replace(made, runs=[run for run in made.runs if run.seed == 0])) == ["1 of 2", ""]
 
 
 @pytest.mark.parametrize(

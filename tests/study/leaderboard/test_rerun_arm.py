@@ -44,4 +44,4 @@ def test_an_arm_is_what_it_was(tmp_path: Path) -> None:
     assert run.settings[-1] == "trainer.max_generated_tokens=6000"
     assert sum(run.test.right) / (32 * run.test.samples) == pytest.approx(MEAN, abs=0.06)
     assert run.test.length == pytest.approx(LENGTH, abs=4)
-    assert "| again_grpo | 1 |" in (board / "leaderboard.md").read_text()
+    assert "| again_grpo | 1 of 1 |" in (board / "leaderboard.md").read_text()

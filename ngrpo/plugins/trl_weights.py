@@ -1,11 +1,11 @@
 """The weights of a policy that TRL trains, as an engine of this project takes them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from ngrpo.errors import SettingError
@@ -16,8 +16,15 @@ from ngrpo.modeling.model_in_memory import ModelInMemory
 from ngrpo.modeling.sharding import full
 
 _BASE = "base_model.model."
-_PLAIN = {"use_dora": False, "use_rslora": False, "rank_pattern": {}, "alpha_pattern": {}, "modules_to_save": None}
-"""Options of a LoRA adapter, with the values whose sum is W + alpha / rank B A."""
+_FREE = frozenset(
+    {
+        "auto_mapping", "base_model_name_or_path", "bias", "corda_config", "ensure_weight_tying",
+        "eva_config", "exclude_modules", "fan_in_fan_out", "inference_mode", "init_lora_weights", "layers_pattern",
+        "layers_to_transform", "loftq_config", "lora_alpha", "lora_dropout", "lora_ga_config", "peft_type",
+        "peft_version", "r", "revision", "runtime_config", "target_modules", "task_type",
+    }
+)  # fmt: skip
+"""Options of a LoRA adapter that leave its sum W + alpha / rank B A; peft's others change it, those to come too."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +46,25 @@ def check_adapter(policy: Any) -> None:
     """Refuses adapters that cannot be added to the weights.
 
     Raises:
-        SettingError: the policy has several, or one that is no plain LoRA.
+        SettingError: the policy has several, or one that is no plain LoRA of linear layers.
     """
     for name, config in getattr(policy, "peft_config", {}).items():
         if str(getattr(config, "peft_type", "")).rpartition(".")[2] != "LORA" or name not in ("default", "ref"):
             raise SettingError(f"peft_config={type(config).__name__} ({name}) is no LoRA adapter; use LoraConfig.")
-        changed = [option for option, value in _PLAIN.items() if getattr(config, option) not in (value, None)]
+        usual = type(config)()
+        given = {option.name: getattr(config, option.name) for option in fields(config)}
+        changed = [o for o, value in given.items() if o not in _FREE and value and value != getattr(usual, o)]
         if changed:
             raise SettingError(
                 f"peft_config has {', '.join(changed)}, whose weights are not W + alpha / rank B A; remove "
                 f"{'it' if len(changed) == 1 else 'them'}."
+            )
+    for name, module in policy.named_modules():
+        base = getattr(module, "base_layer", None)
+        if base is not None and not isinstance(base, nn.Linear):
+            raise SettingError(
+                f"peft_config puts an adapter on {name.removeprefix(_BASE)}, which is no linear layer; leave it out of "
+                "target_modules."
             )
 
 

@@ -98,6 +98,38 @@ def test_a_strategy_that_never_mixes_gives_the_losses_of_plain_trl(
         assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-7)
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"use_dora": True}, "peft_config has use_dora, whose weights are not"),
+        ({"use_rslora": True}, "use_rslora"),
+        ({"rank_pattern": {"q_proj": 8}}, "rank_pattern"),
+        ({"lora_bias": True}, "lora_bias"),
+        ({"alora_invocation_tokens": [3]}, "alora_invocation_tokens"),
+        ({"trainable_token_indices": [3]}, "trainable_token_indices"),
+        ({"layer_replication": [[0, 2], [1, 2]]}, "layer_replication"),
+        ({"modules_to_save": ["norm"]}, "modules_to_save"),
+        ({"target_modules": ["q_proj", "embed_tokens"]}, "an adapter on model.embed_tokens, which is no linear layer"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_adapters_that_are_not_added_to_linear_layers_are_refused(
+    changes: dict[str, Any], said: str, problems: Any, settings: Any, reward: Any
+) -> None:
+    adapter = LoraConfig(**{"r": 4, "target_modules": ["q_proj"]} | changes)
+    assert said in refused(NeighborMixing(), reward, settings(), problems, peft_config=adapter)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"init_lora_weights": "pissa"}, {"bias": "all"}, {"layers_to_transform": [0]}], ids=str
+)
+def test_plain_adapters_are_added(changes: dict[str, Any], problems: Any, settings: Any, reward: Any) -> None:
+    adapter = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], **changes)
+    args = settings(learning_rate=0.01)
+    trainer = trained(Watching, reward, args, problems, exploration=NeighborMixing(rate=0.3), peft_config=adapter)
+    assert max(trainer.differences["replayed"]) < 1e-4
+
+
 @pytest.mark.parametrize("strategy", [NeighborMixing(rate=0.3), SoftThinking()], ids=["neighbor", "soft"])
 def test_replayed_log_probs_are_those_of_the_rollouts(
     strategy: Exploration, problems: Any, settings: Any, reward: Any

@@ -98,7 +98,7 @@ class ExplorationMixin(_Trainer):
         _close_at_exit(self.engine)
         self._bound: BoundExploration | None = None
         self._bound_at = 0
-        self._calls = (0, 0)
+        self._calls = {True: (0, 0), False: (0, 0)}  # of training and evaluation: a step, and how many it has had
         self._rollouts: Sequence[Rollout] = ()
         self._records: RecordTensors | None = None
 
@@ -106,11 +106,12 @@ class ExplorationMixin(_Trainer):
         """Makes a rollout a prompt with the policy's present weights; plain ones during evaluation.
 
         The rollouts depend on ``args.seed``, the step and the place in the batch, not on the number of processes that
-        share it.
+        share it, nor on whether evaluations come between.
         """
         step, training = self.state.global_step, self.model.training
-        calls = self._calls[1] if self._calls[0] == step else 0
-        self._calls = (step, calls + 1)
+        before, calls = self._calls[training]
+        calls = calls if before == step else 0
+        self._calls[training] = (step, calls + 1)
         self.engine.wake()
         self.engine.sync_weights(whole_weights(self.accelerator.unwrap_model(self.model)))
         first = self.accelerator.process_index * len(prompt_ids)

@@ -67,8 +67,8 @@ class Watching(ExploringGRPOTrainer):
 
     def _get_per_token_logps_and_entropies(self, model: Any, ids: Any, mask: Any, kept: int, **options: Any) -> Any:
         made = super()._get_per_token_logps_and_entropies(model, ids, mask, kept, **options)
-        if not torch.is_grad_enabled() and self._calls not in self.seen:  # old log-probs, right after the rollouts
-            self.seen.append(self._calls)
+        if not torch.is_grad_enabled() and self._calls[True] not in self.seen:  # old log-probs, right after rollouts
+            self.seen.append(self._calls[True])
             own = [r.log_probs for r in self._rollouts]
             plain = GRPOTrainer._get_per_token_logps_and_entropies(self, model, ids, mask, kept, **options)
             for name, scores in (("replayed", made[0]), ("plain", plain[0])):
@@ -158,6 +158,25 @@ def test_evaluation_samples_plainly(problems: Any, settings: Any, reward: Any) -
         str(MODEL_PATH), reward, args, problems, eval_dataset=problems.select(range(4)), exploration=SoftThinking()
     )
     assert trainer.evaluate()["eval_exploration/mixed"] == 0
+
+
+def test_evaluations_between_leave_the_trainings_rollouts_as_they_are(
+    problems: Any, settings: Any, reward: Any
+) -> None:
+    class Noting(ExploringGRPOTrainer):
+        def explore(self, prompt_ids: Sequence[Sequence[int]]) -> Any:
+            made = super().explore(prompt_ids)
+            if self.model.training:
+                self.noted = [*getattr(self, "noted", []), *(rollout.response_ids.tolist() for rollout in made)]
+            return made
+
+    few = {"per_device_eval_batch_size": 4, "steps_per_generation": 1, "max_steps": 2}
+    given = {"exploration": NeighborMixing(rate=0.3), "eval_dataset": problems.select(range(2))}
+    plain = trained(Noting, reward, settings(**few), problems, **given)
+    between = trained(Noting, reward, settings(eval_strategy="steps", eval_steps=1, **few), problems, **given)
+    assert any("eval_reward" in entry for entry in between.state.log_history)
+    assert len(plain.noted) == 16
+    assert between.noted == plain.noted
 
 
 def test_a_resumed_step_makes_the_same_rollouts(problems: Any, settings: Any, reward: Any) -> None:

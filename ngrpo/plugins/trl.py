@@ -203,6 +203,13 @@ def _check_settings(args: Any) -> None:
             raise SettingError(
                 f"{name}={getattr(args, name)} changes what TRL generates, and engine= generates here; leave it out."
             )
+    if args.max_completion_length is None:
+        raise SettingError("max_completion_length=None bounds no response; choose a number of tokens.")
+    if args.neftune_noise_alpha:
+        raise SettingError(
+            f"neftune_noise_alpha={args.neftune_noise_alpha} adds noise to inputs that the rollouts did not see; leave "
+            "it out."
+        )
     if args.deepspeed or (args.fsdp and args.fsdp_config.get("version", 1) == 1):
         raise SettingError(
             "the weights of DeepSpeed and of FSDP 1 cannot be gathered for the engine; use DDP or FSDP 2."

@@ -219,7 +219,9 @@ def test_what_trl_cannot_score_is_refused(
         assert "truncates the softmax" in refused(strategy, reward, args, problems)
     assert "top_p=0.9" in refused(NeighborMixing(), reward, settings(top_p=0.9), problems)
     assert "rollout_func=" in refused(NeighborMixing(), reward, args, problems, rollout_func=lambda *_: {})
-    dora = LoraConfig(r=4, target_modules=["q_proj"], use_dora=True)
-    assert "use_dora" in refused(NeighborMixing(), reward, args, problems, peft_config=dora)
+    assert "max_completion_length=None" in refused(
+        NeighborMixing(), reward, settings(max_completion_length=None), problems
+    )
+    assert "neftune_noise_alpha=5.0" in refused(NeighborMixing(), reward, settings(neftune_noise_alpha=5.0), problems)
     monkeypatch.setattr(plugin, "TESTED", "1.15.")
     assert "pip install 'ngrpo[trl]'" in refused(NeighborMixing(), reward, args, problems)

@@ -28,7 +28,7 @@ def with_arm(study: StudyConfig, name: str, overrides: list[str], seeds: int, st
 
 
 def check_setting(study: StudyConfig, board: Path) -> None:
-    """Compares a study with the stored setting of its name.
+    """Compares a study, and those of its arms that have runs there, with the stored setting of its name.
 
     Raises:
         SettingError: there is none, or it was made with other settings.
@@ -36,14 +36,16 @@ def check_setting(study: StudyConfig, board: Path) -> None:
     place = board / study.name
     if not (place / SETTING).exists():
         raise SettingError(f"{place} has no setting to add an arm to; publish its study first.")
-    stored = read_setting(place).study
-    free = ("arms", "reference", "primary", "make_model", "base_model", "keep_files", "probe")
+    found = read_setting(place)
+    started = {run.arm for run in found.runs}
+    stored = {**found.study, "arms": {arm: one for arm, one in found.study["arms"].items() if arm in started}}
+    free = ("reference", "primary", "make_model", "base_model", "keep_files", "probe")
     here, there = ({name: value for name, value in one.items() if name not in free} for one in (as_json(study), stored))
     rates = ("tune.rates", str(study.tune.rates), str(stored["tune"]["rates"]))  # which a study of its own may change
     for name, now, before in [*differing(here, there), *([rates] if rates[1] != rates[2] else [])]:
         raise SettingError(
             f"{name}={now} is not the {before} of the leaderboard's setting {study.name}; put it back, so that the "
-            "arms can be compared."
+            "arms can be compared, or give what differs another name."
         )
 
 

@@ -9,7 +9,7 @@ from ngrpo.study.fingerprint import check_fingerprint
 from ngrpo.study.leaderboard.adding import add_arm, check_setting
 from ngrpo.study.leaderboard.files import SETTING, beside, publish, read_setting
 from ngrpo.study.leaderboard.page import write_leaderboard
-from ngrpo.study.leaderboard.restoring import restore
+from ngrpo.study.leaderboard.restoring import restore, restore_model
 from ngrpo.study.stage_outputs import collect
 from ngrpo.study.stages import StageContext, run_stages
 
@@ -49,6 +49,7 @@ def restore_study(context: StageContext, board: Path) -> None:
 def add(context: StageContext, board: Path) -> None:
     """Trains the one arm of a study, with its learning rate chosen as others' were, and adds it to the leaderboard."""
     check_setting(context.study, board)
+    restore_model(context.study, board)
     if run_stages(("model", "tune", "run"), context):
         file = add_arm(context.study, context.out, board)
         print(f"{file} is shown in {write_leaderboard(board)}")

@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+from ngrpo.errors import SettingError
 from ngrpo.study.definition import StudyConfig
 from ngrpo.study.fingerprint import check_or_write_fingerprint
 from ngrpo.study.leaderboard.adding import check_setting
@@ -10,6 +11,7 @@ from ngrpo.study.leaderboard.files import read_setting
 from ngrpo.study.results import RESULT, Results, write
 from ngrpo.study.stage_outputs import LEVELS, TUNED
 from ngrpo.study.study_jobs import StudyJobs
+from ngrpo.utils.atomic_write import write_text
 
 MODEL = "base_model"
 """The folder in that of a setting with the model that its runs began with, where it is small enough to be stored."""
@@ -19,7 +21,7 @@ def restore(study: StudyConfig, out: Path, board: Path) -> Results:
     """Writes what a stored setting has of a study's arms into the study's folder; what is there is written again.
 
     The untrained model's answers, learning rates and runs are stored whole, so that further seeds and arms are made as
-    if the study had never left. The model is taken from the setting where it is stored there and not made yet.
+    if the study had never left. The model is the one of the setting, where it is stored there.
 
     Args:
         study: its arms may be fewer than those of the setting, or others.
@@ -30,9 +32,10 @@ def restore(study: StudyConfig, out: Path, board: Path) -> Results:
         What is stored.
 
     Raises:
-        SettingError: there is no such setting, it was made with other settings, or the folder was.
+        SettingError: there is no such setting, it was made with other settings or another model, or the folder was.
     """
     check_setting(study, board)
+    restore_model(study, board)
     check_or_write_fingerprint(study, out)
     stored, jobs = read_setting(board / study.name), StudyJobs(study, out)
     if stored.base is not None:
@@ -46,7 +49,27 @@ def restore(study: StudyConfig, out: Path, board: Path) -> Results:
             write(jobs.rate_folder(arm, trial.rate, trial.strength) / RESULT, trial)
         for run in stored.of_arm(arm):
             write(jobs.run_folder(arm, choice, run.seed) / RESULT, run)
-    model = board / study.name / MODEL
-    if model.is_dir() and not (Path(study.base_model) / "config.json").exists():
-        shutil.copytree(model, study.base_model, dirs_exist_ok=True)
     return stored
+
+
+def restore_model(study: StudyConfig, board: Path) -> None:
+    """Puts the model that a setting's runs began with, where it is stored there, in the place of the study's.
+
+    Raises:
+        SettingError: another model is there, such as one that was made on another machine.
+    """
+    stored, model = board / study.name / MODEL, Path(study.base_model)
+    if not stored.is_dir():
+        return
+    if not (model / "config.json").exists():
+        shutil.copytree(stored, model, ignore=shutil.ignore_patterns("config.json"), dirs_exist_ok=True)
+        write_text(model / "config.json", (stored / "config.json").read_text())  # last: a model with it counts as made
+    elif _weights(model) != _weights(stored):
+        raise SettingError(
+            f"base_model={study.base_model} is not the model that the runs of setting {study.name} began with; move it "
+            "away, and the one in the setting is taken."
+        )
+
+
+def _weights(model: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(model.glob("*.safetensors"))}

@@ -57,6 +57,17 @@ def test_a_setting_with_another_budget_is_not_compared(study: StudyConfig, tmp_p
         check_setting(replace(study, tune=replace(study.tune, rates=[0.5])), tmp_path)
 
 
+def test_an_arm_is_what_its_stored_runs_were(study: StudyConfig, tmp_path: Path) -> None:
+    (first, *_) = study.arms
+    made = stored(study)
+    publish(replace(made, runs=[run for run in made.runs if run.arm == first]), tmp_path)
+    waiting = {arm: replace(one, overrides=["algo=gspo"]) for arm, one in study.arms.items() if arm != first}
+    check_setting(replace(study, arms={first: study.arms[first], **waiting}), tmp_path)
+    changed = with_arm(replace(study, arms={}), first, ["algo=gspo"], 1, [])
+    with pytest.raises(SettingError, match=rf"arms\.{first}\.overrides=\[\"algo=gspo\"\] is not the"):
+        check_setting(changed, tmp_path)
+
+
 @pytest.mark.parametrize(
     ("name", "overrides", "message"),
     [

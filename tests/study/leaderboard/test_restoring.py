@@ -8,7 +8,7 @@ from ngrpo.entrypoints.study_command import main
 from ngrpo.errors import SettingError
 from ngrpo.study.definition import as_json, load_study
 from ngrpo.study.leaderboard.files import publish, read_setting
-from ngrpo.study.leaderboard.restoring import restore
+from ngrpo.study.leaderboard.restoring import MODEL, restore
 from ngrpo.study.stage_outputs import collect, read_rate_choices
 from ngrpo.study.study_jobs import StudyJobs
 
@@ -35,6 +35,23 @@ def test_a_study_goes_on_from_its_published_setting(
     for file in again:
         assert file.read_bytes() == (BOARD / "countdown" / file.name).read_bytes()
     assert {file.stem for file in again} == set(study.arms)
+
+
+def test_a_method_is_added_to_the_model_of_the_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = ["add", "--study", "countdown", "--arm", "min_p_grpo", "--with", "exploration=min_p", "--limit-seconds=0"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["study", *words, "--leaderboard", str(BOARD)])
+    main()
+    study = load_study(ROOT / "conf", "countdown", [])
+    made, stored = tmp_path / study.base_model, BOARD / "countdown" / MODEL
+    assert {file.name: file.read_bytes() for file in made.iterdir()} == {
+        file.name: file.read_bytes() for file in stored.iterdir()
+    }
+    (made / "model.safetensors").write_bytes(b"made on another machine")
+    for name in ("add", "restore"):
+        monkeypatch.setattr("sys.argv", ["study", name, *words[1:], "--leaderboard", str(BOARD)])
+        with pytest.raises(SettingError, match="is not the model that the runs of setting countdown began with"):
+            main()
 
 
 def test_a_study_of_other_settings_is_not_mixed_with_it(tmp_path: Path) -> None:

@@ -72,11 +72,11 @@ class ServerConnection:
         self._timeout = timeout_s
 
     def get(self, path: str) -> Any:
-        """Returns the answer to a question."""
+        """Returns the answer to a question, a JSON object."""
         return self._json(self._ask("GET", path, None, {}))
 
     def post(self, path: str, message: Mapping[str, Any]) -> Any:
-        """Sends a JSON object, and returns the answer."""
+        """Sends a JSON object, and returns the answer, one too."""
         return self._json(self._ask("POST", path, json.dumps(message).encode(), {"Content-Type": JSON}))
 
     def octets(self, path: str) -> bytes:
@@ -114,7 +114,7 @@ class ServerConnection:
             raise ServerUnavailable(f"{self.url} does not answer ({reason})") from error
         finally:
             connection.close()
-        if answer.status >= HTTPStatus.BAD_REQUEST:
+        if answer.status >= HTTPStatus.MULTIPLE_CHOICES:  # redirections too, which are not followed
             raise self._refused(answer.status, content)
         return content
 
@@ -139,9 +139,12 @@ class ServerConnection:
 
     def _json(self, content: bytes) -> Any:
         try:
-            return json.loads(content)
-        except ValueError as error:
-            raise ServerUnavailable(f"{self.url} answers with something else than JSON") from error
+            answer = json.loads(content)
+        except (ValueError, RecursionError):
+            answer = None
+        if not isinstance(answer, dict):  # of a proxy, or of another program at that address
+            raise ServerUnavailable(f"{self.url} answers with something else than a JSON object")
+        return answer
 
 
 def token_from(variable: str) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any
 from ngrpo.errors import SettingError
 from ngrpo.exploration.random import request_key
 from ngrpo.remote.connection import TOKEN_VARIABLE, ServerConnection, token_from
-from ngrpo.remote.messages import rollout_of
+from ngrpo.remote.messages import reading, rollout_of
 from ngrpo.remote.server_group import ServerGroup
 from ngrpo.types.rollouts import Rollout
 from ngrpo.utils.given_values import shown
@@ -154,11 +154,12 @@ def _no_prompts(given: Any) -> SettingError:
 
 
 def _rollout(message: Mapping[str, Any]) -> RemoteRollout:
-    made = rollout_of(message, tuple(message["prompt_ids"]))
-    weights = message["weights"]
-    return RemoteRollout(
-        **{field.name: getattr(made, field.name) for field in fields(Rollout)},
-        text=message["text"],
-        weight_version=weights["version"],
-        weight_step=weights["step"],
-    )
+    with reading():
+        made = rollout_of(message, tuple(message["prompt_ids"]))
+        weights = message["weights"]
+        return RemoteRollout(
+            **{field.name: getattr(made, field.name) for field in fields(Rollout)},
+            text=message["text"],
+            weight_version=weights["version"],
+            weight_step=weights["step"],
+        )

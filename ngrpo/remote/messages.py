@@ -3,7 +3,8 @@
 import base64
 import binascii
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -126,16 +127,41 @@ def rollout_message(rollout: Rollout) -> dict[str, Any]:
     }
 
 
+@contextmanager
+def reading() -> Iterator[None]:
+    """Says in a sentence that what a server has sent cannot be read.
+
+    Raises:
+        SettingError: what is read within is no rollout.
+    """
+    try:
+        yield
+    except SettingError:
+        raise
+    except (LookupError, TypeError, ValueError, RuntimeError) as error:
+        raise SettingError(
+            f"a server has sent a rollout that cannot be read ({type(error).__name__}: {error}); install the same "
+            "version of ngrpo there and here."
+        ) from error
+
+
 def rollout_of(message: Message, prompt_ids: tuple[int, ...]) -> Rollout:
-    """The inverse of `rollout_message`, for the prompt that it answers."""
-    return Rollout(
-        key=message["key"],
-        prompt_ids=torch.tensor(prompt_ids, dtype=torch.int64),
-        response_ids=torch.tensor(message["response_ids"], dtype=torch.int64),
-        log_probs=tensor_of(message["log_probs"]),
-        mixture=mixture_of(message["mixture"]),
-        stop_reason=StopReason(message["stop_reason"]),
-        prefix_length=message["prefix_length"],
-        support=Support(*map(tensor_of, message["support"])) if "support" in message else None,
-        distributions=Distributions(*map(tensor_of, message["distributions"])) if "distributions" in message else None,
-    )
+    """The inverse of `rollout_message`, for the prompt that it answers.
+
+    Raises:
+        SettingError: it is none.
+    """
+    with reading():
+        return Rollout(
+            key=message["key"],
+            prompt_ids=torch.tensor(prompt_ids, dtype=torch.int64),
+            response_ids=torch.tensor(message["response_ids"], dtype=torch.int64),
+            log_probs=tensor_of(message["log_probs"]),
+            mixture=mixture_of(message["mixture"]),
+            stop_reason=StopReason(message["stop_reason"]),
+            prefix_length=message["prefix_length"],
+            support=Support(*map(tensor_of, message["support"])) if "support" in message else None,
+            distributions=Distributions(*map(tensor_of, message["distributions"]))
+            if "distributions" in message
+            else None,
+        )

@@ -70,8 +70,7 @@ class ServerGroup:
         shares = _split(requests, len(self.servers))
 
         def make(number: int) -> list[dict[str, Any]]:
-            answer = self.anywhere(lambda one: one.post(GENERATE, {**asked, "requests": list(shares[number])}), number)
-            return [rollout | {"weights": answer["weights"]} for rollout in answer["rollouts"]]
+            return self.anywhere(lambda one: _generated(one, asked, shares[number]), number)
 
         return [rollout for share in _in_threads(make, range(len(shares))) for rollout in share]
 
@@ -159,6 +158,18 @@ class ServerGroup:
     def _have_taken(self, names: Sequence[str], step: int, among: Sequence[ServerConnection]) -> None:
         message = {"tensors": names, "step": step}
         self.everywhere(lambda server: server.post(WEIGHTS, message), among)
+
+
+def _generated(
+    server: ServerConnection, asked: Mapping[str, Any], requests: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Returns the rollouts that one server makes: those that were asked for, in their order, and no others."""
+    answer = server.post(GENERATE, {**asked, "requests": list(requests)})
+    rollouts, weights = answer.get("rollouts"), answer.get("weights")
+    objects = isinstance(rollouts, list) and all(isinstance(one, dict) for one in [weights, *rollouts])
+    if not objects or [one.get("key") for one in rollouts] != [one["key"] for one in requests]:
+        raise ServerUnavailable(f"{server.url} answers with other rollouts than those that it was asked for")
+    return [rollout | {"weights": weights} for rollout in rollouts]
 
 
 def _put(part: TensorPart, server: ServerConnection) -> None:

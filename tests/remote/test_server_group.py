@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from ngrpo.errors import SettingError
+from ngrpo.exploration.random import request_key
 from ngrpo.remote import server_group
 from ngrpo.remote.connection import MissingTensors, OtherWeights, ServerConnection, ServerUnavailable
 from ngrpo.remote.explorer import RemoteExplorer
@@ -24,6 +25,7 @@ class StandIn:
 
     Attributes:
         fails: statuses of its next answers; 0 hangs up.
+        says: its next answers to what it is sent, instead of good ones.
         asked: keys, a list a request.
         held: names of parts.
         weights: those it took.
@@ -32,6 +34,7 @@ class StandIn:
     def __init__(self, url: str) -> None:
         self.url = url
         self.fails: list[tuple[int, str | None]] = []
+        self.says: list[bytes] = []
         self.asked: list[list[int]] = []
         self.held: set[str] = set()
         self.weights: list[list[str]] = []
@@ -44,7 +47,7 @@ class StandIn:
 def handler_of(holder: list[StandIn]) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         def answer(self, status: int, body: Any = None) -> None:
-            content = b"" if body is None else json.dumps(body).encode()
+            content = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
             self.send_response(status)
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()
@@ -77,7 +80,9 @@ def handler_of(holder: list[StandIn]) -> type[BaseHTTPRequestHandler]:
                 holder[0].asked.append([one["key"] for one in body["requests"]])
             if self.failed():
                 return
-            if "requests" in body:
+            if holder[0].says:
+                self.answer(200, holder[0].says.pop(0))
+            elif "requests" in body:
                 made = [{"key": one["key"]} for one in body["requests"]]
                 self.answer(200, {"rollouts": made, "weights": {"version": holder[0].url, "step": 0}})
             else:
@@ -170,6 +175,44 @@ def test_a_server_that_answers_too_late_is_done_without(two: tuple[StandIn, Stan
     with socket_that_says_nothing() as silent:
         group = ServerGroup([ServerConnection(silent, timeout_s=0.2), two[0].connection()])
         assert keys(group.generate({}, REQUESTS)) == KEYS
+
+
+GARBAGE = {
+    "no JSON": b"<html>busy</html>",
+    "a list": b"[]",
+    "nothing": b"null",
+    "deep": b"[" * 99999,
+    "an empty object": b"{}",
+    "no weights": b'{"rollouts": [{"key": 0}]}',
+    "rollouts that are none": b'{"rollouts": [1], "weights": {}}',
+    "none": b'{"rollouts": [], "weights": {}}',
+    "another's": b'{"rollouts": [{"key": 5}], "weights": {}}',
+    "too many": b'{"rollouts": [{"key": 0}, {"key": 0}], "weights": {}}',
+}
+
+
+@pytest.mark.parametrize("said", GARBAGE.values(), ids=GARBAGE)
+def test_what_is_no_answer_is_asked_elsewhere(two: tuple[StandIn, StandIn], said: bytes) -> None:
+    two[0].says = [said] * 3
+    group = ServerGroup([one.connection() for one in two])
+    assert group.generate({}, REQUESTS[:1]) == [{"key": 0, "weights": {"version": two[1].url, "step": 0}}]
+    with pytest.raises(ServerUnavailable, match=f"{two[0].url} answers with "):
+        ServerGroup([two[0].connection()], retries=1).generate({}, REQUESTS[:1])
+
+
+def test_a_rollout_that_cannot_be_read_is_said_in_a_sentence(two: tuple[StandIn, StandIn]) -> None:
+    key = request_key(0, 0, 0)
+    for rest in ({}, {"prompt_ids": 1}, {"prompt_ids": [1], "response_ids": "a"}):
+        two[0].says = [json.dumps({"rollouts": [{"key": key, **rest}], "weights": {}}).encode()]
+        with pytest.raises(SettingError, match="a server has sent a rollout that cannot be read"):
+            RemoteExplorer(two[0].url).rollout("a question")
+
+
+def test_a_redirection_is_no_answer(two: tuple[StandIn, StandIn]) -> None:
+    part = TensorPart.of(TENSORS)
+    two[0].fails = [(302, None)]
+    with pytest.raises(SettingError, match="refuses: failed with 302"):
+        two[0].connection().put(f"/ngrpo/tensors/{part.name}", part.octets)
 
 
 @contextmanager

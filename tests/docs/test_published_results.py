@@ -1,5 +1,6 @@
 """The leaderboard's page and tables are what its files make, and its page says so where there are none."""
 
+import re
 import shutil
 from itertools import islice
 from pathlib import Path
@@ -35,6 +36,12 @@ def test_controls_differ_as_quoted() -> None:
     assert f"no figure differs between them, in Pass@64 by {quoted}" in PAGES["docs/leaderboard.md"]
     shown = ("mean@1", "pass@8", "pass@64", "pass_area", "newly_solved", "solutions", "length")
     assert all(found[name].low < 0 < found[name].high for name in shown)
+
+
+def test_marked_intervals_are_seen_to_exclude_zero() -> None:
+    marked = re.findall(r"\[([^ ]+), ([^ ]+)\]\*", (RESULTS / "leaderboard.md").read_text())
+    assert marked
+    assert all(float(low) * float(high) > 0 for low, high in marked)
 
 
 def test_tables_are_made_again_from_the_files(tmp_path: Path) -> None:

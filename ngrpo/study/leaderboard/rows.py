@@ -104,7 +104,7 @@ def _row(
         Cell(strength),
         Cell(_learned(one.figures["mean@1"], results.base)),
         *(_mean(one.figures.get(name), digits) for name, (_, digits) in shown.items()),
-        *(_mean(differences.get(name), max(2, shown[name][1]), signed=True) for name in differing),
+        *(_mean(differences.get(name), 3, signed=True) for name in differing),
         _mean((control or {}).get(f"pass@{most}"), 3, signed=True),
     ]
 

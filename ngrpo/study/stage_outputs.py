@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ngrpo.errors import SettingError
 from ngrpo.study.results import (
     RESULT,
     AnswerStatistics,
@@ -46,9 +47,12 @@ def collect(study: Mapping[str, Any], out: Path) -> Results:
         study: the definition, as JSON values; runs of other arms are excluded, and so are those with another
             learning rate or strength than the chosen one.
         out: the folder.
+
+    Raises:
+        SettingError: a run's file does not hold what it should, such as one that a later version wrote.
     """
     base, tuned = read(out / "base" / RESULT), read_rate_choices(out)
-    runs = [run_of(read(file)) for file in sorted((out / "runs").glob(f"*/*/seed-*/{RESULT}"))]
+    runs = [_run_in(file) for file in sorted((out / "runs").glob(f"*/*/seed-*/{RESULT}"))]
     chosen = {arm: one for arm, one in tuned.items() if arm in study["arms"]}
     return Results(
         study=study,
@@ -59,6 +63,16 @@ def collect(study: Mapping[str, Any], out: Path) -> Results:
         effects=read_effects(out),
         levels=levels_of(read(out / LEVELS)),
     )
+
+
+def _run_in(file: Path) -> RunResult:
+    try:
+        return run_of(read(file))
+    except (KeyError, TypeError) as error:
+        reason = f"{type(error).__name__}: {str(error)[:100]}"
+        raise SettingError(
+            f"{file} holds no run of a study ({reason}); remove it, and the study makes it again."
+        ) from error
 
 
 def _is_of(run: RunResult, chosen: RateChoice) -> bool:

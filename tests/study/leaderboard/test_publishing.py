@@ -54,6 +54,16 @@ def test_an_arm_alone_is_published_of_a_folder_with_others(tmp_path: Path) -> No
     assert {one.arm for one in read_setting(tmp_path / "board" / "countdown").runs} == {"token_tree"}
 
 
+@pytest.mark.parametrize("changed", [{"of_a_later_version": 1}, {"test": {}}, {"test": None}])
+def test_files_of_runs_that_cannot_be_read_are_named(changed: dict[str, object], tmp_path: Path) -> None:
+    out = made_by_a_job("token_grpo", tmp_path / "out")
+    (file,) = out.rglob(f"seed-0/{RESULT}")
+    write(file, read(file) | changed)
+    with pytest.raises(SettingError, match=f"{file} holds no run of a study .*; remove it, and the study makes it"):
+        publish(tmp_path / "board", out)
+    assert not (tmp_path / "board").exists()
+
+
 def test_runs_of_other_settings_are_not_published(tmp_path: Path) -> None:
     out, board = made_by_a_job("token_grpo", tmp_path / "out"), tmp_path / "board"
     with pytest.raises(SettingError, match="generated_tokens=5 is not the 600000 that the study in"):

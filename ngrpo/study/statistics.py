@@ -95,7 +95,9 @@ def detectable(sd: float, n: int, family: int = 1, power: float = 0.8) -> float:
     """Smallest mean difference that a paired t-test over n seeds finds with this probability.
 
     ``(t(1 - (1 - LEVEL) / (2 family)) + t(power)) sd / sqrt(n)`` with n - 1 degrees of freedom: the level is that of
-    Holm's first step, which every comparison of the family passes if one of them passes alone.
+    Holm's first step, which every comparison of the family passes if one of them passes alone. The sum of two quantiles
+    is near the exact size (of the noncentral t-distribution) from about 5 seeds on: for 0.8 it is found with 0.78 at 10
+    seeds and a family of 8, with 0.79 at 5 seeds, 0.77 at 3 and 0.73 at 2 of a single comparison.
 
     Args:
         sd: standard deviation over seeds of the paired difference.

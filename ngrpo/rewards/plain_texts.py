@@ -31,7 +31,7 @@ class TextReward:
         response_text: Sequence[str] | None = None,
         **columns: Any,
     ) -> list[float | None]:
-        """Returns a reward for each response, None where the reference is no answer.
+        """Returns a reward for each response, None where there is no reference or it is no answer.
 
         Args:
             completions: N texts, or lists of messages, of which the last is scored.
@@ -47,7 +47,8 @@ class TextReward:
         if texts is None:
             openings = [opening(p) if isinstance(p, str) else "" for p in prompts or [""] * len(completions)]
             texts = [start + _last(completion) for start, completion in zip(openings, completions, strict=True)]
-        scores = self._reward(texts, [str(reference) for reference in columns[self.column]])
+        references = columns[self.column]  # None in rows of a data set that are another reward's
+        scores = self._reward(texts, ["" if one is None else str(one) for one in references])
         return [None if math.isnan(score.reward) else score.reward for score in scores]
 
     def close(self) -> None:
@@ -56,4 +57,8 @@ class TextReward:
 
 
 def _last(completion: Any) -> str:
-    return completion if isinstance(completion, str) else str(completion[-1]["content"])
+    """Returns a text, or what the last message says: a text, or a list of parts of which some are text."""
+    said = completion if isinstance(completion, str) else completion[-1]["content"]
+    if isinstance(said, list):
+        return "".join(str(part["text"]) for part in said if part.get("type") == "text")
+    return str(said)

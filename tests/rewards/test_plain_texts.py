@@ -24,6 +24,12 @@ def test_texts_and_messages_are_scored_by_their_box(reward: TextReward) -> None:
     assert TextReward(column="gold")(completions=[BOX], gold=["7"]) == [1.0]
 
 
+def test_the_parts_of_a_message_that_are_text_are_scored(reward: TextReward) -> None:
+    parts = [{"type": "text", "text": r"so \boxed"}, {"type": "image", "image": "7"}, {"type": "text", "text": "{7}"}]
+    messages = [[{"role": "assistant", "content": said}] for said in (parts, [], None)]
+    assert reward(completions=messages, answer=["7", "7", "7"]) == [1.0, 0.0, 0.0]
+
+
 def test_a_box_in_reasoning_that_the_prompt_opened_does_not_count(reward: TextReward) -> None:
     for text, expected in ((BOX, 0.0), (f"so</think>{BOX}", 1.0)):
         assert reward(prompts=["How many?<think>\n"], completions=[text], answer=["7"]) == [expected]
@@ -36,6 +42,6 @@ def test_what_an_engine_says_of_the_response_goes_before_the_completion(reward: 
 
 
 def test_no_reward_where_the_reference_is_no_answer(reward: TextReward) -> None:
-    assert reward(completions=[BOX], answer=[""]) == [None]
+    assert reward(completions=[BOX, BOX, BOX], answer=["", None, "7"]) == [None, None, 1.0]
     with pytest.raises(KeyError, match="answer"):
         reward(completions=[BOX])

@@ -9,7 +9,7 @@ from ngrpo.study.fingerprint import check_or_write_fingerprint
 from ngrpo.study.leaderboard.adding import check_setting
 from ngrpo.study.leaderboard.files import read_setting
 from ngrpo.study.results import RESULT, Results, write
-from ngrpo.study.stage_outputs import LEVELS, TUNED
+from ngrpo.study.stage_outputs import LEVELS, TUNED, read_rate_choices
 from ngrpo.study.study_jobs import StudyJobs
 from ngrpo.utils.atomic_write import write_text
 
@@ -43,7 +43,7 @@ def restore(study: StudyConfig, out: Path, board: Path) -> Results:
     if stored.levels:
         write(out / LEVELS, stored.levels)
     tuned = {arm: one for arm, one in stored.tuned.items() if arm in study.arms}
-    write(out / TUNED, tuned)
+    write(out / TUNED, read_rate_choices(out) | tuned)
     for arm, choice in tuned.items():
         for trial in choice.tried:
             write(jobs.rate_folder(arm, trial.rate, trial.strength) / RESULT, trial)

@@ -6,10 +6,11 @@ from places import ROOT
 
 from ngrpo.entrypoints.study_command import main
 from ngrpo.errors import SettingError
-from ngrpo.study.definition import as_json, load_study
+from ngrpo.study.definition import as_json, load_study, only
 from ngrpo.study.leaderboard.files import publish, read_setting
 from ngrpo.study.leaderboard.restoring import MODEL, restore
-from ngrpo.study.stage_outputs import collect, read_rate_choices
+from ngrpo.study.results import RateChoice, RateTrial, write
+from ngrpo.study.stage_outputs import TUNED, collect, read_rate_choices
 from ngrpo.study.study_jobs import StudyJobs
 
 BOARD = ROOT / "docs" / "results"
@@ -35,6 +36,18 @@ def test_a_study_goes_on_from_its_published_setting(
     for file in again:
         assert file.read_bytes() == (BOARD / "countdown" / file.name).read_bytes()
     assert {file.stem for file in again} == set(study.arms)
+
+
+def test_rates_of_arms_that_are_not_restored_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    study, out = load_study(ROOT / "conf", "countdown", []), tmp_path / "out"
+    own = RateChoice(1e-4, [RateTrial(1e-4, {"pass_area": 0.5})])
+    write(out / TUNED, {"own_grpo": own})
+    for arm in ("token_grpo", "token_tree"):
+        restore(only(study, [arm]), out, BOARD)
+    stored = read_setting(BOARD / "countdown").tuned
+    kept = {"own_grpo": own, "token_grpo": stored["token_grpo"], "token_tree": stored["token_tree"]}
+    assert read_rate_choices(out) == kept
 
 
 def test_a_method_is_added_to_the_model_of_the_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

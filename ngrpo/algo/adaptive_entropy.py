@@ -55,6 +55,8 @@ class AdaptiveEntropy(EntropyCoefficient):
     last: float | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
+        if not self.target > 0:
+            raise SettingError(f"algo.adaptive_entropy.target={self.target} is no entropy to hold; choose some nats.")
         if not self.delta > 0:
             raise SettingError(f"algo.adaptive_entropy.delta={self.delta} changes nothing; choose a positive number.")
         if not 0 <= self.low <= self.high:

@@ -47,6 +47,11 @@ class ConsistencyBlend(Credit):
     def __post_init__(self) -> None:
         if self.unit not in _NATS:
             raise SettingError(f"algo.credit.unit={self.unit} is not known; choose one of {', '.join(_NATS)}.")
+        for name in ("gamma", "rho"):
+            if not getattr(self, name) >= 0:
+                raise SettingError(f"algo.credit.{name}={getattr(self, name)} is negative; choose 0 or more.")
+        if not self.eps > 0:
+            raise SettingError(f"algo.credit.eps={self.eps} may divide by zero; choose a small positive number.")
 
     def __call__(self, batch: ScoredBatch, advantages: Tensor, penalty: Tensor) -> Credited:
         """See `ngrpo.algo.credit.Credit`."""

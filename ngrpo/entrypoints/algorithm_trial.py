@@ -56,6 +56,8 @@ def try_algorithm(algorithm: Algorithm, group_size: int) -> None:
     totals = BatchTotals(len(_LENGTHS), _TOKENS)
     weights = _called("aggregate", lambda: algorithm.aggregate(_LENGTHS.float(), totals))
     _check("aggregate", "weights", weights, (len(_LENGTHS),))
+    if bool((weights < 0).any()):
+        raise _refused("aggregate", "negative weights, by which a loss is raised; return its share of each response")
     divergence = _called("kl", lambda: algorithm.kl(new, old, old))
     _check("kl", "divergences", divergence, (_TOKENS,), gradient=True)
     _try_token_weight(algorithm)

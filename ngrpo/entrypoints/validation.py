@@ -416,6 +416,12 @@ def check_clip(algorithm: Algorithm) -> None:
                 raise SettingError(f"algo.{part}.{name}=0 divides by zero; choose a positive number.")
     if not advantage.get("eps", 1.0) > 0:
         raise SettingError(f"algo.advantage.eps={advantage['eps']} may divide by zero; choose a small positive number.")
+    length = _known_keywords(algorithm.aggregate).get("length", 1)
+    if not length >= 1:
+        raise SettingError(
+            f"algo.aggregate.length={length} divides the loss by no length; choose 1 or more, as "
+            "rollout.max_new_tokens is."
+        )
 
 
 def _parameter(function: Any, name: str) -> Any:

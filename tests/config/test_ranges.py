@@ -14,10 +14,12 @@ from ngrpo.config.instantiate import build
 from ngrpo.config.ranges import LARGEST, check_finite, check_sizes
 from ngrpo.config.schema import TrainerConfig, register
 from ngrpo.entrypoints.input_validation import check_end_token, check_hardware
+from ngrpo.entrypoints.validation import check_clip, check_group
 from ngrpo.errors import SettingError
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.soft import SoftThinking
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.rollout.worker import RolloutSettings
 
 CONF = str(ROOT / "conf")
 TERMS = "reward_terms=[format,overlong,repetition,count_bonus,stated_answer]"
@@ -95,6 +97,41 @@ def test_numbers_that_cannot_be_meant_are_refused_by_name(name: str) -> None:
                 assert last in said, (path, value, said)
                 assert said.endswith("."), said
                 assert "\n" not in said, said
+
+
+PARTS = [
+    (group.name, choice.stem)
+    for group in sorted((ROOT / "conf" / "algo").iterdir())
+    if group.is_dir()
+    for choice in sorted(group.glob("*.yaml"))
+    if choice.stem != "custom"
+]
+MAY_BE_NEGATIVE = {"bonus.less", "advantage.right", "advantage.wrong", "token_weight.low"}
+"""Numbers of an algorithm's parts: what is subtracted, rewards, and a bound of covariances."""
+
+
+def made_and_checked(config: DictConfig) -> None:
+    check_finite(config)
+    made = build(config.algo)
+    check_clip(made)
+    check_group(made, RolloutSettings(group_size=8))
+
+
+@pytest.mark.parametrize(("group", "choice"), PARTS)
+def test_what_a_part_of_an_algorithm_cannot_mean_is_refused_by_name(group: str, choice: str) -> None:
+    register()
+    with initialize_config_dir(version_base="1.3", config_dir=CONF):
+        config = compose("train", overrides=["algo=grpo", f"algo/{group}={choice}"])
+    node = config.algo[group]
+    for name, shipped in numbers(node) if isinstance(node, DictConfig) else ():
+        path = f"{group}.{name}"
+        values = (-1.0, math.nan) if isinstance(shipped, float) else (-1,)
+        for value in values[path in MAY_BE_NEGATIVE :]:
+            changed_part = config.copy()
+            OmegaConf.set_struct(changed_part, False)
+            OmegaConf.update(changed_part, f"algo.{path}", type(shipped)(value))
+            with pytest.raises(SettingError, match=rf"{name.rpartition('.')[2]}.*\.$"):
+                made_and_checked(changed_part)
 
 
 @pytest.mark.parametrize("name", ["ppo", "evaluate"])

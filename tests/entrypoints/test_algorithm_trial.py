@@ -213,6 +213,10 @@ WRONG = {
         replace(SOUND, aggregate=lambda lengths, totals: torch.ones(totals.tokens)),
         "algo.aggregate returned weights of shape [5] instead of [2]",
     ),
+    "negative weights": (
+        replace(SOUND, aggregate=lambda lengths, totals: -token_mean(lengths, totals)),
+        "algo.aggregate returned negative weights, by which a loss is raised",
+    ),
     "KL of one number": (
         replace(SOUND, kl=lambda new, reference, old: (new - reference).mean()), "algo.kl returned divergences of shape"
     ),

@@ -49,7 +49,9 @@ def hung_up(run: Path, **more: object) -> subprocess.Popen[str]:
 
 def test_hanging_up_finishes_the_iteration_and_saves(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    process = hung_up(run)
+    process = hung_up(
+        run, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    )  # these tests may have nohup
     processes = tree(process.pid)
     status, said = ended(process, run)
     assert status == 128 + signal.SIGHUP

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -19,23 +18,17 @@ async def broken() -> int:
     raise KeyError("of the author")
 
 
-def elsewhere(call: Callable[[], Any]) -> Any:
-    """Calls in a thread without an event loop: a browser that other tests have open runs one in this thread."""
-    with ThreadPoolExecutor(1) as thread:
-        return thread.submit(call).result()
-
-
 def in_a_cell(make: Callable[[], Any]) -> Any:
     """Waits inside a running loop, as a notebook's cell does."""
 
     async def cell() -> Any:
         return wait_for(make())
 
-    return elsewhere(lambda: asyncio.run(cell()))
+    return asyncio.run(cell())
 
 
 def test_without_a_loop() -> None:
-    assert elsewhere(lambda: wait_for(three())) == 3
+    assert wait_for(three()) == 3
 
 
 def test_inside_a_running_loop_as_in_a_notebook() -> None:
@@ -43,6 +36,6 @@ def test_inside_a_running_loop_as_in_a_notebook() -> None:
 
 
 def test_exceptions_pass_as_they_are() -> None:
-    for call in (lambda: elsewhere(lambda: wait_for(broken())), lambda: in_a_cell(broken)):
+    for call in (lambda: wait_for(broken()), lambda: in_a_cell(broken)):
         with pytest.raises(KeyError, match="of the author"):
             call()

@@ -7,6 +7,7 @@ from functools import partial
 
 import torch
 
+from ngrpo.algo.marks import inner, keywords
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.errors import SettingError
 
@@ -37,8 +38,7 @@ def with_best(algorithm: Algorithm, bounds: Bounds | None) -> Algorithm:
         SettingError: it is to be derived from rewards that do not say how large they become, or what is set
             contradicts those that do.
     """
-    made = algorithm.advantage
-    function, settings = (made.func, made.keywords) if isinstance(made, partial) else (made, {})
+    function, settings = inner(algorithm.advantage), keywords(algorithm.advantage)
     if not getattr(function, "compares_with_best", False):
         return algorithm
     best = settings.get("best")
@@ -53,8 +53,7 @@ def with_best(algorithm: Algorithm, bounds: Bounds | None) -> Algorithm:
 
 def largest_allowed(algorithm: Algorithm) -> float | None:
     """Returns the best that `with_best` has filled in, where larger rewards must not come; None where they may."""
-    made = algorithm.advantage
-    function, settings = (made.func, made.keywords) if isinstance(made, partial) else (made, {})
+    function, settings = inner(algorithm.advantage), keywords(algorithm.advantage)
     compares = getattr(function, "compares_with_best", False) and not getattr(function, "thresholded", False)
     return settings.get("best") if compares else None
 

@@ -10,6 +10,11 @@ def inner(function: Any) -> Any:
     return function.func if isinstance(function, partial) else function
 
 
+def keywords(function: Any) -> dict[str, Any]:
+    """Returns the settings that a partial holds, none of another function."""
+    return function.keywords if isinstance(function, partial) else {}
+
+
 def is_marked(function: Any, mark: Callable[..., Any]) -> bool:
     """Says whether a function, or the one inside of a partial, was decorated with a mark such as `signed`."""
     return bool(getattr(inner(function), mark.__name__, False))

@@ -14,7 +14,6 @@ Each of those functions is called in one place, and raises before any model is l
 import logging
 import math
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from inspect import signature
 from typing import Any
 
@@ -25,7 +24,7 @@ from torch.optim import Optimizer
 from ngrpo.algo.best import Bounds
 from ngrpo.algo.correction import NoCorrection
 from ngrpo.algo.kl import k1
-from ngrpo.algo.marks import inner, is_marked, keeps_k, of_sequence, one_advantage, reads_log_prob
+from ngrpo.algo.marks import inner, is_marked, keeps_k, keywords, of_sequence, one_advantage, reads_log_prob
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.algo.within_group import MoreOfHardPrompts
 from ngrpo.config.allowlist import below
@@ -407,8 +406,8 @@ def check_clip(algorithm: Algorithm) -> None:
     """The numbers of the package's functions that an algorithm is made of; what a user's own mean only they know."""
     advantage = _known_keywords(algorithm.advantage)
     bounds = {"clip": _known_keywords(algorithm.clip), "ratio": _known_keywords(algorithm.ratio)}
-    for part, keywords in bounds.items():
-        for name, value in keywords.items():
+    for part, settings in bounds.items():
+        for name, value in settings.items():
             least = 1.0 if name == "dual" else 0.0
             if isinstance(value, int | float) and not value >= least:
                 raise SettingError(f"algo.{part}.{name}={value} bounds nothing; choose {least:g} or more.")
@@ -426,12 +425,8 @@ def check_clip(algorithm: Algorithm) -> None:
 
 def _parameter(function: Any, name: str) -> Any:
     """Returns the value that a function of an algorithm gets for one of its parameters."""
-    return _keywords(function).get(name, signature(inner(function)).parameters[name].default)
-
-
-def _keywords(function: Any) -> dict[str, Any]:
-    return function.keywords if isinstance(function, partial) else {}
+    return keywords(function).get(name, signature(inner(function)).parameters[name].default)
 
 
 def _known_keywords(function: Any) -> dict[str, Any]:
-    return _keywords(function) if below(inner(function).__module__, ("ngrpo",)) else {}
+    return keywords(function) if below(inner(function).__module__, ("ngrpo",)) else {}

@@ -4,8 +4,12 @@
 
 For each 16-bit format a process of its own makes rollouts with exploration, scores them again as the trainer does,
 over float32 parameters, and takes the difference of the log-probs at mixed and at plain positions; then it times
-rollouts and updates. The demo is trained in each format meanwhile, with the same format in trainer and engine, one seed
-after the other. Those runs are halted while something is timed.
+rollouts and updates. The demo is trained in each format meanwhile, with the same format in trainer and engine, and
+some seeds, ``--learning-jobs`` runs at a time. Those runs are halted while something is timed.
+
+    python scripts/bench_precision.py --work /tmp/p --learning-only --json curves.json experiment=study_smollm2
+
+does nothing else, here with another model: further arguments are settings of those runs.
 """
 
 import argparse
@@ -58,10 +62,11 @@ def main() -> None:
     if arguments.random:
         make_random_model(Path(arguments.model), arguments.random)
     until = time.monotonic() + arguments.limit
-    with ThreadPoolExecutor() as pool:
-        for dtype in PRECISION:
-            pool.submit(learn, arguments, dtype, until)
-        for dtype in HALF:
+    with ThreadPoolExecutor(arguments.learning_jobs) as pool:
+        for seed in range(arguments.seeds):
+            for dtype in PRECISION:
+                pool.submit(learn, arguments, dtype, seed, until)
+        for dtype in () if arguments.learning_only else HALF:
             if status := subprocess.run([sys.executable, __file__, *sys.argv[1:], "--measure", dtype]).returncode:
                 get_console().print(f"{dtype}: ended with {status}")
             write(arguments)
@@ -82,9 +87,12 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seeds", type=whole(0), default=3)
     parser.add_argument("--iterations", type=whole(1), default=40, help="of the demo")
     parser.add_argument("--limit", type=whole(1), default=3600, help="seconds, after which the demo's runs are ended")
+    parser.add_argument("--learning-jobs", type=whole(1), default=3, help="of those runs at a time")
+    parser.add_argument("--learning-only", action="store_true", help="measure nothing else")
     parser.add_argument("--measure", choices=HALF, help=argparse.SUPPRESS)
     parser.add_argument("--json", type=Path, required=True)
-    arguments = parser.parse_args()
+    parser.add_argument("settings", nargs="*", help="of the runs that learn, such as algo=grpo")
+    arguments = parser.parse_intermixed_args()
     arguments.model = str(arguments.work / "model")
     return arguments
 
@@ -102,18 +110,17 @@ def alone(work: Path) -> Iterator[None]:
             os.kill(number, signal.SIGCONT)
 
 
-def learn(arguments: argparse.Namespace, dtype: str, until: float) -> None:
-    """Trains the demo in one format with one seed after the other, and ends what takes too long."""
-    for seed in range(arguments.seeds):
-        if time.monotonic() > until:
-            return
-        run = demo_run(arguments, dtype, seed)
-        file = arguments.work / f"demo-{dtype}.pid"
-        file.write_text(str(run.pid))
-        with suppress(subprocess.TimeoutExpired):
-            run.wait(max(0.1, until - time.monotonic()))
-        file.unlink()
-        run.kill()
+def learn(arguments: argparse.Namespace, dtype: str, seed: int, until: float) -> None:
+    """Trains the demo in one format with one seed, and ends what takes too long."""
+    if time.monotonic() > until:
+        return
+    run = demo_run(arguments, dtype, seed)
+    file = arguments.work / f"demo-{dtype}-{seed}.pid"
+    file.write_text(str(run.pid))
+    with suppress(subprocess.TimeoutExpired):
+        run.wait(max(0.1, until - time.monotonic()))
+    file.unlink()
+    run.kill()
 
 
 def demo_run(arguments: argparse.Namespace, dtype: str, seed: int) -> subprocess.Popen[bytes]:
@@ -121,8 +128,9 @@ def demo_run(arguments: argparse.Namespace, dtype: str, seed: int) -> subprocess
     folder = arguments.work / f"demo-{dtype}-{seed}"
     settings = [
         "exploration=neighbor", "algo=gspo", f"seed={seed}", f"trainer.precision={PRECISION[dtype]}", "rollout=torch",
-        f"rollout.engine.dtype={dtype}", f"trainer.iterations={arguments.iterations}", "callbacks.checkpoint.every=0",
+        f"rollout.engine.dtype={dtype}", f"trainer.iterations={arguments.iterations}", "callbacks.checkpoint=null",
         "callbacks.evaluation=null", "callbacks.export=null", "reward.workers=1",
+        *arguments.settings,
     ]  # fmt: skip
     script = Path(__file__).with_name("train.py")
     with Path(f"{folder}.log").open("w") as log:

@@ -53,6 +53,8 @@ from ngrpo.rollout.vllm.versions import installed_version
 from ngrpo.types.rollouts import Request, Sampling
 
 SHAPES = {
+    "7b": {"vocab_size": 152064, "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
+           "num_attention_heads": 28, "num_key_value_heads": 4},
     "1.5b": {"vocab_size": 151936, "hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28,
              "num_attention_heads": 12, "num_key_value_heads": 2},
     "135m": {"vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30,
@@ -62,7 +64,7 @@ SHAPES = {
     "tiny": {"vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
              "num_attention_heads": 2, "num_key_value_heads": 1},
 }  # fmt: skip
-"""Of the random-weight models: Qwen2 1.5B, SmolLM2-135M, one that a CPU runs fast, and a tiny one."""
+"""Of the random-weight models: Qwen2 7B and 1.5B, SmolLM2-135M, one that a CPU runs fast, and a tiny one."""
 
 
 def main() -> None:
@@ -326,7 +328,7 @@ def hand_over_seconds(engine: Any, source: Any, device: torch.device) -> float:
 
 
 def make_random_model(folder: Path, size: str) -> None:
-    """Saves a Qwen2 of random weights; "1.5b" has an untied head of its own: 1.78 B parameters."""
+    """Saves a Qwen2 of random weights, with a head of its own: "1.5b" has 1.78 B parameters."""
     from transformers import Qwen2Config, Qwen2ForCausalLM
 
     config = Qwen2Config(max_position_embeddings=16384, tie_word_embeddings=False, eos_token_id=2, **SHAPES[size])

@@ -1,5 +1,6 @@
 """What `bench_step` puts into a training: a reward without cost, and a callback that times iterations by phase."""
 
+import hashlib
 import json
 import statistics
 import threading
@@ -17,6 +18,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 
 from ngrpo.distributed.collectives import gathered, gathered_everywhere
 from ngrpo.rollout.worker import RolloutWorker
+from ngrpo.types.rollouts import Rollout
 from ngrpo.types.scores import Score, Verdict
 
 GIB = 2**30
@@ -38,7 +40,8 @@ class StepTimes(Callback):
     """Writes the seconds and phases of each iteration, and the peaks of memory after the warm-ups.
 
     Seconds are those of the first process, and an iteration ends when every process is done; memory is that of the
-    fullest card; tokens are those of all of them.
+    fullest card; tokens are those of all of them. The digest of an iteration's rollouts is the same for any number of
+    processes that make the same tokens.
 
     Args:
         worker: made to continue past every stop token, so that all completions are equally long.
@@ -54,7 +57,7 @@ class StepTimes(Callback):
         worker.sync_weights = in_transfer(worker.sync_weights)  # type: ignore[method-assign]
         self.path = Path(path)
         self.warm_up = warm_up
-        self.steps: list[dict[str, float]] = []
+        self.steps: list[dict[str, Any]] = []
         self._last = 0.0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -76,9 +79,8 @@ class StepTimes(Callback):
         phases["optimizer_s"] = OPTIMIZER.taken()
         step = {"step_s": moment - self._last, **phases, "generated_tokens": generated, "tokens": trained}
         if not self.kernels.recorded(batch_idx + 1):
-            self.steps.append(
-                step | {n: float(trainer.callback_metrics[n]) for n in LOGGED if n in trainer.callback_metrics}
-            )
+            logged = {n: float(trainer.callback_metrics[n]) for n in LOGGED if n in trainer.callback_metrics}
+            self.steps.append(step | logged | {DIGEST: digest(rollouts)})
         if batch_idx + 1 == self.warm_up:
             reset_peak()
         peaks = [max(column) for column in zip(*gathered_everywhere(USED.peaks()), strict=True)]
@@ -90,6 +92,14 @@ class StepTimes(Callback):
 
 LOGGED = ("policy/loss", "policy/grad_norm", "rollout/age", "mismatch/kl")
 """Metrics that are kept beside the times."""
+DIGEST = "rollouts"
+"""Key of an iteration's digest of rollouts."""
+
+
+def digest(rollouts: Sequence[Rollout]) -> str:
+    """Returns 16 hexadecimal digits that name the tokens of all ranks' rollouts (a collective)."""
+    own = [(r.key, hashlib.sha256(r.response_ids.numpy().tobytes()).hexdigest()) for r in rollouts]
+    return hashlib.sha256(repr(sorted(row for rank in gathered(own) for row in rank)).encode()).hexdigest()[:16]
 
 
 def now() -> float:
@@ -190,10 +200,10 @@ def reset_peak() -> None:
             USED.start()
 
 
-def write(path: Path, steps: list[dict[str, float]], peaks: dict[str, float]) -> None:
+def write(path: Path, steps: list[dict[str, Any]], peaks: dict[str, float]) -> None:
     """Writes the medians of the steps and the peaks."""
     if not steps:
         return
-    names = [name for name in steps[0] if all(name in step for step in steps)]
+    names = [name for name in steps[0] if name != DIGEST and all(name in step for step in steps)]
     medians = {name: statistics.median(step[name] for step in steps) for name in names}
     path.write_text(json.dumps({**medians, **peaks, "steps": steps}))

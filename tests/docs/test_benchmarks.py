@@ -77,15 +77,20 @@ def test_a_whole_step(tmp_path: Path):
 
 
 def test_whole_steps_of_several_processes(tmp_path: Path):
-    words = ["--work", str(tmp_path), "--engine", "torch", "--tokens", "8", "--prompts", "4", "--steps", "1"]
-    words += ["--warm-up", "1", "--no-compile", "--modes", "cards", "--devices", "1", "2", "--scaling", "weak"]
+    words = ["--work", str(tmp_path), "--engine", "torch", "--tokens", "8", "--prompts", "4", "--steps", "2"]
+    words += ["--warm-up", "1", "--no-compile", "--modes", "cards", "--devices", "1", "2"]
     run("bench_step.py", *words, "--json", str(tmp_path / "cards.json"))
-    one, two = json.loads((tmp_path / "cards.json").read_text())["results"].values()
-    assert (one["cards"], two["cards"]) == (1, 2)
-    assert two["generated_tokens"] == 2 * one["generated_tokens"] == 2 * 4 * 8 * 8
-    assert two["tokens"] > one["tokens"] > one["generated_tokens"]
-    assert two["efficiency"] == pytest.approx(two["tokens_per_s"] / one["tokens_per_s"] / 2)
-    assert (tmp_path / "cards.md").read_text().count("| cards ") == 2
+    one, weak, strong = json.loads((tmp_path / "cards.json").read_text())["results"].values()
+    assert (one["cards"], weak["cards"], strong["cards"]) == (1, 2, 2)
+    assert weak["generated_tokens"] == 2 * one["generated_tokens"] == 2 * 4 * 8 * 8
+    assert weak["tokens"] > one["tokens"] > one["generated_tokens"]
+    assert weak["efficiency"] == pytest.approx(weak["tokens_per_s"] / one["tokens_per_s"] / 2)
+    assert (tmp_path / "cards.md").read_text().count("| cards ") == 3
+    assert len({step["rollouts"] for step in one["steps"]}) == 2
+    for alone, together in zip(one["steps"], strong["steps"], strict=True):
+        assert together["rollouts"] == alone["rollouts"]
+        assert together["policy/grad_norm"] == pytest.approx(alone["policy/grad_norm"], rel=1e-5)
+        assert together["policy/loss"] == pytest.approx(alone["policy/loss"], abs=1e-6)
 
 
 def test_plans_are_compared_with_measurements(tmp_path: Path):

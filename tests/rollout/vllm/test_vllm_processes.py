@@ -58,3 +58,13 @@ def test_each_of_two_training_processes_runs_an_engine(tmp_path):
     overrides = ["rollout=vllm", "rollout.engine.own_process=true", "exploration=neighbor", "algo=gspo", "debug=fast"]
     run("scripts/train.py", *overrides, "algo.optimizer_steps=2", "trainer.devices=2", f"hydra.run.dir={tmp_path}")
     assert list((tmp_path / "checkpoints").iterdir())
+
+
+@pytest.mark.slow
+def test_each_of_two_engines_gets_the_same_weights(tmp_path):
+    words = ["scripts/bench_transfer.py", "--model", str(tmp_path / "model"), "--random", "tiny", "--rounds", "1"]
+    run("-m", "torch.distributed.run", "--nproc-per-node=2", *words, "--json", str(tmp_path / "transfer.json"))
+    made = json.loads((tmp_path / "transfer.json").read_text())
+    assert (made["engines"], made["own_process"]) == (2, True)
+    assert made["served"] not in ("default", "incomplete")
+    assert made["seconds"] == made["rounds"][0] > 0

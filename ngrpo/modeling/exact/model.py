@@ -1,4 +1,4 @@
-"""A language model made exact: its linear maps, norms and attention give a token the same numbers in any batch."""
+"""A language model made exact: all that it computes gives a token the same numbers in any batch."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -12,11 +12,16 @@ from ngrpo.errors import SettingError
 from ngrpo.modeling.exact.calls import ExactCalls
 from ngrpo.modeling.exact.linear import exact_linear
 from ngrpo.modeling.exact.norm import exact_rms_norm
+from ngrpo.modeling.exact.number_by_number import number_by_number
 
 EXACT = ("llama", "mistral", "qwen2", "qwen3")
 """``model_type`` of the models that can be exact; the tests compare each."""
 
+ACTIVATIONS = ("gelu", "gelu_pytorch_tanh", "relu", "silu", "swish")
+"""Their ``hidden_act``: each one function of PyTorch's."""
+
 _NORM = "RMSNorm"
+_ACTIVATION = "act_fn"
 
 
 def make_exact(lm: PreTrainedModel) -> None:
@@ -28,9 +33,9 @@ def make_exact(lm: PreTrainedModel) -> None:
         SettingError: the model is of a type that was not tried.
     """
     check_exact_model(lm.config)
-    for module in lm.modules():
+    for name, module in lm.named_modules():
         module._is_exact = True
-        made = _replacement(module)
+        made = _replacement(name.rpartition(".")[2], module)
         if made is not None:
             module.forward = made
 
@@ -49,18 +54,26 @@ def check_exact_model(config: PretrainedConfig) -> None:
     """Refuses models whose parts have no exact form.
 
     Raises:
-        SettingError: the model's type is none of `EXACT`.
+        SettingError: the model's type is none of `EXACT`, or its activation none of `ACTIVATIONS`.
     """
     if config.model_type not in EXACT:
         raise SettingError(
             f"rollout.exact=true is known to hold for models of type {', '.join(EXACT)}, and model.path="
             f"{config._name_or_path} is of type {config.model_type}; set rollout.exact=false, or choose another model."
         )
+    if config.hidden_act not in ACTIVATIONS:
+        raise SettingError(
+            f"rollout.exact=true is known to hold for the activations {', '.join(ACTIVATIONS)}, and model.path="
+            f"{config._name_or_path} has hidden_act={config.hidden_act} in its config.json; set rollout.exact=false, "
+            "or choose another model."
+        )
 
 
-def _replacement(module: nn.Module) -> Callable[[Tensor], Tensor] | None:
+def _replacement(name: str, module: nn.Module) -> Callable[[Tensor], Tensor] | None:
     if isinstance(module, nn.Linear):
         return partial(_linear, module)
+    if name == _ACTIVATION:
+        return partial(number_by_number, module.forward)
     return partial(_norm, module) if type(module).__name__.endswith(_NORM) else None
 
 

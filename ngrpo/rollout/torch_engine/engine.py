@@ -330,7 +330,8 @@ class TorchEngine:
         logits = output_logits(self.lm, hidden)
         run = compiled(decide, strategy) if self.compile and len(logits) > 1 else partial(decide, strategy)
         temperature = batch.sampling.temperature
-        step, log_probs = run(logits, temperature, context, explore, batch.steering(at, forced))
+        with exact_calls(self.lm):
+            step, log_probs = run(logits, temperature, context, explore, batch.steering(at, forced))
         if self.exact and strategy.scores_tokens:
             log_probs = _exact_log_probs(logits, step, temperature)
         inputs = embed(step.token)

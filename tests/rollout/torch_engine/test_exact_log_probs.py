@@ -7,6 +7,7 @@ import pytest
 import torch
 from tiny_kinds import tiny
 from torch import Tensor
+from transformers import AutoModelForCausalLM, LlamaConfig
 
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
@@ -17,7 +18,7 @@ from ngrpo.exploration.runtime.bound import bind
 from ngrpo.exploration.soft import SoftThinking
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.exploration.vocabulary import Vocabulary
-from ngrpo.modeling.exact.model import make_exact
+from ngrpo.modeling.exact.model import ACTIVATIONS, make_exact
 from ngrpo.modeling.layers import prepare_layers
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.packing import pack
@@ -87,6 +88,20 @@ def test_trainer_and_engine_agree_bit_for_bit(
         assert differences(model, strategy, rollouts, together).abs().max() == 0.0
 
 
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_sizes_that_fill_no_vectors_change_nothing(activation: str, tmp_path: Path, requests: list[Request]) -> None:
+    """PyTorch computes what lies behind the last whole vector of a tensor by other code."""
+    sizes = {"vocab_size": 67, "hidden_size": 56, "intermediate_size": 101, "num_hidden_layers": 2, "head_dim": 18}
+    config = LlamaConfig(
+        **sizes, num_attention_heads=4, num_key_value_heads=2, hidden_act=activation, initializer_range=0.3
+    )
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    source, strategy = ModelSource(str(tmp_path)), HybridReasoning(end_token=None)
+    rollouts = rollouts_of(source, strategy, requests, at_once=7)
+    assert differences(trainer(source, strategy), strategy, rollouts, len(rollouts)).abs().max() == 0.0
+
+
 def test_without_it_they_do_not(source: ModelSource, requests: list[Request]) -> None:
     strategy = NeighborMixing(rate=0.4, end_token=None)
     rollouts = rollouts_of(source, strategy, requests, at_once=7, exact=False)
@@ -119,14 +134,18 @@ def test_its_gradient_is_that_of_the_ordinary_trainer(
         torch.testing.assert_close(gradient, gradients[1][name], atol=2e-3, rtol=2e-3, msg=lambda m: f"{name}: {m}")  # noqa: B023
 
 
-def test_rollouts_do_not_depend_on_the_batch(source: ModelSource, requests: list[Request]) -> None:
-    strategy = NeighborMixing(rate=0.4, end_token=None)
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda one: type(one).__name__)
+def test_rollouts_do_not_depend_on_the_batch(
+    strategy: Exploration, source: ModelSource, requests: list[Request]
+) -> None:
     alone = rollouts_of(source, strategy, requests[:6], at_once=1)
     for burst in (1, 5):
         together = rollouts_of(source, strategy, requests[:6], at_once=6, burst=burst)
         for one, other in zip(alone, together, strict=True):
             assert torch.equal(one.log_probs, other.log_probs)
             assert torch.equal(one.response_ids, other.response_ids)
+            for mine, others in zip(one.mixture.record, other.mixture.record, strict=True):
+                assert mine is others is None or torch.equal(mine, others)
 
 
 def test_a_compiled_exact_engine_is_refused(source: ModelSource) -> None:

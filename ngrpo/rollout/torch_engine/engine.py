@@ -287,6 +287,7 @@ class TorchEngine:
         given = pack([known_part(group.request, exploration.strategy, batch.inputs) for group in beginnings]).to(device)
         with exact_calls(self.lm):
             inputs = replay(self.lm.get_input_embeddings(), given, exploration.strategy, exploration.parameters)
+        cache.clear(new)
         slots = [torch.tensor(group.rows, device=device) + new.start for group in beginnings]
         hidden = self._forward(inputs[None], given.positions[None], PrefillAttention(cache, given.lengths, slots))[0]
         last = hidden[torch.tensor(given.lengths, device=device).cumsum(0) - 1]

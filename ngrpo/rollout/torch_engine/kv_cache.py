@@ -29,7 +29,6 @@ class SlotCache:
     def __init__(self, config: PretrainedConfig, slots: int, length: int, like: Tensor) -> None:
         head_size = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
         shape = (config.num_hidden_layers, 2, slots, config.num_key_value_heads, length, head_size)
-        # Zeros, not empty: a masked position has weight 0, and 0 x NaN would still be NaN.
         self.data = torch.zeros(shape, dtype=like.dtype, device=like.device)
         self.flash = like.is_cuda and like.dtype in _HALF and head_size % 8 == 0 and head_size <= _WIDEST_HEAD
         rows = torch.arange(slots + 1, dtype=torch.int32, device=like.device)
@@ -43,6 +42,14 @@ class SlotCache:
     def fits(self, slots: int, length: int) -> bool:
         """Tells whether the cache has so many slots and positions."""
         return self.data.shape[2] >= slots and self.data.shape[4] >= length
+
+    def clear(self, slots: slice) -> None:
+        """Forgets what other rollouts left in slots: a masked position has weight 0, and 0 x NaN would still be NaN.
+
+        Where a kernel reads no more than a row has written, nothing is done.
+        """
+        if not self.flash:
+            self.data[:, :, slots] = 0.0
 
     def move(self, source: Tensor, target: Tensor) -> None:
         """Copies whole slots; int64 [m] each."""

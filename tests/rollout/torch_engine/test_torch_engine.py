@@ -12,7 +12,8 @@ from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.policy import ScoringModel
-from ngrpo.types.rollouts import Rollout, StopReason
+from ngrpo.rollout.torch_engine.engine import TorchEngine
+from ngrpo.types.rollouts import Request, Rollout, StopReason
 
 MIXING = NeighborMixing(rate=0.4, k=3)
 
@@ -82,6 +83,24 @@ def test_rollouts_do_not_depend_on_batch_size_or_order(make_engine, bound, reque
     random.Random(0).shuffle(order)
     shuffled = engine.generate([requests[i] for i in order], sampling, bound(engine, strategy))
     assert all(same(together[i], shuffled[place]) for place, i in enumerate(order))
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_rollout_whose_numbers_overflow_leaves_the_others_as_they_are(tiny_source, bound, requests, sampling, exact):
+    """Its keys and values, which are NaN, stay in the slot that the next rollout gets."""
+    engine = TorchEngine(tiny_source, 3, exact=exact)
+    engine.start(torch.device("cpu"))
+    broken = 5  # no prompt has it
+    with torch.no_grad():
+        engine.embedding()[broken] = torch.inf
+    strategy = bound(engine, TokenSampling())
+    alone = engine.generate(requests, sampling, strategy)
+    overflowing = [Request((4,) * 30 + (broken,) * 8, key) for key in range(3)]
+    made = engine.generate([*overflowing, *requests], sampling, strategy)
+    assert all(bool(one.log_probs.isnan().all()) for one in made[:3])
+    sound = [bool(one.log_probs.isfinite().all()) for one in alone]  # not having drawn that token
+    assert sum(sound) > len(requests) / 2
+    assert all(same(one, other) for one, other, is_sound in zip(alone, made[3:], sound, strict=True) if is_sound)
 
 
 def test_rate_zero_gives_the_rollouts_of_token_sampling(make_engine, bound, requests, sampling):

@@ -11,6 +11,7 @@ from lightning import Callback, Trainer
 from ngrpo.checkpoint.folders import how_to_resume
 from ngrpo.distributed.collectives import from_first
 from ngrpo.errors import RunError, SettingError
+from ngrpo.rollout.nonfinite_scores import cause_and_remedy
 from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.training.module import PolicyOptimization
 from ngrpo.types.problems import PromptBatch
@@ -19,6 +20,8 @@ log = logging.getLogger(__name__)
 
 _TAG = "rollout/mismatch_mean"
 _AGE = "rollout/age"
+_MADE = "policy/sequences"
+"""Sequences that were learned from; none where every step was skipped."""
 
 FLOAT32 = (1e-3, 0.1)
 """Nats above which is warned, and stopped, where trainer and engine compute in float32: 1e-5 is normal."""
@@ -72,10 +75,12 @@ class MismatchLimit(Callback):
         """Looks at what was logged of this iteration, the same on all ranks.
 
         Raises:
-            RunError: the mean is above ``stop``.
+            RunError: the mean is above ``stop``, or no number.
         """
         metrics = trainer.callback_metrics
         value = float(metrics.get(_TAG, math.nan))
+        if _TAG in metrics and math.isnan(value) and float(metrics.get(_MADE, 1.0)) > 0:
+            self._refuse_no_number(batch)
         if float(metrics.get(_AGE, 0.0)) > 0 or math.isnan(value):
             return
         if self._limits is None:  # the engine is the first rank's of a tensor group
@@ -99,6 +104,15 @@ class MismatchLimit(Callback):
                     "iteration %d: %s, above %.3g): updates become off-policy; set algo/correction=truncate, or "
                     "rollout.engine.dtype=float32", batch.iteration + 1, told, warn,
                 )  # fmt: skip
+
+    def _refuse_no_number(self, batch: PromptBatch) -> None:
+        """Ends a run whose engine overflows where the trainer does not; steps that the trainer spoils are skipped."""
+        raise RunError(
+            f"iteration {batch.iteration + 1}: the engine's log-probs are not a number where the trainer's are one "
+            f"({_TAG}), and what is learned would be wrong: {cause_and_remedy(self.worker.engine.dtype)}; "
+            f"{self._resume()}.",
+            everywhere=True,
+        )
 
     def _check_exact(self, value: float, batch: PromptBatch) -> None:
         """Takes any difference for an error where there must be none."""

@@ -23,6 +23,7 @@ from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.model_in_memory import ModelInMemory
 from ngrpo.rollout.engine import RolloutEngine
+from ngrpo.rollout.nonfinite_scores import warn_of_nonfinite
 from ngrpo.rollout.recovery import engine_failures
 from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.rollout.worker import RolloutSettings
@@ -81,6 +82,7 @@ def draw_samples(
         check_engine(engine, bound, source, config, len(tokenizer))
         with engine_failures(strategy):
             rollouts = engine.generate(requests, sampling, bound)
+        warn_of_nonfinite(rollouts, engine)
     finally:
         engine.close()
     questions = [prompt.problem.conversation[-1]["content"] for prompt in prompts for _ in range(config.n)]

@@ -11,6 +11,8 @@ are the parts of the loop in `ngrpo.callbacks.rollout`. An engine is any object 
 - ``dynamic_sampling.py``: Dynamic sampling: groups without a training signal are dropped, and replaced by groups of
   further prompts
 - ``engine.py``: The protocol of rollout engines
+- ``nonfinite_scores.py``: The warning of responses whose log-probs are not finite: the engine's numbers overflowed, and
+  so chose no token
 - ``null_engine.py``: The stand-in for an engine on ranks that get their rollouts from another
 - ``prefetch.py``: The next batch's rollouts, made in a thread while the present batch trains
 - ``records/``: Records of mixed decoding on the device, for an engine that decodes in processes and graphs of its own

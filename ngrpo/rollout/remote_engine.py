@@ -14,6 +14,7 @@ from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.runtime.bound import BoundExploration
 from ngrpo.modeling.loading import DTYPES, ModelSource
+from ngrpo.modeling.overflow import cast_weights
 from ngrpo.remote.connection import TOKEN_VARIABLE, MissingTensors, ServerConnection, token_from
 from ngrpo.remote.messages import request_message, rollout_of, sampling_message
 from ngrpo.remote.server_group import ServerGroup
@@ -192,8 +193,7 @@ class RemoteEngine:
     def _with_table(self, tensors: Iterable[tuple[str, Tensor]]) -> Iterator[tuple[str, Tensor]]:
         """Passes weights on in the served dtype, and keeps the embedding table."""
         name, dtype = self._served()["embedding"], self.dtype
-        for key, tensor in tensors:
-            served = tensor.detach().to(dtype)
+        for key, served in cast_weights(tensors, dtype):
             if key == name:
                 self._table = served.cpu().clone()
             yield key, served

@@ -23,6 +23,7 @@ from ngrpo.rewards.terms.calls import scored
 from ngrpo.rollout.continuous_refill import GrowingProgress, ScoredGroups, refilled_rounds
 from ngrpo.rollout.dynamic_sampling import DynamicSampling
 from ngrpo.rollout.engine import Report, RolloutEngine, StreamingEngine
+from ngrpo.rollout.nonfinite_scores import warn_of_nonfinite
 from ngrpo.rollout.null_engine import NullEngine
 from ngrpo.rollout.recovery import (
     EngineFailure,
@@ -176,6 +177,7 @@ class RolloutWorker:
         self._finished = 0
         self._asleep = False
         self._lost: str | None = None
+        self._told_nonfinite = False
 
     def start(self, device: torch.device) -> None:
         """Starts the engine on this rank's device; one serves a tensor group.
@@ -540,6 +542,7 @@ class RolloutWorker:
     ) -> Experience:
         """Scores rollouts that took ``generate_s`` seconds, with weights of so many finished iterations."""
         start = time.perf_counter()
+        self._told_nonfinite = self._told_nonfinite or warn_of_nonfinite(rollouts, self.engine)
         if self.observer is not None:
             self.observer.scoring(len(rollouts))
         texts = self.tokenizer.batch_decode(

@@ -70,10 +70,19 @@ def test_the_limits_are_those_of_the_numbers(
 def test_rollouts_of_older_weights_are_left_alone(caplog: pytest.LogCaptureFixture):
     callback = limit()
     see(callback, 5.0, module(), **{"rollout/age": 1.0})
-    see(callback, float("nan"), module())
+    see(callback, float("nan"), module(), **{"policy/sequences": 0.0})  # every step was skipped
     assert caplog.records == []
     with pytest.raises(RunError):
         see(callback, 5.0, module(), **{"rollout/age": 0.0})
+
+
+@pytest.mark.parametrize("exact", [False, True])
+@pytest.mark.parametrize("age", [0.0, 1.0])
+def test_log_probs_that_are_no_number_end_the_run(exact: bool, age: float):
+    for dtype, remedy in ((torch.float16, "dtype=float16; set it to bfloat16"), (torch.float32, "another model")):
+        callback = limit(dtype, exact=exact)
+        with pytest.raises(RunError, match=rf"iteration 1: the engine's log-probs are not a number .*{remedy}"):
+            see(callback, float("nan"), module(), **{"rollout/age": age, "policy/sequences": 4.0})
 
 
 def test_limits_can_be_set(caplog: pytest.LogCaptureFixture):

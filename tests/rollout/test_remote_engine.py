@@ -126,6 +126,17 @@ def test_nobody_there_is_said_before_training(tmp_path: Path) -> None:
         train(tmp_path / "run", *words)
 
 
+def test_weights_beyond_the_range_of_a_server_are_refused() -> None:
+    engine = RemoteEngine(ModelSource(), "http://127.0.0.1:9")
+    engine._about = {"dtype": "float16", "embedding": "table"}
+    sent = engine._with_table([("table", torch.tensor([[6e4]])), ("late", torch.tensor([1e5]))])
+    assert next(sent)[1].dtype == torch.float16
+    with pytest.raises(
+        RunError, match=r"the weight late has numbers beyond the 65504 of rollout\.engine\.dtype=float16"
+    ):
+        next(sent)
+
+
 def test_two_servers_make_what_one_makes(server: RunningServer) -> None:
     with running_server() as other:
         engine = started(server.url, other.url)

@@ -156,6 +156,20 @@ def test_evaluation_has_its_own_temperature(make: Callable[..., RolloutWorker]):
     assert worker.sampling.temperature == 0.9
 
 
+def test_responses_of_an_engine_that_overflows_are_told_once(
+    make: Callable[..., RolloutWorker], caplog: pytest.LogCaptureFixture
+):
+    worker = make()
+    worker.start(torch.device("cpu"))
+    worker.roll_out(PROMPTS, 0)
+    assert "not finite" not in caplog.text
+    with torch.no_grad():
+        worker.engine.embedding()[PROMPTS[1].ids[1]] = torch.nan
+    for _ in range(2):
+        worker.evaluate(PROMPTS, 2, TokenSampling(), 1.0)
+    assert caplog.text.count("of 8 responses have log-probs that are not finite") == 1
+
+
 def test_texts_scores_and_references_line_up_with_rollouts(make: Callable[..., RolloutWorker]):
     worker = make()
     made = worker.roll_out(PROMPTS, 0)

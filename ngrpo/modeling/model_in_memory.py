@@ -10,6 +10,7 @@ from transformers import GenerationConfig, PretrainedConfig, PreTrainedModel
 from ngrpo.errors import SettingError
 from ngrpo.modeling.attention import IMPLEMENTATION
 from ngrpo.modeling.loading import DTYPES, ModelSource
+from ngrpo.modeling.overflow import cast_weights
 from ngrpo.modeling.supported_models import check_supported
 
 
@@ -38,12 +39,17 @@ class ModelInMemory(ModelSource):
         return cls(path=str(lm.config._name_or_path or "in memory"), dtype=dtype, lm=lm, given_tokenizer=tokenizer)
 
     def load(self) -> PreTrainedModel:
-        """Copies the model, in eval mode."""
+        """Copies the model, in eval mode.
+
+        Raises:
+            RunError: an engine is to serve it in a dtype that cannot hold its weights.
+        """
         self.config()
         lm = copy.deepcopy(self.lm)
         if lm.dtype != DTYPES[self.dtype]:  # an engine may serve another than the model's
-            for parameter in lm.parameters():
-                parameter.data = parameter.data.to(DTYPES[self.dtype])
+            parameters = dict(lm.named_parameters())
+            for name, cast in cast_weights(parameters.items(), DTYPES[self.dtype]):
+                parameters[name].data = cast
         lm.set_attn_implementation(IMPLEMENTATION)
         copied: PreTrainedModel = lm.eval()
         return copied

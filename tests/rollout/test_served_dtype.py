@@ -53,3 +53,12 @@ def test_weights_that_float16_cannot_hold_are_refused(tiny_source: ModelSource):
     wide = TorchEngine(replace(tiny_source, dtype="bfloat16"))
     wide.start(CPU)
     wide.sync_weights(weights.items())
+
+
+def test_so_are_those_of_a_model_in_memory(tiny_source: ModelSource):
+    lm = tiny_source.load()
+    with torch.no_grad():
+        lm.lm_head.weight[0, 0] = 7e4
+    with pytest.raises(RunError, match=r"^the weight lm_head\.weight has numbers beyond the 65504 of rollout\.engine"):
+        TorchEngine(lm, dtype="float16").start(CPU)
+    TorchEngine(lm, dtype="bfloat16").start(CPU)

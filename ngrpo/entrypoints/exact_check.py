@@ -34,6 +34,19 @@ def check_exact(source: ModelSource, exploration: Exploration, engine: RolloutEn
             f"rollout.exact=true needs an engine that computes as the trainer does, and rollout.engine="
             f"{type(engine).__name__} does not; set rollout=torch, or rollout.exact=false."
         )
+    check_exact_scores(source, exploration)
+
+
+def check_exact_scores(source: ModelSource, exploration: Exploration) -> None:
+    """Checks what gives scores; reads the model's ``config.json``.
+
+    Args:
+        source: the model.
+        exploration: the strategy of the rollouts.
+
+    Raises:
+        SettingError: one of them cannot be exact.
+    """
     if not exploration.scores_tokens:
         raise SettingError(
             f"rollout.exact=true is known to hold for the log-probs of tokens, and exploration="
@@ -57,7 +70,13 @@ def _obstacles(parts: Components, config: DictConfig) -> Iterator[tuple[str, str
     """Yields settings with which log-probs would differ: each with its value, the reason and the remedy."""
     source, trainer = parts.source, config.trainer
     computed, served = parts.update.mixed_in or DTYPES[source.dtype], parts.engine.dtype
-    if computed != served:
+    if computed != served and parts.update.mixed_in is None:
+        yield (
+            f"rollout.engine.dtype={_name(served)}",
+            f"computes in another dtype than model.dtype={source.dtype}",
+            "rollout.engine.dtype=auto",
+        )
+    elif computed != served:
         yield (
             f"trainer.precision={trainer.precision}",
             f"computes in {_name(computed)} what the engine computes in {_name(served)}",

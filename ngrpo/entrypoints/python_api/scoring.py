@@ -9,12 +9,14 @@ import torch
 from ngrpo.config.check import checked
 from ngrpo.config.schema import SampleConfig
 from ngrpo.entrypoints.composition import composed
+from ngrpo.entrypoints.exact_check import check_exact_scores
 from ngrpo.entrypoints.input_validation import check_accelerator
 from ngrpo.entrypoints.python_api.arguments import folder_of, words_given
 from ngrpo.entrypoints.python_api.model_argument import Model, source_of, words_for
 from ngrpo.entrypoints.python_api.session import session
 from ngrpo.entrypoints.sampled_rollout import SampledRollout
 from ngrpo.errors import SettingError
+from ngrpo.modeling.exact.model import make_exact
 from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.packing import pack
@@ -41,7 +43,8 @@ def score(
     Args:
         model: as of `ngrpo.sample`; another than the one that made the rollouts, too, if it has the same tokens.
         rollouts: one or several, from `ngrpo.sample`.
-        overrides: settings of conf/sample.yaml, such as ``"model.dtype=bfloat16"``.
+        overrides: settings of conf/sample.yaml, such as ``"model.dtype=bfloat16"``; with ``"rollout.exact=true"`` the
+            log-probs are those of an exact engine.
         tokenizer: of a model in memory.
         config_dir: a folder of yaml files and modules of yours.
         verbose: shows what is logged.
@@ -61,7 +64,11 @@ def score(
         set_torch(config.threads, config.matmul_precision)
         check_accelerator(config.accelerator, "accelerator", "accelerator=cpu")
         device = torch.device("cuda" if accelerator_of(config.accelerator) == "gpu" else "cpu")
-        return _scored(source_of(model, tokenizer, config), given, device)
+        source = source_of(model, tokenizer, config)
+        if config.rollout.exact:
+            for one in given:
+                check_exact_scores(source, one.exploration)
+        return _scored(source, given, device, config.rollout.exact)
 
 
 def _several(rollouts: Any) -> list[SampledRollout]:
@@ -92,8 +99,12 @@ def _check_tokens(rollouts: Sequence[SampledRollout], known: int) -> None:
 
 
 @torch.no_grad()
-def _scored(source: ModelSource, rollouts: list[SampledRollout], device: torch.device) -> list[TokenScores]:
+def _scored(
+    source: ModelSource, rollouts: list[SampledRollout], device: torch.device, exact: bool
+) -> list[TokenScores]:
     lm = source.load().to(device)
+    if exact:
+        make_exact(lm)
     _check_tokens(rollouts, lm.get_input_embeddings().num_embeddings)
     found: dict[int, TokenScores] = {}
     for alike in _made_alike(rollouts):

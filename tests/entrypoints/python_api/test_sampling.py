@@ -79,6 +79,15 @@ def test_the_trainers_log_probs_are_the_engines(mixed: list[SampledRollout]) -> 
     assert not torch.allclose(without[0].log_prob, mixed[longest].log_probs, atol=1e-3)
 
 
+def test_exact_scores_are_the_exact_engines_bit_for_bit() -> None:
+    rollouts = ngrpo.sample("demo", [QUESTION, OTHER], "rollout.exact=true", exploration="neighbor")
+    for rollout, score in zip(rollouts, ngrpo.score("demo", rollouts, "rollout.exact=true"), strict=True):
+        assert torch.equal(score.log_prob, rollout.log_probs)
+    soft = ngrpo.sample("demo", QUESTION, exploration="gaussian")
+    with pytest.raises(SettingError, match=r"rollout\.exact=true .* exploration=GaussianSoftTokens scores densities"):
+        ngrpo.score("demo", soft, "rollout.exact=true")
+
+
 def test_the_seed_decides(mixed: list[SampledRollout]) -> None:
     settings: dict[str, Any] = {"exploration": {"name": "neighbor", "rate": 0.5}, "n": 2}
     assert same(ngrpo.sample("demo", [QUESTION, OTHER], **settings), mixed)

@@ -95,13 +95,14 @@ class PolicyUpdate:
         metrics = self.forward_passes.within_memory(
             lambda: self.accumulate(samples, self.loss_scale.scaled(backward)), rollouts, optimizer.zero_grad
         )
+        # Now, while the device is busy: whether the step is made is known only when it has nothing more to do.
+        watch = ChangedShare(p for p in self.model.parameters() if p.requires_grad)
         self.loss_scale.unscale(self.model.parameters())
         metrics["policy/grad_norm"] = clip(self.model.parameters(), self.settings.max_grad_norm)
         metrics["policy/learning_rate"] = torch.as_tensor(optimizer.param_groups[0]["lr"]).cpu()
         overflowed = self.loss_scale.overflowed(metrics["policy/loss"], metrics["policy/grad_norm"])
         judged = _MUST_BE_FINITE[:1] if overflowed else _MUST_BE_FINITE
         finite = admits({name: metrics[name] for name in judged}) and not overflowed
-        watch = ChangedShare(p for p in self.model.parameters() if p.requires_grad)
         if finite and metrics["policy/sequences"] > 0:  # else momentum alone would move the policy
             self._learned_gradients.look(rollouts, metrics["policy/grad_norm"], self.reduce_everywhere)
             optimizer.step()

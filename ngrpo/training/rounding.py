@@ -31,6 +31,7 @@ class ChangedShare:
     def __init__(self, parameters: Iterable[Tensor]) -> None:
         self._parameters = [parameter for parameter in parameters if _local(parameter).numel()]
         self._before = self._samples()
+        self._weights = onto(self._numbers(), self._before.device)
 
     @torch.no_grad()
     def after(self, reduce: Reduce) -> Tensor:
@@ -39,9 +40,8 @@ class ChangedShare:
         Args:
             reduce: over all processes, those of a tensor group too: each of them holds other columns.
         """
-        weights = onto(self._weights(), self._before.device)
-        changed = weights * (self._samples() != self._before)
-        counted = torch.stack((changed.sum(), weights.sum()))
+        changed = self._weights * (self._samples() != self._before)
+        counted = torch.stack((changed.sum(), self._weights.sum()))
         changed, everything = reduce(counted, "sum").unbind()
         return changed / everything
 
@@ -49,7 +49,7 @@ class ChangedShare:
     def _samples(self) -> Tensor:
         return torch.cat([_sample(parameter) for parameter in self._parameters] or [torch.zeros(0)])
 
-    def _weights(self) -> Tensor:
+    def _numbers(self) -> Tensor:
         """Returns the numbers that each sampled one stands for; float64, on the CPU."""
         sampled = [len(_sample(parameter)) for parameter in self._parameters]
         numbers = [_local(parameter).numel() / _copies(parameter) for parameter in self._parameters]

@@ -34,7 +34,7 @@ from ngrpo.entrypoints.refused_run import removing_added
 from ngrpo.entrypoints.reward_trial import try_rewards
 from ngrpo.entrypoints.run_parts import RunParts
 from ngrpo.entrypoints.state_check import check_callback
-from ngrpo.entrypoints.trainer import make_trainer
+from ngrpo.entrypoints.trainer import choose_own_gpu, make_trainer
 from ngrpo.entrypoints.validation import check_run, check_settings
 from ngrpo.errors import SettingError
 from ngrpo.report.run_store import FOLDER as RECORD
@@ -107,6 +107,7 @@ def _train(config: DictConfig, run_dir: Path, methods: dict[str, str], outputs: 
 def _set_up_process(config: DictConfig) -> None:
     set_torch(config.trainer.threads, config.trainer.matmul_precision)
     check_hardware(config.trainer)
+    choose_own_gpu(config.trainer)
     seed_everything(config.seed, verbose=False)
 
 

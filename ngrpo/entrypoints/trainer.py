@@ -1,5 +1,6 @@
 """The Lightning trainer of a run, and the processes that it stands for."""
 
+import os
 from typing import Any
 
 import torch
@@ -24,6 +25,23 @@ def process_count(config: TrainerConfig) -> int:
     if devices == "auto":
         devices = (torch.cuda.device_count() or 1) if accelerator_of(config.accelerator) == "gpu" else 1
     return int(devices) * config.num_nodes
+
+
+def choose_own_gpu(config: TrainerConfig) -> None:
+    """Makes the GPU of this process the current one, if it is to train on one.
+
+    Lightning does so when the fit begins. What is put on a GPU before, such as a reward model for its trial, would lie
+    on the first one for every process of a machine.
+    """
+    if accelerator_of(config.accelerator) == "gpu" and torch.cuda.device_count() > 1:
+        torch.cuda.set_device(_local_rank())
+
+
+def _local_rank() -> int:
+    """Returns the number of this process among those of its machine, as Lightning counts them."""
+    if SLURMEnvironment.detect():
+        return SLURMEnvironment(auto_requeue=False).local_rank()
+    return int(os.environ.get("LOCAL_RANK", 0))
 
 
 def make_trainer(config: TrainerConfig, processes: int, callbacks: list[Callback], logger: list[Logger]) -> Trainer:

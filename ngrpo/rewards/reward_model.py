@@ -30,7 +30,7 @@ class RewardModel:
         scale: ``none`` takes the output itself, ``sigmoid`` its logistic function, ``softmax`` its share of all.
         max_tokens: the last ones of a longer chat are scored; no more than the model has positions for.
         batch_size: chats scored at a time.
-        device: cpu, cuda, cuda:1, or auto for the first GPU there is.
+        device: cpu, cuda, cuda:1, or auto for the GPU of the process, if it has one.
         dtype: of the weights, or auto for that which they are stored in.
 
     Raises:

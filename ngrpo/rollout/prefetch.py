@@ -12,6 +12,7 @@ from ngrpo.errors import RunError
 from ngrpo.rollout.recovery import EngineFailure
 from ngrpo.types.experience import Experience
 from ngrpo.types.serialization import deserialize_experience, serialize_experience
+from ngrpo.utils.current_gpu import on_current_gpu
 
 _MOST_FAILURES = 2
 """Of the engine, in a row: one that never survives a batch beside an update is not rebuilt for each."""
@@ -36,7 +37,7 @@ class Prefetch:
 
     def start(self, iteration: int, make: Callable[[], Experience]) -> None:
         """Starts to make a batch."""
-        self._running = iteration, self._pool.submit(make)
+        self._running = iteration, self._pool.submit(on_current_gpu(make))
 
     def wait(self) -> None:
         """Waits until the batch is ready.

@@ -5,6 +5,7 @@
 - ``awaiting.py``: The result of an awaitable, waited for where an event loop may already run, as in a notebook
 - ``cuda_graphs.py``: Capture of CUDA graphs while the device works: without `torch.cuda.graph`'s wait for it and
   collection of garbage
+- ``current_gpu.py``: The GPU that a thread works on
 - ``duration.py``: Spans of time as a person writes them
 - ``environment_variable.py``: An environment variable that is set for a while
 - ``given_values.py``: Values that a user has given: as plain Python scalars, and as error messages quote them

@@ -138,8 +138,8 @@ class RolloutCallback(Callback):
         first = self._generate(batch.prompts, batch.iteration, prefetched)
         assert first is not None  # every rank has prompts
         selected = GroupSelection(first, self.selection.keep)
-        while selected.refills < self.selection.max_refills and any(missing := gathered(len(selected.missing))):
-            further = rank_share(batch.draw(sum(missing)), missing, ranks().data_rank)
+        while selected.refills < self.selection.max_refills and any(missing := gathered(selected.missing)):
+            further = rank_share(batch.draw(sum(map(len, missing))), missing, ranks().data_rank)
             selected.refill(self._generate(further, batch.iteration))
         return selected
 

@@ -62,9 +62,10 @@ class DynamicSampling:
 class GroupSelection:
     """A rank's batch, whose groups that are not worth training on are replaced in rounds.
 
-    Groups are whole, and never kept for the next iteration, whose policy is another. A round should bring exactly as
-    many groups as are missing on all ranks, so that none is left over and the same groups are kept on any number of
-    ranks. A group for which no round brings a replacement stays: the batch is always full.
+    Groups are whole, and never kept for the next iteration, whose policy is another. A round brings a group for each
+    that is missing, which takes its place or is dropped too: so the same groups are at the same places, and in the same
+    optimiser steps, on any number of ranks. A group for which no round brings a replacement stays: the batch is always
+    full.
 
     Args:
         first: rollouts of the batch's own prompts.
@@ -92,15 +93,16 @@ class GroupSelection:
         """Replaces missing groups by those of ``further`` that are worth training on.
 
         Args:
-            further: as many groups as are missing; None on a rank that misses none while another does.
+            further: a group for each of `missing`; None on a rank that misses none while another does.
         """
         self.refills += 1
         if further is None:
             return
         self.generated.append(further)
-        good = [group for group, kept in zip(further.groups(), self._keep(further).tolist(), strict=True) if kept]
-        for index, group in zip(self.missing, good, strict=False):
-            self._groups[index], self._kept[index] = group, True
+        kept = self._keep(further).tolist()
+        for index, group, good in zip(self.missing, further.groups(), kept, strict=True):
+            if good:
+                self._groups[index], self._kept[index] = group, True
 
     @property
     def experience(self) -> Experience:
@@ -159,7 +161,13 @@ def round_sizes(first: int, dropped: Sequence[bool], max_refills: int) -> list[i
     return [size for size in sizes if size]
 
 
-def rank_share(prompts: Sequence[Prompt], counts: Sequence[int], rank: int) -> list[Prompt]:
-    """Returns one rank's share of prompts that were drawn for all: ``counts[rank]`` of them, in the order of ranks."""
-    start = sum(counts[:rank])
-    return list(prompts[start : start + counts[rank]])
+def rank_share(prompts: Sequence[Prompt], missing: Sequence[Sequence[int]], rank: int) -> list[Prompt]:
+    """Returns one rank's share of prompts that were drawn for all, in the order of its missing groups.
+
+    Args:
+        prompts: one for each missing group, in the order of the whole batch, whose groups were dealt out one by one.
+        missing: indices of the groups that each rank misses, ascending.
+        rank: this one.
+    """
+    places = sorted((index, owner) for owner, indices in enumerate(missing) for index in indices)
+    return [prompt for prompt, (_, owner) in zip(prompts, places, strict=True) if owner == rank]

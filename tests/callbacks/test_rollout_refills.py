@@ -99,8 +99,8 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int, DynamicSampling]
         monkeypatch.setattr("ngrpo.rollout.recovery.gathered_everywhere", processes.gathered)
 
         def start(rank: int) -> None:
-            processes.here.rank, own, size = rank, made[rank], batch_size // number
-            prompts = own.draw(batch_size)[rank * size : (rank + 1) * size]
+            processes.here.rank, own = rank, made[rank]
+            prompts = own.draw(batch_size)[rank::number]  # as `PromptStream` deals them out
             batch = PromptBatch(prompts, 0, 0, own.draw, own.pass_rates.extend)
             RolloutCallback(own, RunLength(1), sampling).on_train_batch_start(trainer(), own.module, batch, 0)  # type: ignore[arg-type]
             own.batch = batch
@@ -119,9 +119,9 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int, DynamicSampling]
 def test_dead_groups_are_replaced_by_the_next_prompts_of_the_stream(run):
     (rank,) = run(1, 6, DynamicSampling(mixed_outcomes, max_refills=5))
     assert [solved(key) for key in range(6)] == [0, 2, 4, 1, 3, 0]
-    # 0, 2 and 5 are dead; of 6, 7 and 8 the second, which takes the third one's place.
+    # 0, 2 and 5 are dead; of 6, 7 and 8 the second.
     assert rank.rounds == [[0, 1, 2, 3, 4, 5], [6, 7, 8], [9]]
-    assert rank.keys == [6, 1, 8, 3, 4, 9]
+    assert rank.keys == [6, 1, 9, 3, 4, 8]
     assert rank.module.logged == {
         "sampling/generated": 10, "sampling/kept": 6, "sampling/refills": 2,
         "sampling/correct": pytest.approx(sum(solved(key) for key in range(10)) / 40),
@@ -130,7 +130,7 @@ def test_dead_groups_are_replaced_by_the_next_prompts_of_the_stream(run):
 
 def test_the_number_of_rounds_is_limited(run):
     (rank,) = run(1, 6, DynamicSampling(mixed_outcomes, max_refills=1))
-    assert rank.keys == [6, 1, 8, 3, 4, 5]
+    assert rank.keys == [6, 1, 2, 3, 4, 8]
     (rank,) = run(1, 6, DynamicSampling(lambda made: made.correct.all(-1) & False, max_refills=3))
     assert rank.keys == list(range(6))
     assert rank.module.logged["sampling/refills"] == 3
@@ -147,11 +147,13 @@ def test_without_refills_the_batch_stays_as_it_is(run, sampling: DynamicSampling
 
 @pytest.mark.parametrize("ranks", [2, 3, 6])
 @pytest.mark.parametrize("batch", [6, 12, 30])
-def test_the_same_groups_are_kept_on_any_number_of_ranks(run, ranks: int, batch: int):
-    sampling = DynamicSampling(mixed_outcomes, max_refills=20)
+@pytest.mark.parametrize("max_refills", [1, 20])
+def test_the_same_groups_are_at_the_same_places_on_any_number_of_ranks(run, ranks: int, batch: int, max_refills: int):
+    """Also those that nothing replaced."""
+    sampling = DynamicSampling(mixed_outcomes, max_refills)
     (alone,) = run(1, batch, sampling)
     several = run(ranks, batch, sampling)
-    assert sorted(key for rank in several for key in rank.keys) == sorted(alone.keys)
+    assert [rank.keys for rank in several] == [alone.keys[rank::ranks] for rank in range(ranks)]
     assert [len(rank.keys) for rank in several] == [batch // ranks] * ranks
     assert sum(len(keys) for rank in several for keys in rank.rounds) == sum(len(keys) for keys in alone.rounds)
     assert {rank.module.logged["sampling/refills"] for rank in [alone, *several]} == {len(alone.rounds) - 1}
@@ -160,11 +162,11 @@ def test_the_same_groups_are_kept_on_any_number_of_ranks(run, ranks: int, batch:
 
 
 def test_a_rank_that_misses_nothing_goes_through_the_rounds_with_the_others(run):
-    def from_three(made: Experience) -> torch.Tensor:
-        return torch.tensor([prompt.problem.key >= 3 for prompt in made.prompts])
+    def odd_or_new(made: Experience) -> torch.Tensor:
+        return torch.tensor([prompt.problem.key % 2 == 1 or prompt.problem.key >= 6 for prompt in made.prompts])
 
-    ranks = run(2, 6, DynamicSampling(from_three, max_refills=4))
-    assert [key for rank in ranks for key in rank.keys] == [6, 7, 8, 3, 4, 5]
-    assert [rank.rounds for rank in ranks] == [[[0, 1, 2], [6, 7, 8]], [[3, 4, 5]]]
+    ranks = run(2, 6, DynamicSampling(odd_or_new, max_refills=4))
+    assert [rank.keys for rank in ranks] == [[6, 7, 8], [1, 3, 5]]
+    assert [rank.rounds for rank in ranks] == [[[0, 2, 4], [6, 7, 8]], [[1, 3, 5]]]
     assert [rank.module.logged["sampling/refills"] for rank in ranks] == [1, 1]
     assert [next(rank.stream) for rank in ranks] == [9, 9]

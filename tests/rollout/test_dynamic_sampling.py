@@ -56,14 +56,14 @@ def keys(selected: GroupSelection) -> list[int]:
     return [prompt.problem.key for prompt in selected.experience.prompts]
 
 
-def test_groups_without_a_signal_are_replaced_in_order():
+def test_groups_without_a_signal_are_replaced_each_at_its_place():
     selected = GroupSelection(generated({0: 0, 1: 2, 2: 4, 3: 1, 4: 3, 5: 0}), mixed_outcomes)
     assert selected.missing == [0, 2, 5]
     selected.refill(generated({6: 2, 7: 4, 8: 1}))
-    assert selected.missing == [5]
+    assert selected.missing == [2]
     selected.refill(generated({9: 3}))
     assert selected.missing == []
-    assert keys(selected) == [6, 1, 8, 3, 4, 9]
+    assert keys(selected) == [6, 1, 9, 3, 4, 8]
     assert (selected.groups_generated, selected.groups_kept, selected.refills) == (10, 6, 2)
     assert selected.correct_answers == 0 + 2 + 4 + 1 + 3 + 0 + 2 + 4 + 1 + 3
     assert (selected.experience.generate_s, selected.experience.reward_s) == (3.0, 1.5)
@@ -73,7 +73,7 @@ def test_groups_without_a_signal_are_replaced_in_order():
 def test_what_is_not_replaced_stays():
     selected = GroupSelection(generated({0: 0, 1: 2, 2: 4}), mixed_outcomes)
     selected.refill(generated({3: 4, 4: 1}))
-    assert keys(selected) == [4, 1, 2]
+    assert keys(selected) == [0, 1, 4]
     assert (selected.groups_generated, selected.groups_kept, selected.refills) == (5, 2, 1)
 
 
@@ -93,10 +93,11 @@ def test_dropped_groups_count_for_pass_rates_and_references():
     assert selected.unparsable_references == 1
 
 
-def test_prompts_drawn_for_all_are_shared_in_the_order_of_ranks():
+def test_prompts_drawn_for_all_are_shared_in_the_order_of_the_whole_batch():
     drawn = [Prompt(Problem(key, "", ""), (1,)) for key in range(6)]
-    shares = [rank_share(drawn, [2, 0, 3, 1], rank) for rank in range(4)]
-    assert [[prompt.problem.key for prompt in share] for share in shares] == [[0, 1], [], [2, 3, 4], [5]]
+    missing = [[0, 3], [], [0, 1, 2], [1]]  # of a batch whose groups 0, 4, 8, 12 are the first rank's
+    shares = [rank_share(drawn, missing, rank) for rank in range(4)]
+    assert [[prompt.problem.key for prompt in share] for share in shares] == [[0, 5], [], [1, 2, 4], [3]]
 
 
 def test_a_negative_number_of_refills_is_refused():

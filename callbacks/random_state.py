@@ -54,5 +54,5 @@ def _restore(state: dict[str, Any]) -> None:
     kind, words, *rest = state["numpy"]
     np.random.set_state((kind, np.array(words, dtype=np.uint32), *rest))
     torch.set_rng_state(state["torch"])
-    if torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(state["cuda"])
+    for number, own in zip(range(torch.cuda.device_count()), state["cuda"], strict=False):  # there may be fewer now
+        torch.cuda.set_rng_state(own, number)

@@ -5,6 +5,7 @@ import random
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from fake_run import batch, trainer
 
@@ -43,3 +44,16 @@ def test_each_rank_has_its_own() -> None:
     made.global_rank = 1
     resumed.on_train_batch_start(made, None, batch(0), 0)
     assert torch.equal(torch.rand(3), expected)
+
+
+def test_a_machine_may_have_fewer_gpus_than_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    saved = RandomState().state_dict()["ranks"][0] | {"cuda": [torch.zeros(1), torch.ones(1)]}
+    restored: list[tuple[float, int]] = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "default_generators", ("of the one GPU",))
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, number: restored.append((float(state), number)))
+    resumed = RandomState()
+    resumed.load_state_dict({"ranks": [saved]})
+    resumed.on_train_batch_start(trainer(), None, batch(0), 0)
+    assert restored == [(0.0, 0)]

@@ -152,10 +152,12 @@ CASES = (
     Case("second process killed", "torch", "kill", 1, 1),
     Case("first process killed", "torch", "kill", 0, -signal.SIGKILL),
     Case("no memory on the second", "torch", "memory", 1, 1),
+    Case("no memory on the first", "torch", "memory", 0, 1),
     Case("SIGTERM", "torch", "stop", 0, 128 + signal.SIGTERM),
     Case("undisturbed", "vllm", None, 0, 0),
     Case("repeated", "vllm", None, 0, 0),
     Case("engine killed", "vllm", "engine", 1, 0),
+    Case("second process killed", "vllm", "kill", 1, 1),
     Case("first process killed", "vllm", "kill", 0, -signal.SIGKILL),
 )
 

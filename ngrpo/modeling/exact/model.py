@@ -56,10 +56,12 @@ def check_exact_model(config: PretrainedConfig) -> None:
     Raises:
         SettingError: the model's type is none of `EXACT`, or its activation none of `ACTIVATIONS`.
     """
-    if config.model_type not in EXACT:
+    own_code = not type(config).__module__.startswith("transformers.")
+    if config.model_type not in EXACT or own_code:
         raise SettingError(
             f"rollout.exact=true is known to hold for models of type {', '.join(EXACT)}, and model.path="
-            f"{config._name_or_path} is of type {config.model_type}; set rollout.exact=false, or choose another model."
+            f"{config._name_or_path} is of type {config.model_type}{' by code of its own' * own_code}; set "
+            "rollout.exact=false, or choose another model."
         )
     if config.hidden_act not in ACTIVATIONS:
         raise SettingError(

@@ -10,6 +10,7 @@ import torch
 from tiny_kinds import tiny
 from torch import Tensor
 from torch.nn.functional import silu, softplus
+from transformers import LlamaConfig
 
 from ngrpo.errors import SettingError
 from ngrpo.exploration.token import TokenSampling
@@ -35,6 +36,15 @@ def test_policy_and_reference_are_exact_together(exact: bool, tiny_source: Model
 def test_other_models_are_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match=r"rollout\.exact=true .* llama, mistral, qwen2, qwen3, .* type gemma2"):
         make_exact(tiny("gemma2", tmp_path).load())
+
+
+def test_models_that_bring_code_of_their_own_are_refused() -> None:
+    class Own(LlamaConfig):
+        """Names a known type, as code that comes with a model may."""
+
+    with pytest.raises(SettingError, match=r"is of type llama by code of its own; set rollout\.exact=false"):
+        check_exact_model(Own())
+    check_exact_model(LlamaConfig())
 
 
 def test_activations_that_were_not_tried_are_refused(tmp_path: Path) -> None:

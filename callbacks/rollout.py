@@ -4,6 +4,7 @@ import logging
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import torch
@@ -112,7 +113,8 @@ class RolloutCallback(Callback):
         if isinstance(self.worker.engine, MeasuredEngine):
             pl_module.log_dict(self.worker.engine.figures(), batch_size=1)
         if self.worker.settings.ahead:
-            pl_module.log("rollout/age", float(prefetched is not None), batch_size=1)
+            # Of all ranks, since callbacks decide by it: one whose engine failed makes its part with the new weights.
+            pl_module.log("rollout/age", mean(gathered(float(prefetched is not None))), batch_size=1)
             self._start_prefetch(batch)
         else:
             self.worker.sleep()

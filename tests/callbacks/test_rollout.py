@@ -317,6 +317,15 @@ def test_the_next_batch_is_made_during_the_update_with_the_weights_before_it(mak
     assert "sleep" not in callback.worker.engine.calls
 
 
+def test_the_age_is_that_of_all_ranks(make, monkeypatch: pytest.MonkeyPatch):
+    """The engine of another one failed beside the update, and its part is made with the new weights."""
+    callback, policy = make(iterations=3, ahead=1), Policy()
+    run = start(callback, policy)
+    monkeypatch.setattr("ngrpo.callbacks.rollout.gathered", lambda own: [own, 0.0] if isinstance(own, float) else [own])
+    ages = [train(callback, policy, range(n, n + 1), run) and policy.logged["rollout/age"] for n in range(3)]
+    assert ages == [0.0, 0.5, 0.5]
+
+
 def test_prefetched_rollouts_are_not_made_again_after_a_resume(make):
     straight, policy = make(refresh_every=1, ahead=1), Policy()
     run = start(straight, policy)

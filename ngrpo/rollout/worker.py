@@ -362,8 +362,14 @@ class RolloutWorker:
         """Tells a scheduler that learns of all that was generated for an iteration (a collective)."""
         scheduler = self.settings.scheduler
         if isinstance(scheduler, LearningScheduler):
-            own = [outcome for one in made for outcome in group_outcomes(one, self.tokenizer)]
-            scheduler.observe([outcome for outcomes in gathered(own) for outcome in outcomes])
+            own = [
+                (prompt.epoch, outcome)
+                for one in made
+                for prompt, outcome in zip(one.prompts, group_outcomes(one, self.tokenizer), strict=True)
+            ]
+            # A batch may hold a problem twice, of two epochs: their order is that of any number of ranks.
+            everyone = sorted((met for rank in gathered(own) for met in rank), key=lambda met: (met[0], met[1].problem))
+            scheduler.observe([outcome for _, outcome in everyone])
 
     def scheduler_state(self) -> dict[str, Any]:
         """Returns what the scheduler has learned; nothing of one that does not learn."""

@@ -21,6 +21,7 @@ from ngrpo.rollout.scheduling.outcomes import group_outcomes, hidden_from, token
 from ngrpo.rollout.scheduling.prefix_sampling import PrefixSampling, given_tokens, steered
 from ngrpo.rollout.torch_engine.engine import TorchEngine
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+from ngrpo.types.experience import Experience
 from ngrpo.types.problems import Problem, Prompt
 from ngrpo.types.rollouts import Rollout
 from ngrpo.types.scores import Score, Verdict
@@ -197,3 +198,34 @@ def test_groups_continue_what_the_worker_saw(
     scores = ScoringModel(tiny_source.load())(pack(second.rollouts), sampling.temperature, strategy).log_prob
     recorded = torch.cat([one.generated_log_probs for one in second.rollouts])
     torch.testing.assert_close(scores, recorded, atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_problem_that_a_batch_holds_twice_is_learned_from_in_the_order_of_its_epochs(
+    ranks: int, tiny_source: ModelSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its group of the second epoch may be the first rank's."""
+    scheduler = PrefixSampling()
+    worker = RolloutWorker(
+        TorchEngine(tiny_source), tiny_source.tokenizer(), FirstOfFour(), NeighborMixing(),
+        RolloutSettings(2, scheduler=scheduler), (3,), 0,
+    )  # fmt: skip
+
+    def group(epoch: int, response: Rollout) -> Experience:
+        made = experience([response, response], [score(Verdict.CORRECT), score(Verdict.CORRECT)], 2)
+        return replace(made, prompts=[replace(made.prompts[0], epoch=epoch)])
+
+    early, late = group(0, RIGHT), group(1, WRONG)
+    if ranks == 1:
+        worker.observe([early, late])
+    else:
+        waiting: list[list[tuple[int, GroupOutcome]]] = []
+        monkeypatch.setattr("ngrpo.rollout.worker.gathered", lambda own: waiting.append(own) or [own])
+        worker.observe([early])
+        worker.observe([late])
+        scheduler.known.clear()
+        monkeypatch.setattr("ngrpo.rollout.worker.gathered", lambda own: [waiting[1], waiting[0]])
+        worker.observe([late])
+    known = scheduler.known[0]
+    assert known.right is not None
+    assert known.right.rollout.response_ids.equal(WRONG.response_ids)

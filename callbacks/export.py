@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning import Callback, Trainer
+from torch import Tensor
 
 from ngrpo.callbacks.evaluation import evaluation_results
 from ngrpo.callbacks.rollout import rollout_callback
@@ -57,8 +58,11 @@ class Export(Callback):
         self._written = False
 
     def on_train_end(self, trainer: Trainer, pl_module: PolicyOptimization) -> None:
-        """Gathers the weights on all ranks, writes on rank 0."""
-        model = {name: tensor.cpu() for name, tensor in pl_module.weights.named_weights()}
+        """Gathers the weights on all ranks, tensor by tensor; rank 0 keeps them, and writes."""
+        model: dict[str, Tensor] = {}
+        for name, tensor in pl_module.weights.named_weights():
+            if trainer.is_global_zero:  # a whole model for each rank would be more than a machine's memory holds
+                model[name] = tensor.cpu()
         learned = {name: tensor.cpu() for name, tensor in pl_module.weights.learned_exploration().items()}
         if trainer.is_global_zero:
             with atomic_folder(self.run_dir / FOLDER) as folder:

@@ -1,8 +1,10 @@
 """The export at the end of a training, with its model card and its push."""
 
 from types import SimpleNamespace
+from weakref import WeakSet
 
 import pytest
+import torch
 from fake_run import trainer
 from huggingface_hub import ModelCard, constants
 from made_run import description
@@ -64,3 +66,25 @@ def test_a_failing_push_loses_nothing_and_tells_how_to_push_again(hub, tiny_sour
 def test_a_wrong_name_is_refused_when_it_is_made(tiny_source, tmp_path):
     with pytest.raises(SettingError, match=r"^callbacks\.export\.push_to=name is no name"):
         Export(tmp_path, tiny_source, None, push_to="name")
+
+
+@pytest.mark.parametrize(("first", "most"), [(True, 5), (False, 1)])
+def test_the_first_rank_alone_holds_the_whole_model(first, most, tmp_path, monkeypatch):
+    held = WeakSet()
+
+    def weights():
+        for number in range(5):
+            tensor = torch.zeros(1)
+            held.add(tensor)
+            yield str(number), tensor
+            del tensor
+            assert len(held) <= most
+
+    kept = []
+    monkeypatch.setattr("ngrpo.callbacks.export.export", lambda source, tokenizer, given, folder: kept.append(given))
+    monkeypatch.setattr(Export, "_write_card", lambda *_: None)
+    gathering = SimpleNamespace(named_weights=weights, learned_exploration=dict)
+    ending = trainer()
+    ending.is_global_zero = first
+    Export(tmp_path, None, None).on_train_end(ending, SimpleNamespace(weights=gathering))
+    assert [len(given.model) for given in kept] == [5] * first

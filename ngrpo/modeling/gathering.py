@@ -18,7 +18,7 @@ LARGEST_SHARE = 1 / 6
 def gathers_once(wanted: bool | None, model: ScoringModel, itemsize: int, device: torch.device) -> bool:
     """Says whether to gather once: as is wanted or, with None, where that is a small part of the device's memory.
 
-    Nothing but sizes is asked for, which are the same on every rank and after a resume.
+    Nothing but sizes is asked for, which are the same after a resume, and on every rank whose GPU is as large.
 
     Args:
         wanted: ``trainer.gather_once``.

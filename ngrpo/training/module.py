@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 from ngrpo.algo.policy_loss import Algorithm
-from ngrpo.distributed.collectives import ranks, set_device_mesh
+from ngrpo.distributed.collectives import gathered_everywhere, ranks, set_device_mesh
 from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.cost import PassCost
 from ngrpo.modeling.critic import ValueModel
@@ -150,7 +150,7 @@ class PolicyOptimization(LightningModule):
             mixed_in=self.settings.mixed_in,
             cost=PassCost.of(self.policy.lm.config),
             reduce=partial(over_ranks, self.trainer),
-            gather_once=gathers_once(self.settings.gather_once, self.policy, self.computed_in.itemsize, self.device),
+            gather_once=self._gathers_once(),
         )
         self.scorer = Scorer(
             models=self.models,
@@ -161,6 +161,11 @@ class PolicyOptimization(LightningModule):
         )
         self.policy_update = self._policy_update()
         self.critic_update = self._critic_update()
+
+    def _gathers_once(self) -> bool:
+        """Says whether weights are gathered once a step: where all GPUs have room, which may be of several sizes."""
+        wanted, itemsize = self.settings.gather_once, self.computed_in.itemsize
+        return all(gathered_everywhere(gathers_once(wanted, self.policy, itemsize, self.device)))
 
     @property
     def computed_in(self) -> torch.dtype:

@@ -448,3 +448,14 @@ def test_moments_come_to_the_device_for_each_step(case: Case, monkeypatch: pytes
     assert moved == []
     fit(case, replace(GRPO, kl_coef=0.0, optimizer_steps=2), lr=0.05, offload_optimizer=True)
     assert moved == [(1, True), (1, True)]
+
+
+@pytest.mark.parametrize("everywhere", [[True, True], [True, False]])
+def test_weights_are_gathered_once_where_every_gpu_has_room(
+    case: Case, monkeypatch: pytest.MonkeyPatch, everywhere: list[bool]
+):
+    """A rank that gathered otherwise than the others would wait for them in another collective."""
+    monkeypatch.setattr("ngrpo.training.module.gathers_once", lambda *_: everywhere[0])
+    monkeypatch.setattr("ngrpo.training.module.gathered_everywhere", lambda own: [own, *everywhere[1:]])
+    module, _ = fit(case, GRPO, lr=0.0)
+    assert module.forward_passes.gather_once is all(everywhere)

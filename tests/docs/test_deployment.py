@@ -67,8 +67,10 @@ def test_what_the_image_copies_builds_the_whole_wheel(tmp_path: Path):
 
 
 SRUN = """#!/usr/bin/env bash
-# Starts SLURM_NTASKS tasks here, passes SIGTERM and SIGUSR1 on to them, and ends with the largest of their statuses.
-shift  # --kill-on-bad-exit=0
+# Starts SLURM_NTASKS tasks here, passes SIGTERM and SIGUSR1 on to them, kills those that are left when one fails, and
+# ends with the largest of their statuses.
+[ "$1" = --kill-on-bad-exit=1 ] || exit 99
+shift
 tasks=()
 for ((task = 0; task < SLURM_NTASKS; task++)); do
     SLURM_PROCID=$task SLURM_LOCALID=$task SLURM_NODEID=0 "$@" &
@@ -78,10 +80,14 @@ echo $$ > "$STAND_IN/srun.pid"
 trap 'kill -TERM "${tasks[@]}"' TERM
 trap 'kill -USR1 "${tasks[@]}"' USR1
 status=0
-for task in "${tasks[@]}"; do
-    wait "$task"; one=$?
-    while kill -0 "$task" 2>/dev/null; do wait "$task"; one=$?; done
+while [ "${#tasks[@]}" -gt 0 ]; do
+    wait -n -p ended "${tasks[@]}"; one=$?
+    [ -n "${ended:-}" ] || continue  # a signal came
+    left=()
+    for task in "${tasks[@]}"; do [ "$task" = "$ended" ] || left+=("$task"); done
+    tasks=("${left[@]}")
     [ "$one" -le "$status" ] || status=$one
+    [ "$one" -eq 0 ] || [ "${#tasks[@]}" -eq 0 ] || kill -KILL "${tasks[@]}"
 done
 exit "$status"
 """

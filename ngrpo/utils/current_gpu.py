@@ -10,7 +10,8 @@ T = TypeVar("T")
 
 def on_current_gpu(function: Callable[[], T]) -> Callable[[], T]:
     """Returns a function that works on this thread's GPU in any thread; a new thread's own is the first one."""
-    if torch.cuda.device_count() < 2:
+    started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    if not started:  # a run on a CPU leaves GPUs alone
         return function
     device = torch.cuda.current_device()
 

@@ -35,7 +35,7 @@ class Gpus:
 @pytest.fixture
 def gpus(monkeypatch: pytest.MonkeyPatch) -> Gpus:
     made = Gpus()
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "current_device", made.current)
     monkeypatch.setattr(torch.cuda, "set_device", made.set)
     monkeypatch.setattr(torch.cuda, "device", made.used)
@@ -55,3 +55,9 @@ def test_rollouts_are_prefetched_there(gpus: Gpus):
     prefetch.start(0, lambda: seen.append(gpus.current()))
     prefetch.wait()
     assert seen == [1]
+
+
+def test_a_run_on_a_cpu_leaves_gpus_alone(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: pytest.fail("it would start CUDA"))
+    assert on_current_gpu(list) is list

@@ -40,11 +40,13 @@ class RandomState(Callback):
 
 def _present() -> dict[str, Any]:
     kind, numbers, *rest = np.random.get_state(legacy=True)
+    # Where CUDA has not been started nothing was drawn, and asking would start it.
+    started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
     return {
         "python": random.getstate(),
         "numpy": (kind, [int(number) for number in numbers], *rest),
         "torch": torch.get_rng_state(),
-        "cuda": [state.cpu() for state in torch.cuda.get_rng_state_all()] if torch.cuda.is_available() else [],
+        "cuda": [state.cpu() for state in torch.cuda.get_rng_state_all()] if started else [],
     }
 
 

@@ -57,3 +57,9 @@ def test_a_machine_may_have_fewer_gpus_than_the_one_before(monkeypatch: pytest.M
     resumed.load_state_dict({"ranks": [saved]})
     resumed.on_train_batch_start(trainer(), None, batch(0), 0)
     assert restored == [(0.0, 0)]
+
+
+def test_a_run_on_a_cpu_leaves_gpus_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: pytest.fail("it would start CUDA"))
+    assert RandomState().state_dict()["ranks"][0]["cuda"] == []

@@ -22,8 +22,13 @@ from ngrpo.utils.standard_streams import log_to_files, open_closed_streams
 
 _FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the quota is used up", errno.EFBIG: "the file grew too large"}
 # What imports PyTorch or Lightning is imported where an error needs it: --help is there in a second without.
-_LOST = ("Connection closed by peer", "Connection reset by peer")
-"""What gloo says in the other ranks when one has ended."""
+_LOST = (
+    "Connection closed by peer",
+    "Connection reset by peer",
+    "a remote process exiting prematurely",
+    "NCCL communicator was aborted",
+)
+"""What gloo, and NCCL, say in the other ranks when one has ended."""
 
 _TRACEBACK = "HYDRA_FULL_ERROR"
 """Hydra's own switch: set to 1 by a user who wants to see where an error comes from."""

@@ -108,3 +108,17 @@ def test_hydras_switch_shows_where_an_error_comes_from(tmp_path: Path) -> None:
     assert done.status == 1
     assert "Traceback" in done.errors
     assert "rollout.group_size=0 makes no rollout" in done.errors
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "[../gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:7040",
+        "NCCL error: ncclRemoteError: A call failed possibly due to a network error or a remote process exiting "
+        "prematurely.\nLast error:\nsocketProgress: Connection closed",
+        "NCCL communicator was aborted on rank 1.  Original reason for failure was: watchdog",
+    ],
+)
+def test_the_end_of_another_process_is_no_fault_of_this_one(error: str) -> None:
+    expected = "the connection to another process of this run broke; that process has said why."
+    assert sentence(RuntimeError(error)) == expected

@@ -1,6 +1,7 @@
 """Rollouts from a server are those of an engine in the process, bit for bit; weights come whole or not at all."""
 
 import hashlib
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -45,6 +46,27 @@ def send(server: RunningServer, tensors: dict[str, torch.Tensor], step: int) -> 
 
 def changed_weights(factor: float) -> dict[str, torch.Tensor]:
     return {name: tensor.detach() * factor for name, tensor in ModelSource().load().named_parameters()}
+
+
+def test_requests_open_no_files(server: RunningServer) -> None:
+    """A file that is read for each request costs the web server's thread more than the request itself."""
+    explorer, opened = RemoteExplorer(server.url), list[str]()
+    watching = False
+
+    def watch(event: str, arguments: tuple[Any, ...]) -> None:
+        if watching and event == "open":
+            opened.append(str(arguments[0]))
+
+    def ask() -> None:
+        for exploration in STRATEGIES:
+            explorer.rollout(["What is 2 + 2?"], n=1, exploration=exploration, seed=5)
+
+    ask()
+    sys.addaudithook(watch)  # for good, and silent after this test
+    watching = True
+    ask()
+    watching = False
+    assert not [path for path in opened if not path.startswith(("/proc", "/sys", "/dev"))]
 
 
 @pytest.mark.parametrize("exploration", STRATEGIES, ids=[one["name"] for one in STRATEGIES])

@@ -8,7 +8,7 @@ import pickle
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import partial
+from functools import cached_property, partial
 from multiprocessing.process import BaseProcess
 from typing import Any
 
@@ -145,6 +145,12 @@ class VllmEngine:
         self._asleep = False
         self._process_watch: ProcessWatch | None = None
         self._sockets = SocketFolder()
+
+    @cached_property
+    def _embedding_dim(self) -> int:
+        """Width of the model's embedding. A server asks with each request: reading config.json takes milliseconds."""
+        width: int = self.model.config().hidden_size
+        return width
 
     @property
     def dtype(self) -> torch.dtype:
@@ -291,7 +297,7 @@ class VllmEngine:
         strategy, budget, model = exploration.strategy, sampling.max_new_tokens, self.llm.model_config
         check_sampling(sampling, model.get_vocab_size(), model.max_model_len)  # before there are records of this length
         self.check_load(strategy, requests, budget)
-        embedding_shape = model.get_vocab_size(), self.model.config().hidden_size
+        embedding_shape = model.get_vocab_size(), self._embedding_dim
         room = slots_for(requests, strategy, budget, self._arguments["max_num_seqs"], sampling.distributions)
         slots = min(requests, slots or room)
         spec = SessionSpec(
@@ -331,10 +337,11 @@ class VllmEngine:
 
     def check_load(self, strategy: Exploration, requests: int, max_new_tokens: int) -> None:
         """Refuses a call whose dense records would need more host memory than they may (see `RolloutEngine`)."""
-        dim = self.model.config().hidden_size
-        itemsize = self.dtype.itemsize
+        if not strategy.dense:
+            return
+        dim, itemsize = self._embedding_dim, self.dtype.itemsize
         gib = requests * max_new_tokens * dim * itemsize / 2**30
-        if strategy.dense and gib > self.dense_record_gib:
+        if gib > self.dense_record_gib:
             raise SettingError(
                 f"rollout.engine.dense_record_gib={self.dense_record_gib} is less than the {gib:z.1f} GiB of vectors "
                 f"of {requests} rollouts x {max_new_tokens} tokens x {dim} numbers of {itemsize} bytes; raise it, or "

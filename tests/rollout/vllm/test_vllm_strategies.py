@@ -1,8 +1,10 @@
 """Strategies that record more than ids and weights, inside vLLM: replayed, held to the torch engine, preempted."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 import torch
@@ -34,6 +36,7 @@ from ngrpo.exploration.neighbor_selective import SelectiveNeighborMixing
 from ngrpo.exploration.runtime.bound import BoundExploration
 from ngrpo.exploration.soft import SoftThinking
 from ngrpo.exploration.token import TokenSampling
+from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.rollout.vllm.engine import VllmEngine
 from ngrpo.types.rollouts import Rollout
@@ -216,6 +219,23 @@ def test_records_over_the_bound_are_refused(demo):
     engine.check_load(VECTORS[0], 10, 96)
     with pytest.raises(SettingError, match=r"dense_record_gib=0.001 is less than the 0\.1 GiB .* 2000 rollouts x 96"):
         engine.check_load(VECTORS[0], 2000, 96)
+
+
+def test_a_load_is_checked_without_reading_the_model_again(demo, monkeypatch):
+    engine, read = VllmEngine(demo, VECTORS[0], 160, 96), Counter[str]()
+    config = ModelSource.config
+
+    def counted(source: ModelSource) -> Any:
+        read[source.path] += 1
+        return config(source)
+
+    monkeypatch.setattr(ModelSource, "config", counted)
+    for _ in range(3):  # a server asks with each request
+        engine.check_load(TokenSampling(), 10_000, 96)
+    assert not read
+    for _ in range(3):
+        engine.check_load(VECTORS[0], 10, 96)
+    assert read.total() == 1
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The figure of the README: differences of the arms of a stored study to plain GRPO, as an SVG.
+"""The figure of the README: differences of the leaderboard's arms to plain GRPO in its settings, as an SVG.
 
 Written to ``docs/assets/results.svg`` by ``python docs/reference_pages/result_figure.py``.
 """
@@ -12,10 +12,10 @@ ROOT = Path(__file__).parents[2]
 sys.path[:0] = [str(ROOT)]
 
 from ngrpo.study.arm_summary import ArmSummary, summaries  # noqa: E402
-from ngrpo.study.results import load  # noqa: E402
+from ngrpo.study.leaderboard.files import read_setting  # noqa: E402
 from ngrpo.study.statistics import Mean  # noqa: E402
 
-STORED = ROOT / "docs/study/smollm2/results.json"
+SETTINGS = ("countdown", "word_problems")
 FIGURE = ROOT / "docs/assets/results.svg"
 
 _WIDTH, _TOP, _ROW = 760, 58, 24
@@ -45,27 +45,29 @@ class Panel:
 
 
 PANELS = (
-    Panel("mean@1", 180, 260, (-0.6, -0.4, -0.2, 0.0, 0.2)),
-    Panel("pass@32", 480, 260, (-0.2, -0.1, 0.0, 0.1)),
+    Panel("mean@1", 180, 260, (-0.08, -0.04, 0.0, 0.04)),
+    Panel("pass@64", 500, 240, (-0.04, -0.02, 0.0, 0.02, 0.04, 0.06)),
 )
 
 
 def figure() -> str:
     """Returns the SVG: a row for each arm, a dot for the mean over seeds, a line for its 95 % interval."""
-    arms = [arm for arm in summaries(load(STORED)) if arm.differences is not None]
-    bottom = _TOP + _ROW * len(arms)
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {bottom + 34}" role="img">',
-        "<title>SmolLM2-135M: difference to plain GRPO, with 95 % intervals over seeds</title>",
+    lines, y = list[str](), _TOP
+    for setting in SETTINGS:
+        arms = [arm for arm in summaries(read_setting(ROOT / "docs/results" / setting)) if arm.differences is not None]
+        lines.append(f'<text x="12" y="{y + _ROW // 2 + 4}" font-weight="600">{setting}</text>')
+        lines += [mark for row, arm in enumerate(arms, start=1) for mark in _row(arm, y + _ROW * row + _ROW // 2)]
+        y += _ROW * (len(arms) + 1)
+    height = y + 34
+    axes = [mark for panel in PANELS for mark in _axis(panel, y)]
+    head = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img">',
+        "<title>The leaderboard: difference to plain GRPO, with 95 % intervals over seeds</title>",
         f"<style>text {{ font: 12.5px system-ui, sans-serif; fill: {_INK} }} .n {{ text-anchor: middle }}</style>",
-        f'<rect width="{_WIDTH}" height="{bottom + 34}" rx="8" fill="#fff"/>',
-        '<text x="12" y="24">SmolLM2-135M, difference to plain GRPO (token_grpo), same seeds; 95 % intervals</text>',
+        f'<rect width="{_WIDTH}" height="{height}" rx="8" fill="#fff"/>',
+        '<text x="12" y="24">Difference to plain GRPO (token_grpo), same seeds; 95 % intervals, not corrected</text>',
     ]
-    for panel in PANELS:
-        lines += _axis(panel, bottom)
-    for row, arm in enumerate(arms):
-        lines += _row(arm, _TOP + _ROW * row + _ROW // 2)
-    return "\n".join([*lines, "</svg>", ""])
+    return "\n".join([*head, *axes, *lines, "</svg>", ""])
 
 
 def _axis(panel: Panel, bottom: int) -> list[str]:

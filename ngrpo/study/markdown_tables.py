@@ -8,7 +8,7 @@ from ngrpo.evaluation.table_rows import table_rows
 from ngrpo.study.arm_summary import ArmSummary, figures, pairs, summaries
 from ngrpo.study.results import Effect, Results, strength_name
 from ngrpo.study.statistics import Mean
-from ngrpo.utils.numbers import fixed, significant
+from ngrpo.utils.numbers import fixed, fixed_off_zero, significant
 
 _CHANGES = ("next_token", "text", "answer")
 """What a mixed step may change, by its name in an effect."""
@@ -153,21 +153,23 @@ def _markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def _cells(values: Mapping[str, Mean], names: Sequence[str], digits: int) -> list[str]:
-    return [_interval(values[name], digits) if name in values else "" for name in names]
+    return [with_interval(values[name], digits) if name in values else "" for name in names]
 
 
 def _differences(values: Mapping[str, Mean] | None, names: Sequence[str], digits: int) -> list[str]:
     if values is None:
         return [""] * len(names)
-    return [_interval(values[name], digits, signed=True) if name in values else "" for name in names]
+    return [with_interval(values[name], digits, signed=True) if name in values else "" for name in names]
 
 
-def _interval(mean: Mean, digits: int, signed: bool = False) -> str:
-    value, low, high = (fixed(number, digits, signed) for number in (mean.value, mean.low, mean.high))
+def with_interval(mean: Mean, digits: int, signed: bool = False) -> str:
+    """Returns a mean with its interval: 0.176 [0.174, 0.177]; ``signed`` ones get a * where they exclude 0."""
+    value = fixed(mean.value, digits, signed)
     if math.isnan(mean.low):
         return value
-    mark = "*" if signed and (mean.low > 0 or mean.high < 0) else ""
-    return f"{value} [{low}, {high}]{mark}"
+    excludes = signed and (mean.low > 0 or mean.high < 0)
+    low, high = ((fixed_off_zero if excludes else fixed)(end, digits, signed) for end in (mean.low, mean.high))
+    return f"{value} [{low}, {high}]{'*' if excludes else ''}"
 
 
 def _number(value: float | None, digits: int) -> str:

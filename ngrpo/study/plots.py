@@ -6,6 +6,7 @@ from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import EngFormatter
 
 from ngrpo.evaluation.ks import powers_of_two
 from ngrpo.study.arm_summary import figures
@@ -64,7 +65,10 @@ def write_figure(results: Results, path: Path) -> None:
     for ax, (metric, label) in zip([axes[0, 2], *axes[1]], _OVER_TIME, strict=True):
         for arm in arms:
             _over_time(ax, results.of_arm(arm), metric, looks[arm])
-        ax.set(xlabel="generated tokens" if by_tokens(results.runs) else "iteration", ylabel=label)
+        ax.set(xlabel="iteration", ylabel=label)
+        if by_tokens(results.runs):
+            ax.set_xlabel("generated tokens")
+            ax.xaxis.set_major_formatter(EngFormatter(sep=""))  # "200k": whole numbers would overlap
         ax.grid(alpha=0.3)
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=6, fontsize=9)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,11 +7,19 @@ _DUST = 1e-12
 
 _SMALLEST_WRITTEN_OUT = 1e-4
 _LARGEST_WITH_DIGITS = 9_999.5
+_MOST_DECIMALS = 9
 
 
 def fixed(value: float, digits: int = 3, signed: bool = False) -> str:
     """Returns a number with so many decimals: 0.541, and +0.175 where it is ``signed``."""
     return f"{value:{'+' if signed else ''}z.{digits}f}"
+
+
+def fixed_off_zero(value: float, digits: int = 3, signed: bool = False) -> str:
+    """Returns the same with more decimals, up to nine, where it would be shown as 0 and is not: +0.0004."""
+    while value and digits < _MOST_DECIMALS and not float(fixed(value, digits)):
+        digits += 1
+    return fixed(value, digits, signed)
 
 
 def significant(value: float, digits: int = 4, signed: bool = False) -> str:

@@ -1,7 +1,9 @@
 """The leaderboard's page and tables are what its files make, and its page says so where there are none."""
 
+import json
 import re
 import shutil
+from collections import Counter
 from itertools import islice
 from pathlib import Path
 
@@ -13,10 +15,14 @@ from ngrpo.data.sources import open_source
 from ngrpo.study.arm_summary import pairs
 from ngrpo.study.leaderboard.files import read_setting
 from ngrpo.study.leaderboard.page import write_leaderboard
-from ngrpo.utils.numbers import fixed
+from ngrpo.study.primary_family import comparisons
+from ngrpo.utils.numbers import fixed, fixed_off_zero
 
 RESULTS = ROOT / "docs" / "results"
 MADE = ("index.html", "leaderboard.md")
+_ORDER = (
+    "token_grpo", "argmax_gate_grpo", "neighbor_grpo", "token_passk", "token_maxrl", "token_forking", "token_tree",
+)  # fmt: skip
 
 
 def test_different_puzzles_are_counted_as_quoted() -> None:
@@ -36,6 +42,45 @@ def test_controls_differ_as_quoted() -> None:
     assert f"no figure differs between them, in Pass@64 by {quoted}" in PAGES["docs/leaderboard.md"]
     shown = ("mean@1", "pass@8", "pass@64", "pass_area", "newly_solved", "solutions", "length")
     assert all(found[name].low < 0 < found[name].high for name in shown)
+
+
+def test_claims_are_judged_by_the_corrected_comparisons() -> None:
+    rows = [line for line in PAGES["docs/leaderboard.md"].splitlines() if line.startswith("|")]
+    settings = [read_setting(RESULTS / name) for name in ("countdown", "word_problems")]
+    judged = comparisons(settings)
+    for one in judged:
+        (row,) = (line for line in rows if f"`{one.arm}` - `{one.against}`" in line)
+        assert one.difference is not None
+        assert one.adjusted_p is not None
+        shown = fixed_off_zero if one.difference.low * one.difference.high > 0 else fixed
+        low, high = (shown(end, signed=True) for end in (one.difference.low, one.difference.high))
+        quoted = f"{one.verdict}: {fixed(one.difference.value, signed=True)} [{low}, {high}], p {fixed(one.adjusted_p)}"
+        assert row.split("|")[3 + (one.setting == "word_problems")].strip() == quoted
+    better = Counter(one.arm for one in judged if one.verdict == "higher")
+    assert set(better.values()) == {1}  # the page says that none is better in both
+
+
+def test_quoted_rollouts_are_of_the_stored_runs() -> None:
+    stored = json.loads((ROOT / "docs/benchmarks/leaderboard_rollouts.json").read_text())["settings"]
+    text = PAGES["docs/leaderboard.md"]
+    for setting, looked_at in stored.items():
+        results = read_setting(RESULTS / setting)
+        assert results.base is not None
+        of_seed = {run.arm: run.test.right for run in results.runs if run.seed == looked_at["seed"]}
+        runs = {"untrained": results.base.right, **{arm: of_seed[arm] for arm in _ORDER}}
+        for place, problem in looked_at["problems"].items():
+            rights = [problem["arms"][arm]["right"] for arm in ("untrained", *_ORDER)]
+            # Sampled again on a CPU, with the keys of the evaluation on a GPU: one response turned out otherwise.
+            assert max(abs(runs[arm][int(place)] - own) for arm, own in zip(runs, rights, strict=True)) <= 1
+            assert f"| {setting} {place} | {' | '.join(map(str, rights))} |" in text
+    shown = (("countdown", "175"), ("word_problems", "171"), ("word_problems", "118"))
+    for setting, place in shown:
+        problem = stored[setting]["problems"][place]
+        assert problem["prompt"] in text
+        for arm in ("untrained", *_ORDER):
+            (row,) = (line for line in text.splitlines() if line.startswith(f"| `{arm}` | `"))
+            response, right, _ = problem["arms"][arm]["responses"][0]
+            assert f"`{' '.join(response.replace('</think>', '').split())}` {'right' if right else 'wrong'}" in row
 
 
 def test_marked_intervals_are_seen_to_exclude_zero() -> None:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from ngrpo.utils.numbers import about, clock, fixed, pace, percent, short, significant
+from ngrpo.utils.numbers import about, clock, fixed, fixed_off_zero, pace, percent, short, significant
 
 
 @pytest.mark.parametrize("value", [-0.0, -1e-9, -0.0004, 0.0, 0.0004])
@@ -23,6 +23,11 @@ def test_what_is_rounded_to_nothing_has_no_minus(value: float) -> None:
         (fixed(0.175, signed=True), "+0.175"),
         (fixed(-0.175), "-0.175"),
         (fixed(math.nan), "nan"),
+        (fixed_off_zero(0.000432, signed=True), "+0.0004"),
+        (fixed_off_zero(-0.00002), "-0.00002"),
+        (fixed_off_zero(0.175), "0.175"),
+        (fixed_off_zero(0.0), "0.000"),
+        (fixed_off_zero(1e-12), "0.000000000"),
         (significant(0.54132), "0.5413"),
         (significant(123.456), "123.5"),
         (significant(12_345.6), "12,346"),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ngrpo.study.arm_summary import ArmSummary, figures, pairs, summaries
 from ngrpo.study.definition import LevelsConfig
+from ngrpo.study.markdown_tables import with_interval
 from ngrpo.study.primary_family import Comparison
 from ngrpo.study.results import AnswerStatistics, Results, strength_name
 from ngrpo.study.room import Room
@@ -175,14 +176,7 @@ def _common(comparison: Comparison) -> int:
 
 
 def _mean(mean: Mean | None, digits: int, signed: bool = False) -> Cell:
-    if mean is None:
-        return Cell("")
-    value = fixed(mean.value, digits, signed)
-    if math.isnan(mean.low):
-        return Cell(value, mean.value)
-    mark = "*" if signed and (mean.low > 0 or mean.high < 0) else ""
-    low, high = (fixed(bound, digits, signed) for bound in (mean.low, mean.high))
-    return Cell(f"{value} [{low}, {high}]{mark}", mean.value)
+    return Cell("") if mean is None else Cell(with_interval(mean, digits, signed), mean.value)
 
 
 def _number(value: float | None, digits: int) -> Cell:

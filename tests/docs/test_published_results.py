@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from collections import Counter
 from itertools import islice
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from prose import PAGES
 
 from ngrpo.data.countdown.generator import NUMBERS
 from ngrpo.data.sources import open_source
-from ngrpo.study.arm_summary import pairs
+from ngrpo.study.arm_summary import figures, pairs, summaries
 from ngrpo.study.leaderboard.files import read_setting
 from ngrpo.study.leaderboard.page import write_leaderboard
 from ngrpo.study.primary_family import comparisons
@@ -56,8 +55,16 @@ def test_claims_are_judged_by_the_corrected_comparisons() -> None:
         low, high = (shown(end, signed=True) for end in (one.difference.low, one.difference.high))
         quoted = f"{one.verdict}: {fixed(one.difference.value, signed=True)} [{low}, {high}], p {fixed(one.adjusted_p)}"
         assert row.split("|")[3 + (one.setting == "word_problems")].strip() == quoted
-    better = Counter(one.arm for one in judged if one.verdict == "higher")
-    assert set(better.values()) == {1}  # the page says that none is better in both
+    better = {(one.setting, one.arm) for one in judged if one.verdict == "higher"}  # as the README says too
+    assert better == {("countdown", "token_passk"), ("word_problems", "token_forking")}
+
+
+def test_no_arm_has_the_untrained_models_pass_at_64() -> None:
+    for results in (read_setting(RESULTS / name) for name in ("countdown", "word_problems")):
+        assert results.base is not None
+        untrained = figures(results.base)["pass@64"]
+        assert all(arm.figures["pass@64"].value < untrained for arm in summaries(results))
+        assert fixed(untrained) in PAGES["docs/leaderboard.md"]
 
 
 def test_quoted_rollouts_are_of_the_stored_runs() -> None:

@@ -61,12 +61,16 @@ def paired(values: Mapping[int, float], reference: Mapping[int, float]) -> Mean 
 def p_value(mean: Mean) -> float:
     """Two-sided p-value of Student's t-test that a mean over n >= 2 seeds is 0, from its interval.
 
+    It is 1 where a seed's figure is no number: such a mean decides nothing.
+
     Raises:
         ValueError: a single seed, of which nothing is known.
     """
     if mean.n < 2:
         raise ValueError("a single seed has no p-value")
     error = (mean.high - mean.low) / 2 / t_quantile((1 + LEVEL) / 2, mean.n - 1)
+    if not math.isfinite(error):
+        return 1.0
     if error == 0:
         return 1.0 if mean.value == 0 else 0.0
     return 2 * (1 - _t_below(abs(mean.value) / error, mean.n - 1))

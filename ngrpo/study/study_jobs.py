@@ -1,5 +1,6 @@
 """The jobs of a study and the folders that they write; what is finished stays, so that a second call continues."""
 
+import math
 import re
 import sys
 import time
@@ -218,8 +219,16 @@ def python(module: str, *arguments: str) -> list[str]:
 
 
 def choice(trials: Sequence[RateTrial], metric: str) -> RateTrial:
-    """Returns the trial with the highest value of a metric; of equal ones the one with the lowest rate."""
-    return max(trials, key=lambda one: (one.metrics[metric], -one.rate))
+    """Returns the trial with the highest value of a metric; of equal ones the one with the lowest rate.
+
+    A value that is no number, such as of a training that diverged, is the lowest.
+    """
+
+    def rank(one: RateTrial) -> tuple[float, float]:
+        value = one.metrics[metric]
+        return -math.inf if math.isnan(value) else value, -one.rate
+
+    return max(trials, key=rank)
 
 
 def _place(rate: float, strength: str | None) -> str:

@@ -49,6 +49,8 @@ def test_p_value_is_where_the_interval_begins_to_hold_zero() -> None:
     assert p_value(mean_of([1.0, -1.0])) == pytest.approx(1.0)
     assert p_value(mean_of([0.0, 0.0])) == 1.0
     assert p_value(mean_of([0.5, 0.5])) == 0.0
+    assert p_value(mean_of([0.5, math.nan, 0.6])) == 1.0
+    assert p_value(mean_of([0.5, math.inf, 0.6])) == 1.0
     with pytest.raises(ValueError, match="single seed"):
         p_value(mean_of([1.0]))
 

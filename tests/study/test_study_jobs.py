@@ -1,6 +1,7 @@
 """What a study does and in which order, with commands that leave what the real ones would."""
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -159,6 +160,8 @@ def test_runs_wait_for_the_rates(study: StudyConfig, tmp_path: Path) -> None:
 def test_the_best_rate_is_chosen_and_the_lowest_of_equals() -> None:
     tried = [RateTrial(rate, {"m": value}) for rate, value in ((1e-3, 0.5), (1e-4, 0.7), (1e-5, 0.7), (1e-6, 0.1))]
     assert choice(tried, "m").rate == 1e-5
+    diverged = RateTrial(1e-6, {"m": math.nan})
+    assert choice([diverged, *tried], "m").rate == choice([*tried, diverged], "m").rate == 1e-5
 
 
 def test_the_level_nearest_to_the_middle_is_chosen(study: StudyConfig) -> None:

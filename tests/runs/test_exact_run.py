@@ -27,8 +27,11 @@ def run(folder: Path, *overrides: str) -> None:
     train(config, folder, {"algo": "grpo"}, folder.parent)
 
 
-def test_engine_and_trainer_are_equal_in_every_iteration(tmp_path: Path) -> None:
-    run(tmp_path, "algo.optimizer_steps=2", "model.checkpointing=full", "trainer.microbatch_tokens=300")
+@pytest.mark.parametrize(
+    "numbers", [(), ("trainer.precision=16-mixed",), ("trainer.precision=bf16-mixed", "rollout.engine.dtype=bfloat16")]
+)
+def test_engine_and_trainer_are_equal_in_every_iteration(tmp_path: Path, numbers: tuple[str, ...]) -> None:
+    run(tmp_path, "algo.optimizer_steps=2", "model.checkpointing=full", "trainer.microbatch_tokens=300", *numbers)
     (events,) = tmp_path.rglob("events.out.tfevents*")
     logged = EventAccumulator(str(events))
     logged.Reload()

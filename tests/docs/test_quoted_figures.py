@@ -430,3 +430,9 @@ def test_what_is_quoted_of_the_server_was_measured() -> None:
     assert f"{rollouts} rollouts of {waves['tokens']} tokens: {engine:,.0f} tokens/s of the engine" in text
     assert f"{ratios['group']:.2f} of that for one client" in text
     assert f"and {ratios['single']:.2f} for {waves['requests']} clients" in text
+    on_cpu = benchmark("serving_cpu")["measured"]
+    after, before = ([one["of_engine"]["single"] for one in on_cpu[name]] for name in ("after", "before"))
+    clients = on_cpu["after"][0]["requests"]
+    assert f"{clients} clients with one request each get {after[0]:.2f} of the engine's tokens/s" in text
+    assert f"and {before[0]:.2f} before that" in text
+    assert f"it is {after[1]:.2f} and {before[1]:.2f}" in text

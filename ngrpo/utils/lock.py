@@ -1,6 +1,8 @@
 """The lock of an output folder: one process group at a time."""
 
 import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
@@ -38,6 +40,15 @@ def lock(folder: Path, setting: str = "hydra.run.dir") -> IO[str]:
             f"{setting}={folder} is being written by another process; wait for it, or choose another folder."
         ) from error
     return file
+
+
+@contextmanager
+def in_turn(folder: Path) -> Iterator[None]:
+    """Waits until no other process is in this block for the folder, which is made if there is none."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / _FILE).open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def check_own_folders(run_dir: Path) -> None:

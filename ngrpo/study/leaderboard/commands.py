@@ -12,6 +12,7 @@ from ngrpo.study.leaderboard.page import write_leaderboard
 from ngrpo.study.leaderboard.restoring import restore, restore_model
 from ngrpo.study.stage_outputs import collect
 from ngrpo.study.stages import StageContext, run_stages
+from ngrpo.utils.lock import in_turn
 
 BOARD = Path("docs/results")
 """Where the leaderboard is, seen from the project's folder."""
@@ -33,11 +34,13 @@ def publish_study(context: StageContext, board: Path, arms: Sequence[str] = ()) 
     chosen = only(study, arms).arms
     found = collect(as_json(study), context.out)
     results = replace(found, runs=[run for run in found.runs if run.arm in chosen])
-    if (place / SETTING).exists():
-        check_setting(study, board)
-        results = beside(read_setting(place), results)
-    publish(results, board)
-    print(f"{len({run.arm for run in results.runs})} arms of setting {study.name} in {write_leaderboard(board)}")
+    with in_turn(board):  # jobs that end together would write what another has just made anew
+        if (place / SETTING).exists():
+            check_setting(study, board)
+            results = beside(read_setting(place), results)
+        publish(results, board)
+        page = write_leaderboard(board)
+    print(f"{len({run.arm for run in results.runs})} arms of setting {study.name} in {page}")
 
 
 def restore_study(context: StageContext, board: Path) -> None:
@@ -51,5 +54,6 @@ def add(context: StageContext, board: Path) -> None:
     check_setting(context.study, board)
     restore_model(context.study, board)
     if run_stages(("model", "tune", "run"), context):
-        file = add_arm(context.study, context.out, board)
-        print(f"{file} is shown in {write_leaderboard(board)}")
+        with in_turn(board):
+            file, page = add_arm(context.study, context.out, board), write_leaderboard(board)
+        print(f"{file} is shown in {page}")

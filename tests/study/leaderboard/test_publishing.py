@@ -1,6 +1,8 @@
 """What `study publish` writes: the arms of a folder beside those that are there, and of no other study or settings."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from made_results import answer_statistics, run
@@ -10,9 +12,11 @@ from ngrpo.entrypoints.study_command import main
 from ngrpo.errors import SettingError
 from ngrpo.study.definition import load_study
 from ngrpo.study.fingerprint import check_or_write_fingerprint
+from ngrpo.study.leaderboard import commands
 from ngrpo.study.leaderboard.files import read_setting
 from ngrpo.study.results import RESULT, RateChoice, RateTrial, read, write
 from ngrpo.study.stage_outputs import TUNED
+from ngrpo.utils.lock import FolderInUse, lock
 
 
 def made_by_a_job(arm: str, out: Path, overrides: tuple[str, ...] = ()) -> Path:
@@ -45,6 +49,29 @@ def test_jobs_publish_an_arm_each(tmp_path: Path) -> None:
     assert "| token_passk - token_grpo | pass@64 | 0 of 10 |" in table  # these runs have four samples
     # An earlier arm's file is made again, now that there is a reference to subtract.
     assert read(board / "countdown" / "token_passk.json")["differences"]["mean@1"] == [0.0, None, None, 1]
+
+
+def test_jobs_that_end_together_publish_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another job has made anew meanwhile would be written over by what was read before."""
+    board, held = tmp_path / "board", list[str]()
+
+    def while_held(name: str) -> Callable[..., Any]:
+        called = getattr(commands, name)
+
+        def call(*arguments: Any) -> Any:
+            with pytest.raises(FolderInUse):
+                lock(board)
+            held.append(name)
+            return called(*arguments)
+
+        return call
+
+    for name in ("read_setting", "publish", "write_leaderboard"):
+        monkeypatch.setattr(commands, name, while_held(name))
+    for arm in ("token_passk", "token_grpo"):
+        publish(board, made_by_a_job(arm, tmp_path / arm), "--only", arm)
+    assert held == ["publish", "write_leaderboard", "read_setting", "publish", "write_leaderboard"]
+    lock(board).close()
 
 
 def test_an_arm_alone_is_published_of_a_folder_with_others(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ from typing import Any
 import torch
 from decode_steps import DecodeStep, Generate, measured_steps, step_markdown, step_table
 from kernel_times import busy_seconds, recorded_kernels
+from model_shapes import QWEN2
 from rich import get_console
 from rich.console import Console
 from rich.table import Table
@@ -53,10 +54,7 @@ from ngrpo.rollout.vllm.versions import installed_version
 from ngrpo.types.rollouts import Request, Sampling
 
 SHAPES = {
-    "7b": {"vocab_size": 152064, "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
-           "num_attention_heads": 28, "num_key_value_heads": 4},
-    "1.5b": {"vocab_size": 151936, "hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28,
-             "num_attention_heads": 12, "num_key_value_heads": 2},
+    **QWEN2,
     "135m": {"vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30,
              "num_attention_heads": 9, "num_key_value_heads": 3},
     "6m": {"vocab_size": 2048, "hidden_size": 256, "intermediate_size": 768, "num_hidden_layers": 6,

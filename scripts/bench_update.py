@@ -32,6 +32,7 @@ from typing import Any
 import torch
 from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.strategies import ModelParallelStrategy
+from model_shapes import QWEN2
 from rich import get_console
 from rich.console import Console
 from rich.table import Table
@@ -60,10 +61,7 @@ from ngrpo.types.records import Record
 from ngrpo.types.rollouts import Mixture, Rollout, StopReason
 
 SHAPES = {
-    "1.5b": {"vocab_size": 151936, "hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28,
-             "num_attention_heads": 12, "num_key_value_heads": 2},
-    "7b": {"vocab_size": 152064, "hidden_size": 3584, "intermediate_size": 18944, "num_hidden_layers": 28,
-           "num_attention_heads": 28, "num_key_value_heads": 4},
+    **QWEN2,
     "tiny": {"vocab_size": 512, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
              "num_attention_heads": 2, "num_key_value_heads": 2},
 }  # fmt: skip

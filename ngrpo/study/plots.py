@@ -62,12 +62,12 @@ def write_figure(results: Results, path: Path) -> None:
     axes = figure.subplots(2, 3)
     _pass_at_k(axes[0, 0], results, arms, looks)
     _difference(axes[0, 1], results, arms, looks)
+    tokens = by_tokens(results.runs)
     for ax, (metric, label) in zip([axes[0, 2], *axes[1]], _OVER_TIME, strict=True):
         for arm in arms:
             _over_time(ax, results.of_arm(arm), metric, looks[arm])
-        ax.set(xlabel="iteration", ylabel=label)
-        if by_tokens(results.runs):
-            ax.set_xlabel("generated tokens")
+        ax.set(xlabel="generated tokens" if tokens else "iteration", ylabel=label)
+        if tokens:
             ax.xaxis.set_major_formatter(EngFormatter(sep=""))  # "200k": whole numbers would overlap
         ax.grid(alpha=0.3)
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=6, fontsize=9)

@@ -66,8 +66,8 @@ def score(
         device = torch.device("cuda" if accelerator_of(config.accelerator) == "gpu" else "cpu")
         source = source_of(model, tokenizer, config)
         if config.rollout.exact:
-            for one in given:
-                check_exact_scores(source, one.exploration)
+            for alike in _made_alike(given):
+                check_exact_scores(source, given[alike[0]].exploration)
         return _scored(source, given, device, config.rollout.exact)
 
 

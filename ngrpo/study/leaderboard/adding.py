@@ -7,6 +7,7 @@ from ngrpo.errors import SettingError
 from ngrpo.study.definition import ArmConfig, StudyConfig, as_json
 from ngrpo.study.fingerprint import differing
 from ngrpo.study.leaderboard.files import SETTING, beside, publish, read_setting
+from ngrpo.study.results import Results
 from ngrpo.study.stage_outputs import collect
 
 
@@ -27,8 +28,8 @@ def with_arm(study: StudyConfig, name: str, overrides: list[str], seeds: int, st
     return replace(study, arms={name: ArmConfig(overrides, seeds, None, strengths)}, reference=name, primary=None)
 
 
-def check_setting(study: StudyConfig, board: Path) -> None:
-    """Compares a study, and those of its arms that have runs there, with the stored setting of its name.
+def check_setting(study: StudyConfig, board: Path) -> Results:
+    """Compares a study, and those of its arms that have runs there, with the stored setting of its name; returns it.
 
     Raises:
         SettingError: there is none, or it was made with other settings.
@@ -47,6 +48,7 @@ def check_setting(study: StudyConfig, board: Path) -> None:
             f"{name}={now} is not the {before} of the leaderboard's setting {study.name}; put it back, so that the "
             "arms can be compared, or give what differs another name."
         )
+    return found
 
 
 def add_arm(study: StudyConfig, out: Path, board: Path) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 from ngrpo.study.definition import as_json, only
 from ngrpo.study.fingerprint import check_fingerprint
 from ngrpo.study.leaderboard.adding import add_arm, check_setting
-from ngrpo.study.leaderboard.files import SETTING, beside, publish, read_setting
+from ngrpo.study.leaderboard.files import SETTING, beside, publish
 from ngrpo.study.leaderboard.page import write_leaderboard
 from ngrpo.study.leaderboard.restoring import restore, restore_model
 from ngrpo.study.stage_outputs import collect
@@ -36,8 +36,7 @@ def publish_study(context: StageContext, board: Path, arms: Sequence[str] = ()) 
     results = replace(found, runs=[run for run in found.runs if run.arm in chosen])
     with in_turn(board):  # jobs that end together would write what another has just made anew
         if (place / SETTING).exists():
-            check_setting(study, board)
-            results = beside(read_setting(place), results)
+            results = beside(check_setting(study, board), results)
         publish(results, board)
         page = write_leaderboard(board)
     print(f"{len({run.arm for run in results.runs})} arms of setting {study.name} in {page}")

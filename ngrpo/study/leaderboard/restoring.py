@@ -1,13 +1,13 @@
 """The folder of a study, made again from its setting on the leaderboard: what is missing there goes on from it."""
 
 import shutil
+from filecmp import cmp
 from pathlib import Path
 
 from ngrpo.errors import SettingError
 from ngrpo.study.definition import StudyConfig
 from ngrpo.study.fingerprint import check_or_write_fingerprint
 from ngrpo.study.leaderboard.adding import check_setting
-from ngrpo.study.leaderboard.files import read_setting
 from ngrpo.study.results import RESULT, Results, write
 from ngrpo.study.stage_outputs import LEVELS, TUNED, read_rate_choices
 from ngrpo.study.study_jobs import StudyJobs
@@ -34,10 +34,10 @@ def restore(study: StudyConfig, out: Path, board: Path) -> Results:
     Raises:
         SettingError: there is no such setting, it was made with other settings or another model, or the folder was.
     """
-    check_setting(study, board)
+    stored = check_setting(study, board)
     restore_model(study, board)
     check_or_write_fingerprint(study, out)
-    stored, jobs = read_setting(board / study.name), StudyJobs(study, out)
+    jobs = StudyJobs(study, out)
     if stored.base is not None:
         write(out / "base" / RESULT, stored.base)
     if stored.levels:
@@ -64,12 +64,13 @@ def restore_model(study: StudyConfig, board: Path) -> None:
     if not (model / "config.json").exists():
         shutil.copytree(stored, model, ignore=shutil.ignore_patterns("config.json"), dirs_exist_ok=True)
         write_text(model / "config.json", (stored / "config.json").read_text())  # last: a model with it counts as made
-    elif _weights(model) != _weights(stored):
+    elif not _same_weights(model, stored):
         raise SettingError(
             f"base_model={study.base_model} is not the model that the runs of setting {study.name} began with; move it "
             "away, and the one in the setting is taken."
         )
 
 
-def _weights(model: Path) -> dict[str, bytes]:
-    return {file.name: file.read_bytes() for file in sorted(model.glob("*.safetensors"))}
+def _same_weights(model: Path, other: Path) -> bool:
+    names, others = ({file.name for file in folder.glob("*.safetensors")} for folder in (model, other))
+    return names == others and all(cmp(model / name, other / name, shallow=False) for name in names)

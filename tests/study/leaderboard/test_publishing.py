@@ -66,11 +66,11 @@ def test_jobs_that_end_together_publish_one_after_the_other(tmp_path: Path, monk
 
         return call
 
-    for name in ("read_setting", "publish", "write_leaderboard"):
+    for name in ("check_setting", "publish", "write_leaderboard"):
         monkeypatch.setattr(commands, name, while_held(name))
     for arm in ("token_passk", "token_grpo"):
         publish(board, made_by_a_job(arm, tmp_path / arm), "--only", arm)
-    assert held == ["publish", "write_leaderboard", "read_setting", "publish", "write_leaderboard"]
+    assert held == ["publish", "write_leaderboard", "check_setting", "publish", "write_leaderboard"]
     lock(board).close()
 
 

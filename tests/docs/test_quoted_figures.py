@@ -298,6 +298,12 @@ def test_the_ways_quoted_of_arms_that_do_not_learn_are_those_of_the_stored_runs(
     assert f"({ways:.2f} paths a group at the end), with Gaussian noise few do ({gaussian:.2f})" in text
 
 
+def test_the_first_run_printed_what_the_readme_shows() -> None:
+    made = benchmark("first_run_cpu")
+    assert f"```bash\n{made['command']}\n```" in PAGES["README.md"]
+    assert "```text\n" + "\n".join(made["printed"]) + "\n```" in PAGES["README.md"]
+
+
 def test_the_findings_of_the_readme_are_those_of_the_stored_runs() -> None:
     results = load(ROOT / "docs/study/smollm2/results.json")
     effect = results.effects["neighbor_grpo"]

@@ -143,3 +143,14 @@ class NotCallable:
 
     def __repr__(self) -> str:
         return "NotCallable()"
+
+
+class Marking:
+    """Adds a line to a file when it is made."""
+
+    def __init__(self, file: str) -> None:
+        with Path(file).open("a") as opened:
+            opened.write("made\n")
+
+    def __call__(self, texts: list[str]) -> list[float]:
+        return [1.0] * len(texts)

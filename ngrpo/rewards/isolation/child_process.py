@@ -13,7 +13,8 @@ import subprocess
 import sys
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -76,6 +77,19 @@ class ChildProcess:
         Raises:
             ProcessDied, RemoteError, TimeoutError: as for `call`; there is no child then.
         """
+        self.begin(settings, limit_s)
+        return self.started(limit_s)
+
+    def begin(self, settings: bytes, limit_s: float) -> None:
+        """Starts the child and does not wait for it; `started` does, before the first `call`.
+
+        Args:
+            settings: what `Service.start` gets there.
+            limit_s: seconds that its start may take.
+
+        Raises:
+            ProcessDied, TimeoutError: it took no settings; there is no child then.
+        """
         self.kill()
         ours, theirs = socket.socketpair()
         with theirs:
@@ -88,8 +102,19 @@ class ChildProcess:
                 env={**os.environ, "PYTHONPATH": _python_path(), **self._environment},
             )
         self._running.append(_Running(process, Channel(ours)))
+        self._send(settings, limit_s)
+
+    def started(self, limit_s: float) -> bytes:
+        """Returns what `Service.start` returned in a child that `begin` has started.
+
+        Args:
+            limit_s: seconds from now that this may take; a child that is ready already takes none.
+
+        Raises:
+            ProcessDied, RemoteError, TimeoutError: as for `call`; there is no child then.
+        """
         try:
-            return self.call(settings, limit_s)
+            return self._received(limit_s)
         except RemoteError:
             self.kill()
             raise
@@ -106,23 +131,34 @@ class ChildProcess:
             RemoteError: the child raised; it is ready for the next request.
             TimeoutError: the child has been killed, having taken too long.
         """
-        if not self._running:
-            raise ProcessDied
-        channel, deadline = self._running[0].channel, time.monotonic() + limit_s
-        try:
-            channel.send(_LIMIT.pack(limit_s) + request, deadline)
-            reply = channel.receive(deadline)
-        except EOFError as error:
-            self.kill()
-            raise ProcessDied from error
-        except (
-            BaseException
-        ):  # also an interruption, after which a late reply would be taken for that to another request
-            self.kill()
-            raise
+        deadline = time.monotonic() + limit_s
+        self._send(request, limit_s)
+        return self._received(deadline - time.monotonic())
+
+    def _send(self, request: bytes, limit_s: float) -> None:
+        with self._killed_on_failure() as channel:
+            channel.send(_LIMIT.pack(limit_s) + request, time.monotonic() + limit_s)
+
+    def _received(self, limit_s: float) -> bytes:
+        with self._killed_on_failure() as channel:
+            reply = channel.receive(time.monotonic() + limit_s)
         if reply.startswith(_RAISED):
             raise RemoteError(*json.loads(reply[len(_RAISED) :]))
         return reply[len(_RESULT) :]
+
+    @contextmanager
+    def _killed_on_failure(self) -> Iterator[Channel]:
+        if not self._running:
+            raise ProcessDied
+        try:
+            yield self._running[0].channel
+        except EOFError as error:
+            self.kill()
+            raise ProcessDied from error
+        # Also an interruption, after which a late reply would be taken for that to another request.
+        except BaseException:
+            self.kill()
+            raise
 
     def kill(self) -> None:
         """Ends the child, if there is one, and waits until it is gone."""

@@ -3,6 +3,7 @@
 import pickle
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from ngrpo.distributed.collectives import serialize
@@ -49,7 +50,8 @@ class IsolatedObject:
         self.state: dict[str, Any] | None = None
         self._failures_in_a_row = 0
         self._child = ChildProcess("ngrpo.rewards.isolation.isolated_worker")
-        self._start()
+        self._starting = False
+        self._make_ready()
 
     def __call__(self, *arguments: Any, **offered: Any) -> list[float | Score]:
         """Calls the object.
@@ -75,17 +77,19 @@ class IsolatedObject:
         return result
 
     def restore(self, state: dict[str, Any] | None) -> None:
-        """Gives the object a state, from the next call on."""
+        """Gives the object a state, in a new process, which the next call waits for if it is not ready by then."""
         self.close()
         self.state = state
+        with suppress(ProcessDied, TimeoutError):  # the next call tries again, and says so
+            self._begin()
 
     def close(self) -> None:
         """Ends the process; a later call starts another."""
         self._child.kill()
+        self._starting = False
 
     def _call(self, request: bytes) -> Any:
-        if self._child.pid is None:
-            self._start()
+        self._make_ready()
         try:
             return self._taken(self._child.call(request, self.limit_s))
         except TimeoutError as error:
@@ -111,11 +115,20 @@ class IsolatedObject:
                 "resume with ckpt=latest."
             ) from failure
 
-    def _start(self) -> None:
-        # The import path comes with the object: a script has put its own folder there, which PYTHONPATH does not name.
-        settings = pickle.dumps((sys.path, self.node, self.state))
+    def _make_ready(self) -> None:
+        """Waits until there is a process that takes calls."""
         try:
-            self._taken(self._child.start(settings, _START_LIMIT_S))
+            if self._child.pid is None:
+                self._begin()
+            if self._starting:
+                self._starting = False
+                self._taken(self._child.started(_START_LIMIT_S))
         except (ProcessDied, RemoteError, TimeoutError) as error:
             reason = error if isinstance(error, RemoteError) else "its process did not start"
             raise SettingError(f"{self.setting} cannot be built ({reason}); fix it.") from error
+
+    def _begin(self) -> None:
+        # The import path comes with the object: a script has put its own folder there, which PYTHONPATH does not name.
+        settings = pickle.dumps((sys.path, self.node, self.state))
+        self._child.begin(settings, _START_LIMIT_S)
+        self._starting = True

@@ -116,6 +116,17 @@ def test_a_start_that_fails_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -
         ChildProcess("no_such_module", ENVIRONMENT).start(b"", LIMIT_S)
 
 
+def test_a_child_that_was_ready_long_ago_is_not_too_late() -> None:
+    child = ChildProcess("child_service", ENVIRONMENT)
+    child.begin(b"settings", 3.0)
+    pid = pid_of(child)
+    time.sleep(4.0)
+    assert child.started(3.0) == b"settings"
+    assert child.call(b"1", LIMIT_S) == b"1"
+    assert pid_of(child) == pid
+    child.kill()
+
+
 def test_nothing_is_left_when_it_is_forgotten() -> None:
     child = ChildProcess("child_service", ENVIRONMENT)
     child.start(b"", LIMIT_S)

@@ -60,6 +60,31 @@ def test_the_state_after_the_last_call_is_restored_in_another_process(make):
     assert (term.state_dict(), other.state_dict()) == ({"calls": 2}, {"calls": 3})
 
 
+def test_its_next_process_is_made_before_the_next_call(make, tmp_path: Path):
+    made = tmp_path / "made"
+    isolated = make("Marking", file=str(made))
+    isolated.restore(None)
+    end = time.monotonic() + LIMIT_S
+    while made.read_text() != "made\n" * 2 and time.monotonic() < end:
+        time.sleep(0.05)
+    assert made.read_text() == "made\n" * 2
+    assert isolated(["a"]) == [1.0]
+    assert made.read_text() == "made\n" * 2
+
+
+def test_a_next_process_that_cannot_be_made_is_told_at_the_next_call(make, tmp_path: Path):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    isolated = make("Marking", file=str(folder / "made"))
+    (folder / "made").unlink()
+    folder.rmdir()
+    isolated.restore(None)
+    with pytest.raises(SettingError, match=r"^reward_terms.mine cannot be built \(FileNotFoundError"):
+        isolated(["a"])
+    folder.mkdir()
+    assert isolated(["a"]) == [1.0]
+
+
 def test_an_exception_names_its_place_and_sample(make):
     terms = RewardTerms([WeightedTerm("mine", 1.0, IsolatedTerm(make("Raising", key=9)))])
     with pytest.raises(RunError) as caught:

@@ -47,7 +47,9 @@ def unexplained(name: str) -> str:
 class StepGuard:
     """Skips steps that are not finite, keeps what they were made from, and ends a run that has nothing else.
 
-    It is asked on every rank with numbers that are reduced over the ranks, so all of them skip the same steps.
+    It is asked on every rank with numbers that are reduced over the ranks, so all of them skip the same steps. Policy
+    and critic both ask in a minibatch, which is one step: skipped, for what is counted, if either of them is, and kept
+    for the first.
 
     Args:
         limit: skipped steps in a row after which the run ends.
@@ -65,6 +67,7 @@ class StepGuard:
         self._problems: dict[int, int] = {}
         self._nonfinite_rewards: frozenset[int] = frozenset()
         self._step = 0
+        self._bad = False  # the present step, which a critic's finite numbers do not make good
         self._in_a_row = 0
         self._files = 0
         self._skipped = 0
@@ -88,7 +91,7 @@ class StepGuard:
         explain: Explain = unexplained,
         learned: Callable[[], Mapping[str, Any]] = no_state,
     ) -> Admits:
-        """Returns what decides on the steps of one minibatch (a collective).
+        """Starts an optimiser step; returns what decides on its parts, the policy's and the critic's (a collective).
 
         Args:
             samples: this rank's part of the minibatch.
@@ -96,6 +99,10 @@ class StepGuard:
             explain: asked of a loss that is not finite.
             learned: returns what the algorithm has learned so far, for the file of a skipped step.
         """
+        self._step += 1
+        if not self._bad:
+            self._in_a_row = 0
+        self._bad = False
         here = any(sample.rollout.key in self._nonfinite_rewards for sample in samples)
         anywhere = bool(reduce(torch.tensor(float(here)), "max"))
         return partial(self.admits, samples, nonfinite_reward=anywhere, explain=explain, learned=learned)
@@ -128,23 +135,17 @@ class StepGuard:
         bad = [f"{name} {float(value):g}" for name, value in numbers.items() if not bool(value.isfinite())]
         bad += [] if nonfinite_reward else [explain(name) for name in numbers if not bool(numbers[name].isfinite())]
         bad += ["a reward is infinite"] if nonfinite_reward else []
-        self._step += 1
-        if not bad:
-            self._in_a_row = 0
-            return True
-        self._in_a_row += 1
-        self._skipped += 1
-        self._keep(samples, ", ".join(filter(None, bad)), learned)
-        return False
+        if bad:
+            self._skip(samples, ", ".join(filter(None, bad)), learned)
+        return not bad
 
-    def _keep(self, samples: Sequence[Sample], reason: str, learned: Callable[[], Mapping[str, Any]]) -> None:
+    def _skip(self, samples: Sequence[Sample], reason: str, learned: Callable[[], Mapping[str, Any]]) -> None:
+        first, self._bad = not self._bad, True
+        self._in_a_row += first
+        self._skipped += first
         step = f"iteration {self._iteration + 1}, optimiser step {self._step}"
-        if self.run_dir is not None and ranks().first and self._files < _MOST_FILES:
-            self._files += 1
-            name = f"iteration-{self._iteration + 1}-step-{self._step}-rank-{ranks().data_rank}.pt"
-            problems = [self._problems[sample.rollout.key] for sample in samples]
-            bad = BadStep(self.settings, self._iteration, self._step - 1, reason, problems, samples, learned())
-            save(bad, self.run_dir / FOLDER / name)
+        if first:
+            self._keep(samples, reason, learned)
         log.warning("%s was skipped: %s", step, reason)
         if self._in_a_row >= self.limit:
             raise RunError(
@@ -153,3 +154,12 @@ class StepGuard:
                 f"{self.run_dir}/{FOLDER}; {how_to_resume(self.run_dir) if self.run_dir else 'nothing was saved'}.",
                 everywhere=True,
             )
+
+    def _keep(self, samples: Sequence[Sample], reason: str, learned: Callable[[], Mapping[str, Any]]) -> None:
+        if self.run_dir is None or not ranks().first or self._files >= _MOST_FILES:
+            return
+        self._files += 1
+        name = f"iteration-{self._iteration + 1}-step-{self._step}-rank-{ranks().data_rank}.pt"
+        problems = [self._problems[sample.rollout.key] for sample in samples]
+        bad = BadStep(self.settings, self._iteration, self._step - 1, reason, problems, samples, learned())
+        save(bad, self.run_dir / FOLDER / name)

@@ -171,6 +171,43 @@ def test_the_scale_takes_overflows_and_the_guard_what_no_scale_helps(case: Case,
         fit(case, guard, {}, poisoned=[*range(9)], iterations=9, precision="16-mixed")
 
 
+@pytest.mark.parametrize("spoiled", [("policy",), ("critic",), ("policy", "critic")])
+def test_policy_and_critic_make_one_step_whichever_of_them_is_spoiled(
+    spoiled: tuple[str, ...], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The finite critic of a policy that is not does not make the step a good one, nor do both make it two."""
+    guard = begun(3, tmp_path)
+
+    def step(bad: tuple[str, ...]) -> list[bool]:
+        admits = guard.for_minibatch([], alone)
+        values = {name: math.nan if name in bad else 0.0 for name in ("policy", "critic")}
+        return [admits({f"{name}/loss": torch.tensor(value)}) for name, value in values.items()]
+
+    expected = ["policy" not in spoiled, "critic" not in spoiled]
+    assert [step(spoiled), step(spoiled), step(())] == [expected, expected, [True, True]]
+    assert guard.skipped == 2
+    assert [step(spoiled), step(spoiled)] == [expected, expected]
+    caplog.clear()
+    with pytest.raises(RunError, match=r"max_bad_steps=3 .* \(iteration 1, optimiser step 6\)"):
+        step(spoiled)
+    assert caplog.messages[0] == f"iteration 1, optimiser step 6 was skipped: {spoiled[0]}/loss nan"
+    kept = sorted((tmp_path / FOLDER).iterdir())
+    assert [load(path).step for path in kept] == [0, 1, 3, 4, 5]
+    assert {load(path).reason for path in kept} == {f"{spoiled[0]}/loss nan"}
+
+
+def begun(limit: int, run: Path) -> StepGuard:
+    """Returns a guard in an iteration without rollouts."""
+    guard = StepGuard(limit, run)
+    guard.begin(0, SimpleNamespace(rollouts=[], keys=[], infinite=torch.tensor([])))
+    return guard
+
+
+def alone(value: torch.Tensor, operation: str) -> torch.Tensor:
+    """Reduces over the ranks where there is one."""
+    return value
+
+
 def test_limit_is_checked() -> None:
     with pytest.raises(SettingError, match=r"^trainer\.max_bad_steps=0 would stop before the first step"):
         StepGuard(0)
@@ -246,8 +283,7 @@ def test_a_tensor_group_keeps_a_skipped_step_once(
 ) -> None:
     """All of it have the same samples; the file's number is that of the data rank."""
     monkeypatch.setattr("ngrpo.training.nonfinite_guard.ranks", lambda: Ranks(3, 4, tensor_rank, 2))
-    guard = StepGuard(2, tmp_path)
-    guard.begin(0, SimpleNamespace(rollouts=[], keys=[], infinite=torch.tensor([])))
-    assert not guard.admits([], {"policy/loss": torch.tensor(math.nan)})
+    guard = begun(2, tmp_path)
+    assert not guard.for_minibatch([], alone)({"policy/loss": torch.tensor(math.nan)})
     assert guard.skipped == 1
     assert [path.name for path in (tmp_path / FOLDER).glob("*")] == files

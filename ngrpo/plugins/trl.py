@@ -27,7 +27,7 @@ from ngrpo.exploration.random import request_key
 from ngrpo.exploration.runtime.bound import BoundExploration, bind
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.plugins.strategies import check_scored_by_token
-from ngrpo.plugins.trl_weights import SameArchitecture, check_adapter, whole_weights
+from ngrpo.plugins.trl_weights import SameArchitecture, check_weights, whole_weights
 from ngrpo.replay.hook import replayed
 from ngrpo.replay.records import RecordTensors
 from ngrpo.rewards.reasoning import opening
@@ -51,8 +51,13 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
     "repetition_penalty": (1.0,),
     "generation_kwargs": (None, {}),
     "use_vllm": (False,),
+    "use_transformers_continuous_batching": (False,),
+    "vllm_structured_outputs_regex": (None,),
+    "vllm_importance_sampling_mode": ("sequence_mask",),
+    "vllm_importance_sampling_clip_max": (3.0,),
+    "vllm_importance_sampling_clip_min": (None,),
 }
-"""Settings of GRPOConfig that change how TRL generates, with the values that change nothing."""
+"""Settings of GRPOConfig for rollouts that TRL makes itself, with the values that change nothing."""
 
 _Trainer: Any = object
 """What the mixin stands before is a GRPOTrainer."""
@@ -90,7 +95,7 @@ class ExplorationMixin(_Trainer):
             super().__init__(*args, rollout_func=_roll_out, **kwargs)
         _check_settings(self.args)
         policy = self.accelerator.unwrap_model(self.model)
-        check_adapter(policy)
+        check_weights(policy)
         self.exploration = exploration
         self.engine = engine or TorchEngine(_source(policy))
         _check_engine(self.engine, self.accelerator.num_processes)
@@ -201,7 +206,7 @@ def _check_settings(args: Any) -> None:
     for name, values in _NEUTRAL.items():
         if getattr(args, name) not in values:
             raise SettingError(
-                f"{name}={getattr(args, name)} changes what TRL generates, and engine= generates here; leave it out."
+                f"{name}={getattr(args, name)} is for rollouts that TRL makes, and engine= makes them; leave it out."
             )
     if args.max_completion_length is None:
         raise SettingError("max_completion_length=None bounds no response; choose a number of tokens.")
@@ -247,6 +252,7 @@ def _roll_out(prompts: list[Any], trainer: Any) -> dict[str, list[Any]]:
     """TRL's ``rollout_func``: what each prompt's response was, with fields that its reward functions get."""
     tokenizer = trainer.processing_class
     if is_conversational({"prompt": prompts[0]}):
+        _check_texts(prompts)
         template = {"chat_template": trainer.chat_template, **trainer.chat_template_kwargs}
         template |= {"add_generation_prompt": True, "tokenize": True, "return_dict": True}
         prompt_ids = tokenizer.apply_chat_template(prompts, **template)["input_ids"]
@@ -259,6 +265,14 @@ def _roll_out(prompts: list[Any], trainer: Any) -> dict[str, list[Any]]:
         "logprobs": [rollout.log_probs.tolist() for rollout in rollouts],
         "response_text": [_text(rollout, tokenizer) for rollout in rollouts],
     }
+
+
+def _check_texts(conversations: list[list[dict[str, Any]]]) -> None:
+    """Refuses images and the like, which TRL's passes would see and rollouts would not."""
+    contents = (message.get("content") for conversation in conversations for message in conversation)
+    kinds = {part.get("type") for content in contents if isinstance(content, list) for part in content}
+    for kind in kinds - {"text"}:
+        raise SettingError(f"a prompt has a part of type {kind}, and rollouts see texts alone; take it out.")
 
 
 def _text(rollout: Rollout, tokenizer: Any) -> str:

@@ -42,12 +42,22 @@ class SameArchitecture(ModelInMemory):
         return made.eval()
 
 
-def check_adapter(policy: Any) -> None:
-    """Refuses adapters that cannot be added to the weights.
+def check_weights(policy: Any) -> None:
+    """Refuses weights that an engine would get as other numbers than those of TRL's own passes.
 
     Raises:
-        SettingError: the policy has several, or one that is no plain LoRA of linear layers.
+        SettingError: they are quantised, or the policy has several adapters, or one that is no plain LoRA of linear
+            layers.
     """
+    if getattr(policy.config, "quantization_config", None) is not None:  # whole numbers of 8 bits have the same shape
+        raise SettingError(
+            "the policy's weights are quantised, and an engine would take them without their scales; leave "
+            "quantization_config out, and train a LoRA adapter of the model in bfloat16."
+        )
+    _check_adapters(policy)
+
+
+def _check_adapters(policy: Any) -> None:
     for name, config in getattr(policy, "peft_config", {}).items():
         if str(getattr(config, "peft_type", "")).rpartition(".")[2] != "LORA" or name not in ("default", "ref"):
             raise SettingError(f"peft_config={type(config).__name__} ({name}) is no LoRA adapter; use LoraConfig.")

@@ -11,6 +11,7 @@ pytest.importorskip("trl", reason="the extra ngrpo[trl] is not installed")
 pytestmark = pytest.mark.trl
 
 from peft import LoraConfig  # noqa: E402
+from transformers import AutoModelForCausalLM  # noqa: E402
 from trl import GRPOTrainer  # noqa: E402
 
 import ngrpo.plugins.trl as plugin  # noqa: E402
@@ -23,9 +24,10 @@ from ngrpo.exploration.min_p import MinPSampling  # noqa: E402
 from ngrpo.exploration.neighbor import NeighborMixing  # noqa: E402
 from ngrpo.exploration.soft import SoftThinking  # noqa: E402
 from ngrpo.exploration.token import TokenSampling  # noqa: E402
-from ngrpo.modeling.loading import MODEL_PATH  # noqa: E402
+from ngrpo.modeling.loading import MODEL_PATH, ModelSource  # noqa: E402
 from ngrpo.plugins.trl import ExploringGRPOTrainer  # noqa: E402
 from ngrpo.rewards.plain_texts import TextReward  # noqa: E402
+from ngrpo.rollout.torch_engine.engine import TorchEngine  # noqa: E402
 
 LOGGED = ("loss", "grad_norm", "reward", "kl", "entropy", "clip_ratio/region_mean")
 
@@ -207,6 +209,13 @@ def refused(strategy: Exploration, reward: Any, args: Any, problems: Any, **own:
     return str(error.value)
 
 
+def test_images_are_refused_since_no_rollout_sees_them(problems: Any, settings: Any, reward: Any) -> None:
+    parts = [{"type": "image"}, {"type": "text", "text": "How many apples?"}]
+    trainer = ExploringGRPOTrainer(str(MODEL_PATH), reward, settings(), problems, exploration=NeighborMixing())
+    with pytest.raises(SettingError, match="a part of type image"):
+        trainer.rollout_func([[{"role": "user", "content": parts}]], trainer)
+
+
 def test_what_trl_cannot_score_is_refused(
     problems: Any, settings: Any, reward: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,11 +226,25 @@ def test_what_trl_cannot_score_is_refused(
     truncating: Sequence[Exploration] = (MinPSampling(), TokenSampling(top_p=0.9))
     for strategy in truncating:
         assert "truncates the softmax" in refused(strategy, reward, args, problems)
-    assert "top_p=0.9" in refused(NeighborMixing(), reward, settings(top_p=0.9), problems)
+    for ignored in (
+        {"top_p": 0.9},
+        {"use_transformers_continuous_batching": True},
+        {"vllm_structured_outputs_regex": "[0-9]+"},
+        {"vllm_importance_sampling_mode": "token_truncate"},
+        {"vllm_importance_sampling_clip_max": 2.0},
+    ):
+        ((name, value),) = ignored.items()
+        assert f"{name}={value} is for" in refused(NeighborMixing(), reward, settings(**ignored), problems)
     assert "rollout_func=" in refused(NeighborMixing(), reward, args, problems, rollout_func=lambda *_: {})
     assert "max_completion_length=None" in refused(
         NeighborMixing(), reward, settings(max_completion_length=None), problems
     )
     assert "neftune_noise_alpha=5.0" in refused(NeighborMixing(), reward, settings(neftune_noise_alpha=5.0), problems)
+    quantised = AutoModelForCausalLM.from_pretrained(MODEL_PATH)
+    quantised.config.quantization_config = {"quant_method": "bitsandbytes", "load_in_8bit": True}
+    with pytest.raises(SettingError, match="weights are quantised"):  # whatever the engine, which would take them
+        ExploringGRPOTrainer(
+            quantised, reward, args, problems, exploration=NeighborMixing(), engine=TorchEngine(ModelSource())
+        )
     monkeypatch.setattr(plugin, "TESTED", "1.15.")
     assert "pip install 'ngrpo[trl]'" in refused(NeighborMixing(), reward, args, problems)

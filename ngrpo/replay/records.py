@@ -17,6 +17,13 @@ PREFIX = "exploration_"
 _EMPTY = -1
 """The token of a slot that is not mixed."""
 
+_EXACT = {
+    **dict.fromkeys(("tokens", "keys", "positions"), (torch.int64,)),
+    "ids": (torch.int32, torch.int64),
+    **dict.fromkeys(("weights", "scores", "noise"), (torch.float32,)),
+}
+"""Dtypes of the channels; a vector's is that of the embedding."""
+
 
 @dataclass(frozen=True)
 class MixedSlots:
@@ -47,12 +54,27 @@ class RecordTensors:
         keys: the request key of a mixed slot's rollout; int64 [B, T].
         positions: a mixed slot's position in its rollout; int64 [B, T].
         record: what stood there; int32 [B, T, K] ids, float32 [B, T, K] weights, further channels.
+
+    Raises:
+        ValueError: what happened to some of the tensors did not happen to the others, or one has lost digits.
     """
 
     tokens: Tensor
     keys: Tensor
     positions: Tensor
     record: Record
+
+    def __post_init__(self) -> None:
+        """Refuses what a batch of another program has made of them, such as a cast to bfloat16."""
+        for name, tensor in self.tensors().items():
+            if tensor.shape[: self.tokens.dim()] != self.tokens.shape:
+                raise ValueError(
+                    f"{name} of shape {list(tensor.shape)} stands beside tokens of shape {list(self.tokens.shape)}; do "
+                    "to all of them what is done to input_ids"
+                )
+            exact = _EXACT.get(name.removeprefix(PREFIX))
+            if exact is not None and tensor.dtype not in exact:
+                raise ValueError(f"{name} is {tensor.dtype}, and records are {exact[0]}; cast none of them")
 
     @classmethod
     def of(cls, rollouts: Sequence[Rollout], attention_mask: Tensor) -> "RecordTensors":

@@ -41,9 +41,16 @@ class Record(NamedTuple):
 
     @classmethod
     def cat(cls, records: Sequence["Record"]) -> "Record":
-        """Joins records of one strategy along their first dimension."""
-        channels = zip(*records, strict=True)
-        return Record._make(None if parts[0] is None else torch.cat(parts) for parts in channels)
+        """Joins records of one strategy along their first dimension.
+
+        Raises:
+            ValueError: some have a channel that others lack, so that they are of several strategies.
+        """
+        channels = dict(zip(cls._fields, zip(*records, strict=True), strict=True))
+        for name, parts in channels.items():
+            if len({part is None for part in parts}) > 1:
+                raise ValueError(f"some records have {name} and others none; join those of one strategy")
+        return Record._make(None if parts[0] is None else torch.cat(parts) for parts in channels.values())
 
 
 class Step(NamedTuple):

@@ -264,6 +264,27 @@ def test_what_does_not_fit_is_refused_and_the_embedding_is_its_own_again(qwen2: 
         RecordTensors.of(rollouts, mask[:-1])
 
 
+def test_records_that_lost_digits_rows_or_a_channel_are_refused() -> None:
+    """DeepSpeed casts all numbers of a batch, and a collator may pad some tensors and not the others."""
+    rollouts = [_with_noise(r) for r in made()]
+    _, mask = laid_out(rollouts, "left")
+    named = RecordTensors.of(rollouts, mask).tensors()
+    for name, tensor in named.items():
+        other = tensor.bfloat16() if tensor.is_floating_point() else tensor.short()
+        for changed, said in (
+            (other, f"{name} is {other.dtype}"),
+            (tensor[:, 1:], "input_ids"),
+            (tensor[1:], "input_ids"),
+        ):
+            with pytest.raises(ValueError, match=said):
+                RecordTensors.from_tensors(named | {name: changed})
+    for several in ((made()[0], rollouts[1]), (rollouts[0], made()[1])):
+        with pytest.raises(ValueError, match="some records have noise and others none"):
+            RecordTensors.of(several, laid_out(several, "left")[1])
+        with pytest.raises(ValueError, match="some records have noise and others none"):
+            pack(several)
+
+
 def test_another_forward_of_the_embedding_runs_inside_and_comes_back(qwen2: PreTrainedModel) -> None:
     embed, rollouts = qwen2.get_input_embeddings(), made()
     ids, mask = laid_out(rollouts, "left")

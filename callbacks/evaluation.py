@@ -1,5 +1,6 @@
 """Evaluation on held-out problems before, during and after training."""
 
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -10,8 +11,11 @@ from lightning import Callback, LightningDataModule, LightningModule, Trainer
 from ngrpo.distributed.collectives import ranks
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.evaluator import Evaluator
+from ngrpo.evaluation.identity import comparable, evaluation_digest
 from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.types.problems import Prompt, PromptBatch
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -22,17 +26,20 @@ class EvaluationResult:
         iteration: iterations that it had behind it.
         metrics: ``mean@1`` and so on of the data module's prompts, ``<name>/mean@1`` of a benchmark's.
         rates: the fraction of right samples of each problem, by what its metrics' names start with: "" or ``<name>/``.
+        made_of: see `ngrpo.evaluation.identity.Identified`.
     """
 
     iteration: int
     metrics: dict[str, float]
     rates: dict[str, list[float]]
+    made_of: str = ""
 
 
 class Evaluation(Callback):
     """Runs an `Evaluator` on benchmarks or the data module's evaluation prompts; keeps all results over resumes.
 
-    Place it after the rollout callback, so that the engine already serves the new weights.
+    Place it after the rollout callback, so that the engine already serves the new weights. A run that resumes with
+    another evaluation begins with it, since its figures cannot be compared with those before.
 
     Args:
         worker: makes the rollouts.
@@ -57,13 +64,22 @@ class Evaluation(Callback):
         self.prompts = {f"{name}/": prompts for name, prompts in benchmarks.items()} if benchmarks else own
         self.evaluator = evaluator
         self.every = every
+        self.made_of = evaluation_digest(evaluator, self.prompts)
         self.results: list[EvaluationResult] = []
         self._done = 0
         self._lengths: dict[str, list[float]] = {}
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Evaluates the untrained policy; of a resumed run, logs what the checkpoint's reached."""
+        """Evaluates the untrained policy, or that of a checkpoint; logs what a checkpoint's had reached already."""
         if not self.results:
+            self._evaluate(trainer)
+        elif self.results[-1].made_of not in (self.made_of, ""):
+            log.log(
+                logging.WARNING if trainer.is_global_zero else logging.DEBUG,
+                "callbacks.evaluation or data.eval_problems is another than before the resume: figures of evaluations "
+                "are compared with those of iteration %d, evaluated now",
+                self._done,
+            )
             self._evaluate(trainer)
         elif self.results[-1].iteration == self._done:
             log_evaluation(trainer, self._done, self.results[-1].metrics)
@@ -94,7 +110,7 @@ class Evaluation(Callback):
                 rates[benchmark] = found.rates
         if not metrics:
             return
-        self.results.append(EvaluationResult(self._done, metrics, rates))
+        self.results.append(EvaluationResult(self._done, metrics, rates, self.made_of))
         log_evaluation(trainer, self._done, metrics)
         # For callbacks that watch a metric.
         trainer.callback_metrics.update({tag: torch.tensor(value) for tag, value in tagged(metrics).items()})
@@ -112,8 +128,8 @@ class Evaluation(Callback):
 
 
 def evaluation_results(trainer: Trainer) -> list[EvaluationResult]:
-    """Returns what the evaluation callback of a run has found so far; nothing if the run has none."""
-    return [result for c in trainer.callbacks if isinstance(c, Evaluation) for result in c.results]
+    """Returns what the evaluation callback of a run has found so far, as far as it can be compared with the last."""
+    return comparable([result for c in trainer.callbacks if isinstance(c, Evaluation) for result in c.results])
 
 
 def tagged(metrics: Mapping[str, float]) -> dict[str, float]:

@@ -1,6 +1,7 @@
 """The trained policy as a Hugging Face folder, and on the Hub."""
 
 import logging
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ class Export(Callback):
         trainer.strategy.barrier()
 
     def _write_card(self, trainer: Trainer, folder: Path) -> None:
-        results = [EvaluationRecord(one.iteration, one.metrics, one.rates) for one in evaluation_results(trainer)]
+        results = [EvaluationRecord(**asdict(one)) for one in evaluation_results(trainer)]
         name = None if self.repository is None else self.repository.name
         done = rollout_callback(trainer).iterations_done
         write_model_card(folder, name, self.source.file(FILE), self.description, results, done)

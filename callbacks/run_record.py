@@ -1,6 +1,7 @@
 """The record that the report page is made from, and the page."""
 
 import math
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,7 @@ class RunRecord(Callback):
         self.description = description
         self.warned = warned
         self.store = RunStore(run_dir)
-        self._evaluated: set[int] = set()
+        self._evaluated: set[tuple[int, str]] = set()
         self._done = 0
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
@@ -96,7 +97,7 @@ class RunRecord(Callback):
     def _resume(self, trainer: Trainer, checkpoint: Path) -> None:
         done = self._done = iteration_of(checkpoint)
         self.store.go_on_from(checkpoint.parents[1], done)
-        self._evaluated = {record.iteration for record in self.store.evaluations()}
+        self._evaluated = {(record.iteration, record.made_of) for record in self.store.all_evaluations()}
         # The closing evaluation of a run that is resumed is in no checkpoint, and its loggers have dropped it.
         for record in self.store.evaluations():
             if record.iteration == done and done not in {result.iteration for result in evaluation_results(trainer)}:
@@ -146,9 +147,9 @@ class RunRecord(Callback):
 
     def _add_evaluations(self, trainer: Trainer) -> None:
         for result in evaluation_results(trainer):
-            if result.iteration not in self._evaluated:
-                self._evaluated.add(result.iteration)
-                self.store.add_evaluation(EvaluationRecord(result.iteration, result.metrics, result.rates))
+            if (result.iteration, result.made_of) not in self._evaluated:
+                self._evaluated.add((result.iteration, result.made_of))
+                self.store.add_evaluation(EvaluationRecord(**asdict(result)))
 
 
 def _of_iteration(metrics: dict[str, torch.Tensor]) -> dict[str, float]:

@@ -8,7 +8,7 @@
 - ``bootstrap.py``: Confidence intervals of means over problems
 - ``estimators.py``: Estimators of success at k attempts
 - ``evaluator.py``: Mean@1 and Pass@k of the served policy on a set of prompts
-- ``identity.py``: The identity of a benchmark's prompts, by which stored answers and a new evaluation are matched
+- ``identity.py``: The identity of what is evaluated, by which stored answers and evaluations of a run are matched
 - ``ks.py``: The values of k for which Pass@k is reported
 - ``metrics.py``: Pass@k and mean@k as torchmetrics, right under several processes because their states are sums
 - ``multiple_choice.py``: Multiple-choice problems: options in a fixed random order, answered by a letter

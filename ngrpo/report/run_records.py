@@ -42,11 +42,13 @@ class EvaluationRecord:
         metrics: by name, e.g. ``pass@4``, or ``aime24/pass@4`` of a benchmark.
         rates: the fraction of right samples of each problem, in the data's order, by what the metrics' names start
             with: ``""`` or ``aime24/``.
+        made_of: see `ngrpo.evaluation.identity.Identified`.
     """
 
     iteration: int
     metrics: dict[str, float]
     rates: dict[str, list[float]]
+    made_of: str = ""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from ngrpo.errors import SettingError
+from ngrpo.evaluation.identity import comparable
 from ngrpo.report.run_description import Resume, RunDescription, RunWarning
 from ngrpo.report.run_records import EvaluationRecord, IterationRecord, MixedToken, ProblemRate, StoredRollout
 from ngrpo.utils.atomic_write import remove, write_text
@@ -124,7 +125,15 @@ class RunStore:
             ]
 
     def evaluations(self) -> list[EvaluationRecord]:
-        """Returns all evaluations in order.
+        """Returns the evaluations that can be compared with the last, in order.
+
+        Raises:
+            SettingError: the record is damaged.
+        """
+        return comparable(self.all_evaluations())
+
+    def all_evaluations(self) -> list[EvaluationRecord]:
+        """Returns all evaluations in order, the last of each iteration.
 
         Raises:
             SettingError: the record is damaged.
@@ -187,7 +196,7 @@ class RunStore:
         """
         source = RunStore(earlier)
         iterations = [record for record in source.iterations() if record.iteration < done]
-        evaluations = [record for record in source.evaluations() if record.iteration <= done]
+        evaluations = [record for record in source.all_evaluations() if record.iteration <= done]
         stored = [number for number in source.rollout_iterations() if number < done]
         scratch = self.folder.with_name(FOLDER + ".tmp")
         remove(scratch)

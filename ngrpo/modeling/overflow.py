@@ -39,9 +39,15 @@ def cast_weights(tensors: Iterable[tuple[str, Tensor]], dtype: torch.dtype) -> I
     """Yields weights by their names in the dtype that an engine serves.
 
     Raises:
-        RunError: a finite number becomes infinite.
+        RunError: a finite number becomes infinite, or a weight is quantised to whole numbers.
     """
     for name, tensor in tensors:
+        if not tensor.is_floating_point():
+            raise RunError(
+                f"the weight {name} is {str(tensor.dtype).removeprefix('torch.')}, which says nothing without the "
+                "scale that it was quantised with; give the model that it was made from.",
+                everywhere=True,
+            )
         cast = tensor.detach().to(dtype)
         if overflows(tensor, cast):
             raise RunError(

@@ -15,6 +15,7 @@ from verl.workers.rollout.replica import RolloutMode, RolloutReplica
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.loading import DTYPES
+from ngrpo.modeling.overflow import cast_weights
 from ngrpo.plugins.strategies import check_replayed_by_records, check_scored_by_token
 from ngrpo.remote.connection import TOKEN_VARIABLE, ServerConnection, ServerUnavailable, token_from
 from ngrpo.remote.server_group import ServerGroup
@@ -171,6 +172,7 @@ class ServedWeights(BaseRollout):
         Raises:
             ServerUnavailable: a server has not taken them; going on with its old ones would be another policy.
             SettingError: they are not the weights of the served model.
+            RunError: the served dtype cannot hold them.
         """
         with taken_whole(weights) as rest:
             if wire_format != "named_tensors" or hasattr(weights, "__aiter__"):
@@ -192,9 +194,8 @@ class ServedWeights(BaseRollout):
     def _served(self, weights: Iterable[tuple[str, Tensor]]) -> Iterable[tuple[str, Tensor]]:
         about = self._servers.anywhere(lambda server: server.get("/ngrpo/server"))
         tied = bool(getattr(self.model_config.hf_config, "tie_word_embeddings", False))
-        for name, tensor in weights:
-            if not (tied and name == _HEAD):
-                yield name, tensor.detach().to(DTYPES[about["dtype"]])
+        own = ((name, tensor) for name, tensor in weights if not (tied and name == _HEAD))
+        return cast_weights(own, DTYPES[about["dtype"]])
 
 
 class ServedReplica(RolloutReplica):

@@ -32,6 +32,12 @@ def test_weights_beyond_the_range_are_refused_by_name():
     )
 
 
+def test_whole_numbers_of_a_quantised_model_are_no_weights():
+    for dtype in (torch.int8, torch.uint8):
+        with pytest.raises(RunError, match="^the weight layer is u?int8, which says nothing without the scale"):
+            dict(cast_weights([("layer", torch.ones(2, 2, dtype=dtype))], torch.bfloat16))
+
+
 def test_what_was_infinite_before_is_not_the_casts_fault():
     """Weights that are not finite are told elsewhere."""
     assert dict(cast_weights([("bad", torch.tensor([torch.inf, 1.0]))], torch.float16))["bad"].isinf().any()

@@ -23,7 +23,7 @@ from verl.utils.config import omega_conf_to_dataclass  # noqa: E402
 from verl.workers.rollout.base import get_rollout_class  # noqa: E402
 from verl.workers.rollout.replica import RolloutMode, get_rollout_replica_class  # noqa: E402
 
-from ngrpo.errors import SettingError  # noqa: E402
+from ngrpo.errors import RunError, SettingError  # noqa: E402
 from ngrpo.exploration.neighbor import NeighborMixing  # noqa: E402
 from ngrpo.modeling.loading import MODEL_PATH, ModelSource  # noqa: E402
 from ngrpo.plugins import verl as _plugin  # noqa: E402, F401 (registers all of it)
@@ -202,6 +202,9 @@ def test_what_the_servers_do_not_do_is_refused(server: RunningServer) -> None:
     assert "no model of rewards" in refused(address, mode=RolloutMode.COLOCATED)
     with pytest.raises(SettingError, match="merge=False sends adapters alone"):
         asyncio.run(sender(server).update_weights(weights(), peft_config=object()))
+    quantised = [(name, tensor.to(torch.int8)) for name, tensor in weights()]
+    with pytest.raises(RunError, match="says nothing without the scale"):
+        asyncio.run(sender(server).update_weights(quantised, global_steps=9))
 
 
 def test_the_strategy_is_the_servers_own(server: RunningServer) -> None:

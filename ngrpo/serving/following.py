@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from ngrpo.serving.generation import Generation
+from ngrpo.serving.generation import Generation, Weights
 from ngrpo.types.rollouts import Rollout
 
 
@@ -31,15 +31,23 @@ class Following:
 
     Args:
         loop: the coroutine's.
+
+    Attributes:
+        weights: that make the rollouts; None as long as none is made. Others may be served when a slow client is told.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.weights: Weights | None = None
         self._loop = loop
         self._lock = threading.Lock()
         self._tokens: dict[int, list[int]] = {}
         self._finished: dict[int, Rollout] = {}
         self._told = False
         self._event = asyncio.Event()
+
+    def begun(self, weights: Weights) -> None:
+        """Is told the weights that make the rollouts."""
+        self.weights = weights
 
     def tokens(self, place: int, ids: Sequence[int]) -> None:
         """Is told the next tokens of a rollout that goes on."""

@@ -89,8 +89,7 @@ class _OpenAI:
 
         async def collect() -> Response:
             ends = {end.place: end.response async for end in followed if end.response is not None}
-            version = (await asyncio.wrap_future(followed.work.done)).weights.version
-            return JSONResponse(answer.whole([ends[place] for place in sorted(ends)], version))
+            return JSONResponse(answer.whole([ends[place] for place in sorted(ends)], followed.version))
 
         return await unless_gone(request, collect(), followed.withdraw)
 
@@ -120,8 +119,10 @@ class _Followed:
 
     @property
     def version(self) -> str:
-        """That of the weights: those that are served while a rollout of it runs."""
-        return self._handling.model.weights.version
+        """That of the weights that make its rollouts; there is news of some."""
+        weights = self._following.weights
+        assert weights is not None
+        return weights.version
 
     def withdraw(self) -> None:
         """Has nothing more made."""

@@ -14,6 +14,7 @@ from lightning import Callback, LightningModule, Trainer
 from torch.utils.data import DataLoader
 
 from ngrpo.callbacks.checkpoint import IterationCheckpoint
+from ngrpo.callbacks.evaluation import Evaluation
 from ngrpo.checkpoint.folders import complete_checkpoints, iteration_of
 from ngrpo.checkpoint.manifest import read, verify
 from ngrpo.config.schema import TrainerConfig
@@ -144,6 +145,27 @@ def test_the_record_holds_over_resumes_and_not_for_another_metric(tmp_path: Path
     assert monitor.record(tmp_path).value == pytest.approx(0.5)
     assert IterationCheckpoint(tmp_path, {}, monitor="eval/mean@1", mode="min").best.record(tmp_path) is None
     assert IterationCheckpoint(tmp_path, {}, monitor="train/reward").best.record(tmp_path) is None
+
+
+@pytest.mark.parametrize("value", [0.4, 0.6])
+def test_the_record_of_another_evaluation_is_none_and_its_checkpoint_stays_until_there_is_one(
+    tmp_path: Path, value: float
+):
+    """Figures of other problems are neither beaten nor do they beat."""
+
+    def checkpoint(samples: int, iteration: int, value: float) -> list[int]:
+        evaluation = Evaluation(None, SimpleNamespace(eval_prompts=list), samples)  # type: ignore[arg-type]
+        made = trainer(callbacks=[evaluation], save_checkpoint=save)
+        made.callback_metrics["eval/mean@1"] = torch.tensor(value)
+        callback = IterationCheckpoint(tmp_path, {}, every=1, keep=1, monitor="eval/mean@1")
+        callback.on_train_batch_end(made, torch.nn.Linear(1, 1), None, batch(iteration), 0)
+        return [iteration_of(found) for found in complete_checkpoints(tmp_path)]
+
+    assert checkpoint(4, 0, 0.5) == [1]
+    assert checkpoint(4, 1, 0.3) == [1, 2]
+    assert checkpoint(8, 2, math.nan) == [1, 3]
+    assert checkpoint(8, 3, value) == [4]
+    assert best(tmp_path) == ("iteration-4", value)
 
 
 def test_another_checkpoint_of_the_best_iteration_is_not_the_best(tmp_path: Path):

@@ -24,6 +24,11 @@ class Seen:
 
     def __init__(self) -> None:
         self.said: list[tuple[str, int, object]] = []
+        self.weights: list[Weights] = []
+
+    def begun(self, weights: Weights) -> None:
+        assert not self.said
+        self.weights.append(weights)
 
     def tokens(self, place: int, ids: Sequence[int]) -> None:
         self.said.append(("tokens", place, list(ids)))
@@ -352,4 +357,5 @@ def test_a_watcher_is_told_tokens_and_ends(engine: FakeEngine) -> None:
     one.done.result(10)
     assert seen.said[:2] == [("tokens", 0, [7]), ("tokens", 1, [8])]
     assert [one for one in seen.said if one[0] == "finished"] == [("finished", 0, 7), ("finished", 1, 8)]
+    assert seen.weights == [WEIGHTS]
     made.close()

@@ -1,5 +1,6 @@
 """Streamed answers come in parts that are together the whole answer; who hangs up in the middle takes it back."""
 
+import asyncio
 import json
 import logging
 import socket
@@ -13,6 +14,13 @@ from typing import Any
 
 import pytest
 from running_server import QUESTION, RunningServer, running_server
+
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.remote.connection import ServerConnection
+from ngrpo.remote.server_group import ServerGroup
+from ngrpo.remote.tensor_parts import cut
+from ngrpo.serving.following import Following, News
+from ngrpo.serving.generation import Generation
 
 MESSAGES = [{"role": "user", "content": QUESTION}]
 CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
@@ -102,6 +110,36 @@ def test_what_cannot_be_served_is_refused_before_the_stream(server: RunningServe
 def own() -> Iterator[RunningServer]:
     with running_server("server.send_timeout_s=0.5", "server.max_requests=64") as running:
         yield running
+
+
+@pytest.mark.parametrize("stop", [None, "a"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_slow_client_is_told_the_weights_that_made_its_response(
+    own: RunningServer, stream: bool, stop: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Others are served by the time that it takes the rest of its answer."""
+    asked, changed, look = threading.Event(), threading.Event(), Following.next
+
+    async def late(self: Following, work: Generation) -> list[News]:
+        asked.set()
+        await asyncio.to_thread(changed.wait, 60)
+        return await look(self, work)
+
+    monkeypatch.setattr(Following, "next", late)
+    before = own.ask("GET", "/ngrpo/weights")[1]["version"]
+    body = LONG | {"n": 2, "stop": stop, "stream": stream}
+    if stream:
+        body["stream_options"] = {"include_usage": True}
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(events if stream else own.post, *([own] if stream else []), COMPLETION, body)
+        if stream or stop:
+            assert asked.wait(30)
+            weights = {name: 0.99 * tensor.detach() for name, tensor in ModelSource().load().named_parameters()}
+            ServerGroup([ServerConnection(own.url)]).send_weights(cut(weights.items(), 1 << 20), 1)
+            assert own.ask("GET", "/ngrpo/weights")[1]["version"] != before
+            changed.set()
+        found = answer.result(60)
+    assert {one["system_fingerprint"] for one in (found if stream else [found])} == {before}
 
 
 def hang_up_after(server: RunningServer, body: Any, parts: int) -> None:

@@ -45,9 +45,10 @@ def split_rollouts(
 def _rollout(request: Request, output: Completion, collected: CollectedRecords, row: int, mixed: slice) -> Rollout:
     """Makes a rollout of one row of the records; ``mixed`` are its entries of the sparse record."""
     prefix = () if request.prefix is None else request.prefix.ids
-    response = torch.tensor([*prefix, *output.token_ids], dtype=torch.int64)
-    length = len(response)
-    if not torch.equal(response, collected.tokens[row, :length].long()):
+    length = request.given + len(output.token_ids)
+    response = collected.tokens[row, :length].to(torch.int64, copy=True)
+    # Lists are compared: a tensor of a list takes several times as long to make.
+    if response.tolist() != [*prefix, *output.token_ids]:
         raise RuntimeError("the engine returned other tokens than were recorded; this is a fault in its adapter")
     at = collected.mixed[row, :length].nonzero()[:, 0]
     return Rollout(

@@ -310,4 +310,5 @@ def _neutral(max_tokens: int, stop_ids: tuple[int, ...], arguments: dict[str, An
         logprobs=None,
         output_kind=RequestOutputKind.DELTA if watched else RequestOutputKind.FINAL_ONLY,
         extra_args=arguments,
+        skip_clone=True,  # they are made for this request
     )

@@ -8,12 +8,14 @@ from pathlib import Path
 import torch
 from lightning import Trainer
 
+from ngrpo.callbacks.evaluation import made_of
 from ngrpo.checkpoint.folders import FOLDER, complete_checkpoints
 from ngrpo.checkpoint.manifest import sequence_of
 from ngrpo.errors import SettingError
 from ngrpo.utils.atomic_write import remove, write_text
 
 POINTER = "best.json"
+_EVALUATED = "eval/"
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Best:
         value: of the metric there.
         sequence: of the checkpoint (`ngrpo.checkpoint.manifest.Manifest`); another of the same iteration may have taken
             its place.
+        made_of: of an evaluation's metric what that was made of, see `ngrpo.evaluation.identity.Identified`.
     """
 
     checkpoint: str
@@ -34,6 +37,7 @@ class Best:
     mode: str
     value: float
     sequence: int = 0
+    made_of: str = ""
 
 
 class Monitor:
@@ -49,6 +53,7 @@ class Monitor:
             raise SettingError(f"callbacks.checkpoint.mode={mode} is not known; choose max or min.")
         self.monitor = monitor
         self.mode = mode
+        self._made_of = ""
 
     def check(self, trainer: Trainer) -> None:
         """Refuses a metric that nobody logs; called when an iteration has been logged.
@@ -59,7 +64,7 @@ class Monitor:
         known = trainer.callback_metrics
         if self.monitor is None or self.monitor in known:
             return
-        if not self.monitor.startswith("eval/") or any(tag.startswith("eval/") for tag in known):
+        if not self.monitor.startswith(_EVALUATED) or any(tag.startswith(_EVALUATED) for tag in known):
             raise SettingError(
                 f"callbacks.checkpoint.monitor={self.monitor} is not logged; choose one of {', '.join(sorted(known))}."
             )
@@ -71,6 +76,7 @@ class Monitor:
 
     def better(self, trainer: Trainer, run: Path) -> float | None:
         """Returns the metric if this iteration has one that beats the record, the same on all ranks."""
+        self._made_of = made_of(trainer) if str(self.monitor).startswith(_EVALUATED) else ""
         value = float(trainer.callback_metrics.get(self.monitor, math.nan)) if self.monitor else math.nan
         before = self.record(run)
         sign = 1 if self.mode == "max" else -1
@@ -79,14 +85,15 @@ class Monitor:
         return found
 
     def record(self, run: Path) -> Best | None:
-        """Returns the record by this metric and mode, if there is one."""
+        """Returns the record by this metric, of this evaluation, and mode, if there is one."""
         best = _read(run)
-        same = best is not None and (best.monitor, best.mode) == (self.monitor, self.mode)
-        return best if same else None
+        if best is None or (best.monitor, best.mode) != (self.monitor, self.mode):
+            return None
+        return best if best.made_of in (self._made_of, "") else None
 
     def mark(self, folder: Path, value: float) -> None:
         """Makes a checkpoint the best one."""
-        best = Best(folder.name, str(self.monitor), self.mode, value, sequence_of(folder) or 0)
+        best = Best(folder.name, str(self.monitor), self.mode, value, sequence_of(folder) or 0, self._made_of)
         write_text(folder.parent / POINTER, json.dumps(asdict(best)) + "\n")
 
     def drop_replaced(self, run: Path) -> None:
@@ -95,8 +102,8 @@ class Monitor:
             remove(run / FOLDER / POINTER)
 
     def outdated(self, run: Path, keep: int) -> list[Path]:
-        """Returns the checkpoints to discard: all but the last ``keep`` and the best."""
-        best = self.record(run)
+        """Returns the checkpoints to discard: all but the last ``keep`` and what is named the best, by whatever."""
+        best = _read(run)
         return [old for old in complete_checkpoints(run)[:-keep] if best is None or old.name != best.checkpoint]
 
 

@@ -132,6 +132,11 @@ def evaluation_results(trainer: Trainer) -> list[EvaluationResult]:
     return comparable([result for c in trainer.callbacks if isinstance(c, Evaluation) for result in c.results])
 
 
+def made_of(trainer: Trainer) -> str:
+    """Returns what the evaluations of a run are made of, see `ngrpo.evaluation.identity.Identified`; "" without any."""
+    return next((c.made_of for c in trainer.callbacks if isinstance(c, Evaluation)), "")
+
+
 def tagged(metrics: Mapping[str, float]) -> dict[str, float]:
     """Returns an evaluation's metrics by the tags under which they are logged."""
     return {f"eval/{name}": value for name, value in metrics.items()}

@@ -306,7 +306,7 @@ class _Stream:
                 self._numbers.update((self._added + place, (work, place)) for place in range(count))
                 self._added += count
                 if work.watcher is not None:
-                    work.watcher.begun(opened.weights)
+                    work.watcher.started(opened.weights)
             if works:
                 opened.stream.add([request for work in works for request in work.requests], watched=watched)
         self._begin = []

@@ -45,7 +45,7 @@ class Following:
         self._told = False
         self._event = asyncio.Event()
 
-    def begun(self, weights: Weights) -> None:
+    def started(self, weights: Weights) -> None:
         """Is told the weights that make the rollouts."""
         self.weights = weights
 

@@ -88,7 +88,7 @@ class Made:
 class Watcher(Protocol):
     """Is told of rollouts while they are made, in the engine's thread: it must neither wait nor fail."""
 
-    def begun(self, weights: Weights) -> None:
+    def started(self, weights: Weights) -> None:
         """Is told the weights that make all of them, before anything else."""
 
     def tokens(self, place: int, ids: Sequence[int]) -> None:

@@ -26,7 +26,7 @@ class Seen:
         self.said: list[tuple[str, int, object]] = []
         self.weights: list[Weights] = []
 
-    def begun(self, weights: Weights) -> None:
+    def started(self, weights: Weights) -> None:
         assert not self.said
         self.weights.append(weights)
 

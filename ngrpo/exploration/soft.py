@@ -8,6 +8,9 @@ from torch import Tensor
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration, Step, StepContext
 
+_LONGEST_RUN = 2**31 - 1
+"""What the state of a row, an int32, can count to."""
+
 
 @dataclass(frozen=True)
 class SoftThinking(Exploration):
@@ -45,6 +48,11 @@ class SoftThinking(Exploration):
         for name in ("top_n", "cold_steps"):
             if getattr(self, name) < 1:
                 raise SettingError(f"exploration.{name}={getattr(self, name)} is too small; choose 1 or more.")
+        if self.cold_steps > _LONGEST_RUN:  # compared with the counter it would be another number, or none
+            raise SettingError(
+                f"exploration.cold_steps={self.cold_steps} is more than {_LONGEST_RUN}; set exploration.cold_entropy=0 "
+                "to never stop."
+            )
         if not 0.0 <= self.rate <= 1.0:
             raise SettingError(f"exploration.rate={self.rate} is not a probability; choose a value in [0, 1].")
         if not self.cold_entropy >= 0.0:

@@ -22,6 +22,9 @@ _MOST_KEPT = 256
 _MOST_LISTED = 4096
 """Numbers in a list, such as ``excluded_ids``."""
 
+_INTEGERS = 2**63
+"""Whole numbers of PyTorch are smaller; beyond them a strategy fails in the middle of its step."""
+
 
 class Catalogue:
     """The presets of the package, and the strategy of the server's own settings, which keeps these.
@@ -85,6 +88,8 @@ class Catalogue:
                 f"exploration.{key}={shown(value)} is no number, and requests may change numbers only; start the "
                 f"server with exploration={chosen} and this setting, or leave it out."
             )
+        if type(value) is int and abs(value) >= _INTEGERS:
+            raise SettingError(f"exploration.{key}={shown(value)} is no number of 64 bits; ask for a smaller one.")
         held = ListConfig(value) if isinstance(value, list) else value
         hint = hints_of(target_of(node)).get(key, Any)
         if not fits(held, hint):

@@ -1,6 +1,7 @@
 """The fields of a JSON object, each read with its type and range, and none left over."""
 
 import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +19,7 @@ def read_object(content: bytes) -> "Fields":
         SettingError: it is no JSON object, or has numbers that are none.
     """
     try:
-        found = json.loads(content, parse_constant=_no_number)
+        found = json.loads(content, parse_constant=_no_number, parse_float=_finite)
     except RecursionError as error:
         raise SettingError("the body is nested too deeply; send a flatter one.") from error
     except (ValueError, UnicodeDecodeError) as error:
@@ -33,6 +34,13 @@ def read_object(content: bytes) -> "Fields":
 
 def _no_number(text: str) -> None:
     raise ValueError(f"{text} is no number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if math.isinf(value):
+        _no_number(text[:20])
+    return value
 
 
 def _depth(found: Any) -> int:

@@ -91,7 +91,10 @@ def test_deterministic_only_at_rate_one():
     assert not SoftThinking(rate=0.99).deterministic
 
 
-@pytest.mark.parametrize(("setting", "value"), [("top_n", 0), ("rate", 1.5), ("cold_entropy", -0.1), ("cold_steps", 0)])
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("top_n", 0), ("rate", 1.5), ("cold_entropy", -0.1), ("cold_steps", 0), ("cold_steps", 2**31)],
+)
 def test_settings_out_of_range_are_refused(setting: str, value: Any):
     with pytest.raises(SettingError, match=rf"^exploration\.{setting}={value} .*\.$"):
         SoftThinking(**{setting: value})

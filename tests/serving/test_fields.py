@@ -14,7 +14,8 @@ from ngrpo.serving.fields import Fields, read_object
 @pytest.mark.parametrize(
     "body",
     [
-        b"", b"{", b"[]", b"3", b"null", b'{"a": NaN}', b'{"a": Infinity}', b"\xff\xfe", b"[" * 100_000,
+        b"", b"{", b"[]", b"3", b"null", b'{"a": NaN}', b'{"a": Infinity}', b'{"a": 1e999}',
+        b'{"a": [-1e999]}', b"\xff\xfe", b"[" * 100_000,
         b'{"a":' * 40 + b"1" + b"}" * 40, b'{"a": 1' + b"0" * 5000 + b"}",
     ],
 )  # fmt: skip

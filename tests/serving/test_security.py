@@ -182,6 +182,8 @@ CODE: list[tuple[Any, str]] = [
     ({"name": "neighbor", "k": True}, "does not fit; neighbor takes int"),
     ({"name": "neighbor", "excluded_ids": [9999]}, "names more than the 576 tokens of the model"),
     ({"name": "neighbor", "excluded_ids": ["x"]}, "is no number, and requests may change numbers only"),
+    ({"name": "neighbor_annealed", "schedule_iterations": 10**30}, "is no number of 64 bits"),
+    ({"name": "gaussian", "tau": 10**30}, "is no number of 64 bits"),
 ]
 
 

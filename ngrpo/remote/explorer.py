@@ -35,7 +35,7 @@ class RemoteExplorer:
     """Asks rollout servers (``ngrpo serve``) for rollouts, from any number of threads.
 
     A request that fails is asked again, at the next server if there are several, with the same keys and hence for the
-    same rollouts.
+    same rollouts, where that has the same weights: each rollout names its own.
 
     Args:
         url: of a server, or of several that serve the same model.
@@ -91,6 +91,8 @@ class RemoteExplorer:
         several = _several(prompts)
         if type(n) is not int or n < 1:
             raise SettingError(f"n={shown(n)} makes no rollouts; choose 1 or more.")
+        if type(seed) is not int:  # its digits make the keys: 1.0 is not 1
+            raise SettingError(f"seed={shown(seed)} is no whole number; choose one.")
         named = {"name": exploration} if isinstance(exploration, str) else exploration
         sampling = {"temperature": temperature, "max_new_tokens": max_new_tokens, "stop_ids": stop_ids}
         asked: dict[str, Any] = {

@@ -269,3 +269,9 @@ def test_no_server_is_refused() -> None:
 def test_what_is_no_prompt_is_refused(prompts: Any) -> None:
     with pytest.raises(SettingError, match="are neither text, token ids nor messages"):
         RemoteExplorer("http://127.0.0.1:9", retries=0).rollout(prompts)
+
+
+@pytest.mark.parametrize("seed", [1.0, None, True, "1"])
+def test_a_seed_that_would_make_other_keys_is_refused(seed: Any) -> None:
+    with pytest.raises(SettingError, match=r"^seed=.* is no whole number"):
+        RemoteExplorer("http://127.0.0.1:9", retries=0).rollout("a question", seed=seed)

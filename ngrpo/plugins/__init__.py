@@ -1,5 +1,6 @@
 """Exploration in other programs that train: each plug-in is one module to import, which imports that program.
 
+- ``prompts.py``: The prompts that other frameworks can train with: texts
 - ``strategies.py``: The strategies that other frameworks can train with: those that they score by token, and replay by
   records alone
 - ``trl.py``: Exploration for TRL: `ExploringGRPOTrainer`, and the mixin that it is made of

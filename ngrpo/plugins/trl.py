@@ -26,6 +26,7 @@ from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.random import request_key
 from ngrpo.exploration.runtime.bound import BoundExploration, bind
 from ngrpo.exploration.vocabulary import Vocabulary
+from ngrpo.plugins.prompts import check_texts
 from ngrpo.plugins.strategies import check_scored_by_token
 from ngrpo.plugins.trl_weights import SameArchitecture, check_weights, whole_weights
 from ngrpo.replay.hook import replayed
@@ -252,7 +253,7 @@ def _roll_out(prompts: list[Any], trainer: Any) -> dict[str, list[Any]]:
     """TRL's ``rollout_func``: what each prompt's response was, with fields that its reward functions get."""
     tokenizer = trainer.processing_class
     if is_conversational({"prompt": prompts[0]}):
-        _check_texts(prompts)
+        check_texts(prompts)
         template = {"chat_template": trainer.chat_template, **trainer.chat_template_kwargs}
         template |= {"add_generation_prompt": True, "tokenize": True, "return_dict": True}
         prompt_ids = tokenizer.apply_chat_template(prompts, **template)["input_ids"]
@@ -265,14 +266,6 @@ def _roll_out(prompts: list[Any], trainer: Any) -> dict[str, list[Any]]:
         "logprobs": [rollout.log_probs.tolist() for rollout in rollouts],
         "response_text": [_text(rollout, tokenizer) for rollout in rollouts],
     }
-
-
-def _check_texts(conversations: list[list[dict[str, Any]]]) -> None:
-    """Refuses images and the like, which TRL's passes would see and rollouts would not."""
-    contents = (message.get("content") for conversation in conversations for message in conversation)
-    kinds = {part.get("type") for content in contents if isinstance(content, list) for part in content}
-    for kind in kinds - {"text"}:
-        raise SettingError(f"a prompt has a part of type {kind}, and rollouts see texts alone; take it out.")
 
 
 def _text(rollout: Rollout, tokenizer: Any) -> str:

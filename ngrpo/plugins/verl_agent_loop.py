@@ -12,14 +12,19 @@ from typing import Any
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput, register
 from verl.utils.profiler import simple_timer
 
+from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.random import request_key
+from ngrpo.plugins.prompts import check_texts
 from ngrpo.plugins.verl_records import fields
 from ngrpo.plugins.verl_servers import NAME, ServerSettings, check_sampling, weights_number
 from ngrpo.remote.explorer import RemoteExplorer, RemoteRollout
 
 _AT_ONCE = 512
 """Rollouts that a process waits for at a time."""
+
+_REPLAYING = ("fsdp", "fsdp2")
+"""verl's actors that replay records, by ``strategy``; any other would leave them aside without a word."""
 
 _trajectory: ContextVar[Mapping[str, Any]] = ContextVar("trajectory")
 """What verl says of the rollout that is being made: ``step``, ``validate`` and ``rollout_n``."""
@@ -47,9 +52,11 @@ class ExploringAgentLoop(AgentLoopBase):
 
         Raises:
             ServerUnavailable: no server makes it, or none with weights that are new enough.
-            SettingError: a server refuses it, or the sampling cannot be used.
+            SettingError: a server refuses it, or the sampling cannot be used, or the prompt, or the actor.
         """
+        _check_actors(self.config.actor_rollout_ref)
         check_sampling(_Attributes(sampling_params), "")
+        check_texts([kwargs["raw_prompt"]])
         prompt_ids = await self.ct_build_initial_tokens(list(kwargs["raw_prompt"]))
         about = _trajectory.get()
         step, validating = max(int(about["step"]), 0), bool(about["validate"])
@@ -104,6 +111,15 @@ def tell_trajectories(worker: type) -> None:
             _trajectory.reset(told)
 
     worker._run_agent_loop = telling  # type: ignore[attr-defined]
+
+
+def _check_actors(roles: Any) -> None:
+    for role in ("actor", "ref"):
+        strategy = roles[role].strategy
+        if strategy not in _REPLAYING:
+            raise SettingError(
+                f"actor_rollout_ref.{role}.strategy={strategy} replays no records; set it to fsdp or fsdp2."
+            )
 
 
 class _Attributes:

@@ -65,16 +65,32 @@ def composed(*words: str) -> Any:
         return compose("ppo_trainer", [*RECIPE, *words])
 
 
-def made(server: RunningServer, step: int = 1, validate: bool = False, words: tuple[str, ...] = ()) -> DataProto:
+def made(
+    server: RunningServer,
+    step: int = 1,
+    validate: bool = False,
+    words: tuple[str, ...] = (),
+    questions: tuple[Any, ...] = (QUESTION, "What is 2 + 2?"),
+) -> DataProto:
     """What a worker of verl makes of two prompts, twice each."""
     worker = AgentLoopWorker(composed(ADDRESS + server.url, *words), llm_client=None)
-    questions = [QUESTION, "What is 2 + 2?"]
     prompts = np.empty(4, dtype=object)
     prompts[:] = [[{"role": "user", "content": questions[row // 2]}] for row in range(4)]
     tensors = TensorDict({"dummy": torch.zeros(4, 1)}, batch_size=4)
     rest = {"raw_prompt": prompts, "index": np.array([0, 0, 1, 1]), "priority": np.arange(4)}
     given = DataProto(batch=tensors, non_tensor_batch=rest, meta_info={"global_steps": step, "validate": validate})
     return asyncio.run(worker.generate_sequences(given))
+
+
+@pytest.mark.parametrize("role", ["actor", "ref"])
+def test_actors_that_replay_nothing_are_refused(server: RunningServer, role: str) -> None:
+    with pytest.raises(SettingError, match=f"^actor_rollout_ref.{role}.strategy=megatron replays no records"):
+        made(server, words=(f"actor_rollout_ref.{role}.strategy=megatron",))
+
+
+def test_images_are_refused(server: RunningServer) -> None:
+    with pytest.raises(SettingError, match="a part of type image"):
+        made(server, questions=([{"type": "image"}], [{"type": "text", "text": QUESTION}]))
 
 
 def weights(factor: float = 1.0) -> Iterator[tuple[str, torch.Tensor]]:

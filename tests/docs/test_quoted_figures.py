@@ -430,12 +430,15 @@ def test_what_is_quoted_of_the_server_was_measured() -> None:
     assert len(checks["of_version"]) == 3
     assert not any(status >= "500" for status in checks["malformed"])
     assert not any(checks["left"].values())
-    (waves,) = (one for one in speed["measured"] if one["waves"] == 3)
-    engine, ratios = waves["tokens_per_s"]["engine"], waves["of_engine"]
-    rollouts = waves["requests"] * waves["waves"]
-    assert f"{rollouts} rollouts of {waves['tokens']} tokens: {engine:,.0f} tokens/s of the engine" in text
+    once, thrice = speed["measured"]
+    ratios, later = once["of_engine"], thrice["of_engine"]
+    assert f"{once['requests']} rollouts of {once['tokens']} tokens: {once['tokens_per_s']['engine']:,.0f} tokens/s" in text
     assert f"{ratios['group']:.2f} of that for one client" in text
-    assert f"and {ratios['single']:.2f} for {waves['requests']} clients" in text
+    assert f"and {ratios['single']:.2f} for {once['requests']} clients" in text
+    after_other = f"{thrice['tokens_per_s']['engine']:,.0f} tokens/s, {later['group']:.2f} and {later['single']:.2f} ("
+    assert f"With three requests each, one after the other, it is {after_other}" in text
+    assert min(ratios["single"], later["single"]) >= 0.9
+    assert f"Before, it was {speed['before'][0]['of_engine']['single']:.2f} for" in text
     on_cpu = benchmark("serving_cpu")["measured"]
     after, before = ([one["of_engine"]["single"] for one in on_cpu[name]] for name in ("after", "before"))
     clients = on_cpu["after"][0]["requests"]

@@ -227,6 +227,23 @@ def test_the_formats_learn_as_quoted() -> None:
         assert f"| {name} | {' | '.join([*cells, f'{mean(ends):.2f}'])} |" in page
 
 
+def test_what_smollm2_learns_in_each_format_was_measured() -> None:
+    made = benchmark("precision_curves_h200")["smollm2"]
+    page = PAGES["docs/precision.md"]
+    assert set(map(len, made["runs"].values())) == {40}
+    assert set(made["overflowed_steps"].values()) == {0}
+    for name in ("float32", "bfloat16", "float16"):
+        names = [f"{name}-{seed}" for seed in range(3)]
+        ends = [mean(made["runs"][one][30:]) for one in names]
+        cells = [
+            f"{mean(mean(made['runs'][one][:5]) for one in names):.2f}",
+            ", ".join(f"{end:.2f}" for end in ends),
+            f"{mean(ends):.2f}",
+            f"{mean(made['mismatch_mean'][one] for one in names):.5f}",
+        ]
+        assert f"| {name} | {' | '.join(cells)} |" in page
+
+
 def test_the_transfer_of_weights_quoted_was_measured() -> None:
     made = benchmark("transfer_h200")
     runs = {(one["interface"], one["own_process"]): one for one in made["runs"]}

@@ -127,14 +127,21 @@ def test_the_memory_quoted_was_measured() -> None:
 
 def test_the_iterations_quoted_were_measured() -> None:
     text = " ".join(PAGES["docs/benchmarks.md"].split())
-    for card in ("H100", "H200"):
-        made = benchmark(f"step_{card.lower()}")
+    files = {"H100": "step_h100", "H200": "step_h200", "H200, faster host": "step_h200_trl_first"}
+    ratios = {}
+    for card, file in files.items():
+        made = benchmark(file)
+        ratios[card] = made["speed_up"]["ours bf16"]
         for mode, first in (("ours bf16", "ours"), ("trl liger", "TRL + Liger")):
             result = made["results"][mode]
             seconds = [f"{result[name]:.2f} s" for name in ("step_s", "generate_s", "score_s", "update_s")]
             cells = quoted(f"{first}, {card}")
             assert [*cells[:4], cells[-1]] == [*seconds, f"{result['used_gib']:.1f} GiB"]
-        assert f"{made['speed_up']['ours bf16']:.2f} times as fast on the {card}" in text
+    assert (
+        f"That is {ratios['H100']:.2f} times as fast on the H100, {ratios['H200']:.2f} times as fast on the first"
+        in text
+    )
+    assert f"and {ratios['H200, faster host']:.2f} times as fast on the second" in text
     ours = benchmark("step_h200")["results"]["ours bf16"]
     assert (
         f"The transfer is {ours['sync_s']:.2f} s of the {ours['step_s']:.2f} s on the H200, "
@@ -144,7 +151,13 @@ def test_the_iterations_quoted_were_measured() -> None:
     assert f"a part of the update's {ours['update_s']:.2f} s, could be hidden." in text
     whole = benchmark("n_grpo_1_5b_h200")["results"]["ours"]
     assert f"at most {whole['used_gib']:.1f} GiB in use" in text
-    assert f"it took {whole['step_s']:.1f} s" in text
+    assert f"it took {whole['step_s']:.1f} s before bursts" in text
+    later = benchmark("n_grpo_1_5b_h200_bursts")["results"]["ours"]
+    assert f"and {later['step_s']:.1f} s on another machine" in text
+    assert f"Of those, {later['reward_s']:.1f} s were the start of the process" in text
+    generation, log_probs, update = (later[name] for name in ("generate_s", "score_s", "update_s"))
+    phases = f"Generation was {generation:.1f} s, log-probs {log_probs:.1f} s, the update {update:.1f} s"
+    assert f"{phases}, and the first weight transfer with a sleeping engine {later['sync_s']:.1f} s." in text
 
 
 def test_the_decode_steps_quoted_were_measured() -> None:
@@ -173,6 +186,10 @@ def test_the_decode_steps_of_vllm_quoted_were_measured() -> None:
     assert f"and {speeds['plain']:,.0f} with vLLM plain" in text
     tokens = rollout["requests"] * rollout["tokens"]
     assert f"the kernels alone would allow {tokens / rollout['kernel_s']:,.0f}." in text
+    again, rounds = rollout["again"]["tokens_per_s"], rollout["again"]["rounds"]["neighbor"]
+    assert f"it was {again['neighbor']:,.0f} with bursts (rounds of {min(rounds):,.0f} to {max(rounds):,.0f})" in text
+    assert f"and {again['plain']:,.0f} with vLLM plain, where the kernels would allow" in text
+    assert f"would allow {tokens / rollout['again']['kernel_s']:,.0f}." in text
 
 
 def test_the_times_of_compiling_were_measured() -> None:
@@ -449,7 +466,10 @@ def test_what_is_quoted_of_the_server_was_measured() -> None:
     assert not any(checks["left"].values())
     once, thrice = speed["measured"]
     ratios, later = once["of_engine"], thrice["of_engine"]
-    assert f"{once['requests']} rollouts of {once['tokens']} tokens: {once['tokens_per_s']['engine']:,.0f} tokens/s" in text
+    assert (
+        f"{once['requests']} rollouts of {once['tokens']} tokens: {once['tokens_per_s']['engine']:,.0f} tokens/s"
+        in text
+    )
     assert f"{ratios['group']:.2f} of that for one client" in text
     assert f"and {ratios['single']:.2f} for {once['requests']} clients" in text
     after_other = f"{thrice['tokens_per_s']['engine']:,.0f} tokens/s, {later['group']:.2f} and {later['single']:.2f} ("

@@ -174,7 +174,7 @@ def test_file_composes_and_builds(file: str, available: dict[str, Any], monkeypa
         assert is_function or callable(made) or type(made).__name__ == node["_target_"].rpartition(".")[2]
 
 
-@pytest.mark.parametrize("name", ["demo", "quick", "smollm2", "countdown", "word_problems"])
+@pytest.mark.parametrize("name", ["demo", "quick", "smollm2", "smollm2_long", "countdown", "word_problems"])
 def test_every_command_of_a_study_composes(name: str, tmp_path: Path) -> None:
     """Every arm trains with settings that are there, on what the others train on, and so it is with the evaluations."""
     study = load_study(CONF, name, [])

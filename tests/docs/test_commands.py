@@ -185,6 +185,8 @@ def test_command(command: str, run_folder: Path, classifier: Path, tmp_path: Pat
         ),
         "python scripts/make_demo_model.py --size countdown --output outputs/study/countdown-model": "takes minutes",
         "python scripts/study.py levels --study countdown": "needs the model",
+        "python scripts/study.py model --study smollm2_long": "needs a GPU",
+        "python scripts/study.py levels --study smollm2_long": "needs a GPU",
         "python scripts/study.py restore --study countdown": "tests/study/leaderboard/test_restoring.py runs it",
         "python scripts/study.py run --study countdown --jobs 16": "needs a GPU",
         "python scripts/study.py add --study countdown --arm min_p_grpo --with exploration=min_p --with algo=grpo "

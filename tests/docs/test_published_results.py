@@ -12,9 +12,12 @@ from prose import PAGES
 from ngrpo.data.countdown.generator import NUMBERS
 from ngrpo.data.sources import open_source
 from ngrpo.study.arm_summary import figures, pairs, summaries
+from ngrpo.study.definition import load_study
+from ngrpo.study.difficulty import nearest
 from ngrpo.study.leaderboard.files import read_setting
 from ngrpo.study.leaderboard.page import write_leaderboard
 from ngrpo.study.primary_family import comparisons
+from ngrpo.study.room import Room
 from ngrpo.utils.numbers import fixed, fixed_off_zero
 
 RESULTS = ROOT / "docs" / "results"
@@ -32,6 +35,27 @@ def test_different_puzzles_are_counted_as_quoted() -> None:
     text = " ".join(PAGES["docs/leaderboard.md"].split())
     expected = f"the {len(rows)} test problems are {len(puzzles)} different puzzles, from {len(set(numbers))} sets of"
     assert expected in text
+
+
+def test_the_rules_figures_are_quoted_and_keep_it() -> None:
+    measured = {name: read_setting(RESULTS / name).levels for name in ("countdown", "word_problems")}
+    measured["smollm2_long"] = json.loads((ROOT / "docs/benchmarks/smollm2_long_levels_h200.json").read_text())[
+        "levels"
+    ]
+    rows = [line for line in PAGES["docs/leaderboard.md"].splitlines() if line.startswith("|")]
+    for name, levels in measured.items():
+        rule = load_study(ROOT / "conf", name, []).levels
+        rooms = {path: Room.of_metrics(levels[path]) for path in rule.paths}
+        assert nearest(rooms, rule) == rule.chosen
+        room = rooms[rule.chosen]
+        assert room is not None
+        cells = (name, rule.chosen, fixed(room.mean), fixed(room.solved), fixed(1 - room.solved))
+        start = "| `{}` | `{}` | {} | {} | {} | ".format(*cells)
+        (row,) = (line for line in rows if line.startswith(start))
+        beside, unsolved = re.fullmatch(r"`(.*)`: (.*) unsolved", row.removeprefix(start).removesuffix(" |")).groups()
+        other = rooms[beside]
+        assert fixed(1 - other.solved) == unsolved
+        assert other.shortfalls(rule) == ["fewer than 0.200 are unsolved"]
 
 
 def test_controls_differ_as_quoted() -> None:

@@ -39,3 +39,13 @@ def test_the_primary_comparisons_are_of_planned_arms(setting: str) -> None:
         assert study.arms[one.arm].seeds == study.arms[one.against].seeds == 10
         assert one.metric == f"pass@{study.test.samples}"
     assert study.tune.validation.path != study.test.path
+
+
+def test_the_third_setting_has_the_same_arms_and_nothing_primary() -> None:
+    third = load_study(ROOT / "conf", "smollm2_long", [])
+    assert {name: arm.overrides for name, arm in third.arms.items()} == {n: arm.overrides for n, arm in ARMS.items()}
+    assert {name: arm.strengths for name, arm in third.arms.items()} == {n: arm.strengths for n, arm in ARMS.items()}
+    assert {arm.seeds for arm in third.arms.values()} == {5}
+    assert third.primary is not None
+    assert third.primary.comparisons == []
+    assert third.tune.validation.path != third.test.path

@@ -82,6 +82,41 @@ def test_several_files_are_numbered_through(tmp_path: Path) -> None:
     assert list(open_source(listed[::-1]).rows())[3] == Problem(3, "what is 0", "0", 1.0)
 
 
+ROWS_AS_JSON = '[{"problem": "q", "answer": "1"}]'
+
+
+@pytest.mark.parametrize(
+    ("names", "shown"),
+    [
+        (["train.jsonl", "test.jsonl"], "test.jsonl, train.jsonl"),
+        (["a-train-00.json", "a_Train_1.json", "a.validation.json"], "a-train-00.json, a.validation.json"),
+        (["questions_dev.json", "questions_eval.json"], "questions_dev.json, questions_eval.json"),
+    ],
+)
+def test_a_directory_with_several_splits_is_refused_and_a_list_of_its_files_is_not(
+    tmp_path: Path, names: list[str], shown: str
+) -> None:
+    for name in names:
+        (tmp_path / name).write_text('{"problem": "q", "answer": "1"}' if "jsonl" in name else ROWS_AS_JSON)
+    first = tmp_path / shown.split(", ")[0]
+    expected = (
+        f"data.path={str(tmp_path)!r} holds files of several splits ({shown}); name those to read, such as "
+        f"data.path={str(first)!r}, or a list of them."
+    )
+    for path in (str(tmp_path), [str(tmp_path)]):
+        with pytest.raises(SettingError) as caught:
+            open_source(path)
+        assert str(caught.value) == expected
+    assert len(list(open_source([str(tmp_path / name) for name in names]).rows())) == len(names)
+
+
+@pytest.mark.parametrize("names", [["train-0.json", "train-1.json"], ["latest.json", "contest.json", "train.json"]])
+def test_a_directory_with_one_split_is_read(tmp_path: Path, names: list[str]) -> None:
+    for name in names:
+        (tmp_path / name).write_text(ROWS_AS_JSON)
+    assert len(list(open_source(str(tmp_path)).rows())) == len(names)
+
+
 def test_file_identity_is_of_the_content(tmp_path: Path) -> None:
     (tmp_path / "copy").mkdir()
     for place in (tmp_path, tmp_path / "copy"):

@@ -3,6 +3,7 @@
 import glob
 import hashlib
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,13 @@ READERS: dict[str, Callable[[bytes], Any]] = {
 }
 
 
+_SPLITS = {
+    "train": {"train", "training"},
+    "validation": {"validation", "valid", "val", "dev"},
+    "test": {"test", "testing", "eval", "evaluation"},
+}
+
+
 def find_files(path: str) -> list[Path]:
     """Return the file at `path`, the data files of that directory, or what matches the pattern, sorted."""
     place = Path(path).expanduser()
@@ -51,6 +59,33 @@ def find_files(path: str) -> list[Path]:
     if place.is_file():
         return [place]
     return sorted(map(Path, glob.glob(str(place), recursive=True)))
+
+
+def check_one_split(path: str, setting: str) -> None:
+    """Refuses a directory whose files are named for several splits: all would be trained on, the test problems too.
+
+    The names are those by which the hub tells the splits of a directory.
+
+    Raises:
+        SettingError: names a file of each.
+    """
+    if not Path(path).expanduser().is_dir():
+        return
+    by_split: dict[str, str] = {}
+    for file in find_files(path):
+        for split in _splits(file.stem):
+            by_split.setdefault(split, file.name)
+    if len(by_split) > 1:
+        first = next(iter(by_split.values()))
+        raise SettingError(
+            f"{setting}={path!r} holds files of several splits ({', '.join(by_split.values())}); name those to read, "
+            f"such as {setting}={str(Path(path) / first)!r}, or a list of them."
+        )
+
+
+def _splits(name: str) -> set[str]:
+    words = set(re.split(r"[^a-z]+", name.lower()))
+    return {split for split, named in _SPLITS.items() if words & named}
 
 
 def _records(file: Path, content: bytes, setting: str) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ from typing import TypeGuard
 from ngrpo.data.sources.base import ProblemSource, Split
 from ngrpo.data.sources.endless import GeneratedSource
 from ngrpo.data.sources.fields import Fields
-from ngrpo.data.sources.files import READERS, FileSource, find_files
+from ngrpo.data.sources.files import READERS, FileSource, check_one_split, find_files
 from ngrpo.data.sources.generated import generated_source
 from ngrpo.data.sources.hub import HubSource
 from ngrpo.data.sources.records import Records, RecordSource
@@ -59,6 +59,8 @@ def open_source(
     except (OSError, ValueError, RuntimeError) as error:  # too long, a null byte, the home of an unknown user
         raise SettingError(f"{setting}={path!r} is no path ({error}); give that of a file.") from error
     if found and all(found) and len(found) == len(parts):
+        for part in parts:
+            check_one_split(part, setting)
         return FileSource([file for files in found for file in files], fields, setting)
     if hub := _hub_name(path):
         return HubSource(hub["name"], hub["configuration"], hub["split"] or _HUB_SPLIT[split], fields, setting)

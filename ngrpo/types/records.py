@@ -94,8 +94,8 @@ class Step(NamedTuple):
         support = None if self.support is None else self.support.masked_fill(plain[:, None], NO_ID)
         return Step(token, mixed, self.ids, self.weights, self.scores, self.vector, self.noise, self.state, support)
 
-    def rows(self, at: slice) -> "Step":
-        """Returns some of the rows."""
+    def rows(self, at: slice | Tensor) -> "Step":
+        """Returns some of the rows, by a slice or by their numbers (int64)."""
         return Step._make(None if channel is None else channel[at] for channel in self)
 
     @classmethod

@@ -22,4 +22,5 @@
 - ``sanitize.py``: Text that a model wrote, made harmless for where it is shown
 - ``standard_streams.py``: Standard output and error that survive a closed terminal, a lost reader or a full disk
 - ``torch_settings.py``: PyTorch's settings for the whole process
+- ``written_tensors.py``: The tensors that a call writes into, seen by PyTorch's own count of changes in place
 """

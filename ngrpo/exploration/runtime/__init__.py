@@ -7,6 +7,7 @@
 - ``dry_run.py``: The dry run of a strategy when it is bound: a few steps of two rows, in which it must do what its
   class declares
 - ``empty_record.py``: An empty record of a strategy, and empty supports, to be filled
+- ``global_draws.py``: The guard against random numbers of Python's, NumPy's or PyTorch's global generator
 - ``host_reads.py``: The guard against code that reads values of tensors back to the host
 - ``step_check.py``: The checks of a strategy's step against what its class declares, and what engines and trainer can
   use

@@ -15,8 +15,10 @@ from torch.nn.functional import embedding as look_up
 
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration, RowContext, Step, StepContext
+from ngrpo.exploration.runtime.global_draws import draws_globally
 from ngrpo.exploration.runtime.host_reads import NoHostReads
 from ngrpo.exploration.runtime.step_check import Expected, check_result, check_step, refusal
+from ngrpo.utils.written_tensors import watch
 
 Result = TypeVar("Result")
 
@@ -87,7 +89,8 @@ def check_steps(
 
     Raises:
         SettingError: what it returns is not what its class declares, cannot be used, differs from call to call, or
-            depends on the other row.
+            depends on the other row or the row's place; or it draws from a global generator, or writes into what it
+            is given.
     """
     run = _DryRun(strategy, parameters, embedding, _logits(embedding), _hidden(embedding))
     state = torch.zeros(_ROWS if strategy.stateful else 0, dtype=torch.int32, device=embedding.device)
@@ -109,8 +112,9 @@ def check_steps(
     ended = replace(later, ended=~start.ended, gate=_CLOSED)
     run.step(_with_state_of(ended, second))
     run.check_repeated(start, first)
-    run.check_alone(start, first)
-    run.check_alone(later, run.step(later))
+    for context, step in ((start, first), (later, run.step(later))):
+        run.check_alone(context, step)
+        run.check_swapped(context, step)
     check_schedule(strategy, start.progress)
 
 
@@ -181,14 +185,27 @@ class _DryRun:
                         "let no row depend on the others",
                     )
 
+    def check_swapped(self, context: _Gated, step: Step) -> None:
+        """Refuses a row that is another at another place in the batch."""
+        at = torch.tensor([1, 0], device=context.keys.device)
+        for name, one, other in _pairs(step.rows(at), self._made(self.logits[at], _rows(context, at))):
+            if not _close(one, other):
+                raise refusal(
+                    self.strategy,
+                    f"step returns another {name} for the same row at another place in the batch; let no row depend "
+                    "on its number",
+                )
+
     def _made(self, logits: Tensor, context: _Gated) -> Step:
-        return self._called("step", context, lambda ctx: self.strategy.step(logits, ctx))
+        return self._called("step", context, lambda ctx: self.strategy.step(logits, ctx), logits)
 
     def _check_scored(self, step: Step, context: _Gated) -> None:
         """Scores as the engine does, and as the trainer does, which has the record of mixed rows only."""
 
         def scored(by: Step) -> Tensor:
-            return self._called("log_prob", context, lambda ctx: self.strategy.log_prob(self.logits, by, _plain(ctx)))
+            return self._called(
+                "log_prob", context, lambda ctx: self.strategy.log_prob(self.logits, by, _plain(ctx)), self.logits
+            )
 
         scores, everywhere = scored(step), torch.ones_like(step.mixed)
         check_result(self.strategy, "log_prob", scores, Expected((_ROWS,), torch.float32), everywhere)
@@ -198,7 +215,25 @@ class _DryRun:
                 "log_prob depends on what is not recorded; of rows that are not mixed only token and support are kept",
             )
 
-    def _called(self, method: str, context: _Gated, call: Callable[[_Gated], Result]) -> Result:
+    def _called(self, method: str, context: _Gated, call: Callable[[_Gated], Result], logits: Tensor) -> Result:
+        """Calls a method, which must write into nothing that it is given and draw from the context alone."""
+        made: list[Result] = []
+        written = watch({"its logits": logits, **_tensors(context)})
+        if draws_globally(lambda: made.append(self._tried(method, context, call)), logits.device):
+            raise refusal(
+                self.strategy,
+                f"{method} draws from a global generator, which no other engine, batch or replay draws alike from; "
+                "draw random numbers from its context, such as ctx.uniform",
+            )
+        if names := written():
+            raise refusal(
+                self.strategy,
+                f"{method} writes into {names[0]}, which others go on with; make a new tensor, as by masked_fill "
+                "or torch.where",
+            )
+        return made[0]
+
+    def _tried(self, method: str, context: _Gated, call: Callable[[_Gated], Result]) -> Result:
         """Calls a method; says so where it fails for want of what its class does not declare to read."""
         try:
             with torch.no_grad(), NoHostReads(f"exploration={type(self.strategy).__name__}: {method}"):
@@ -229,6 +264,7 @@ class _DryRun:
             "inputs",
             replace(context, embedding=self.embedding),
             lambda ctx: self.strategy.inputs(embed, recorded, _plain(ctx), self.parameters),
+            self.logits,
         )
         shape = (_ROWS, self.embedding.shape[-1])
         check_result(self.strategy, "inputs", vectors, Expected(shape, self.embedding.dtype), step.mixed)
@@ -258,9 +294,16 @@ def _as_recorded(step: Step) -> Step:
     return Step(step.token, step.mixed, *step.record.map(kept), support=step.support)
 
 
-def _rows(context: _Gated, at: slice) -> _Gated:
+def _tensors(context: _Gated) -> dict[str, Tensor]:
+    """Returns what a strategy gets with a context, by the names under which it gets them."""
+    fields = {f"ctx.{name}": value for name, value in vars(context).items() if isinstance(value, Tensor)}
+    return {**fields, **{f'ctx.tables["{name}"]': table for name, table in context.tables.items()}}
+
+
+def _rows(context: _Gated, at: slice | Tensor) -> _Gated:
     kept = replace(context, keys=context.keys[at], positions=context.positions[at], ended=context.ended[at])
-    return replace(kept, state=context.state[at], hidden=None if context.hidden is None else context.hidden[at])
+    state = context.state[at] if len(context.state) else context.state
+    return replace(kept, state=state, hidden=None if context.hidden is None else context.hidden[at])
 
 
 def _pairs(step: Step, other: Step) -> list[tuple[str, Tensor, Tensor]]:

@@ -1,9 +1,11 @@
 """Strategies that are not what they declare are refused when they are bound; those that are bind at once."""
 
+import random
 import sys
 import time
 from dataclasses import dataclass
 
+import numpy
 import pytest
 import torch
 from places import ROOT
@@ -167,8 +169,21 @@ UNUSABLE = {
         wrong(weights=lambda s, logits, _: s.weights * logits.mean()), "another weights for a row alone than"
     ),
     "the number of rows": (wrong(mixed=lambda s, *_: s.mixed & (len(s.token) > 1)), "another mixed for a row alone"),
-    "another generator": (
-        wrong(weights=lambda s, *_: torch.rand_like(s.weights)), "two equal calls of step return different weights"
+    "the row's number": (
+        wrong(mixed=lambda s, logits, _: (logits.amax(-1) < 60.0) & (torch.arange(len(logits)) % 2 == 0)),
+        "another mixed for the same row at another place in the batch",
+    ),
+    "PyTorch's generator": (wrong(weights=lambda s, *_: torch.rand_like(s.weights)), "step draws from a global gene"),
+    "PyTorch's generator where it seldom matters": (
+        wrong(mixed=lambda s, *_: s.mixed & (torch.rand(len(s.token)) < 2)), "step draws from a global generator"
+    ),
+    "Python's generator": (wrong(weights=lambda s, *_: s.weights * random.random()), "draw random numbers from its co"),
+    "NumPy's generator": (wrong(weights=lambda s, *_: s.weights * numpy.random.rand()), "such as ctx.uniform"),
+    "a change of its logits in place": (
+        wrong(weights=lambda s, logits, _: logits[:, :3].zero_()[:, :2] + s.weights), "step writes into its logits, "
+    ),
+    "a change of its context in place": (
+        wrong(mixed=lambda s, _, ctx: ctx.ended.logical_or_(s.mixed)), r"step writes into ctx\.ended, which"
     ),
 }  # fmt: skip
 
@@ -207,6 +222,19 @@ def test_state_of_the_object_is_refused():
         bind(Counting(), TABLE, VOCABULARY)
 
 
+def test_a_change_of_a_table_in_place_is_refused():
+    class Counting(Blend):
+        def prepare(self, embedding, vocabulary):
+            return {"calls": torch.zeros(())}
+
+        def changed(self, step, logits, ctx):
+            ctx.tables["calls"].mul_(1)
+            return step
+
+    with pytest.raises(SettingError, match=r'step writes into ctx.tables\["calls"\]'):
+        bind(Counting(), TABLE, VOCABULARY)
+
+
 def test_inputs_and_scores_are_tried_as_the_trainer_has_them():
     class OtherDtype(Blend):
         def inputs(self, embed, step, ctx, parameters):
@@ -224,7 +252,17 @@ def test_inputs_and_scores_are_tried_as_the_trainer_has_them():
         def log_prob(self, logits, step, ctx):
             return super().log_prob(logits, step, ctx) + ctx.tables["shift"]
 
+    class Noisy(Blend):
+        def inputs(self, embed, step, ctx, parameters):
+            return super().inputs(embed, step, ctx, parameters) + torch.randn(1)
+
+    class Masking(Blend):
+        def log_prob(self, logits, step, ctx):
+            return super().log_prob(logits.clamp_(min=-20.0), step, ctx)
+
     for strategy, fault in [
+        (Noisy(), "inputs draws from a global generator"),
+        (Masking(), "log_prob writes into its logits"),
         (OtherDtype(), "inputs returns numbers of dtype float64 instead of float32"),
         (Infinite(), "log_prob returns numbers that are not finite"),
         (OfUnrecorded(), "log_prob depends on what is not recorded"),

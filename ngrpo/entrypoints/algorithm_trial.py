@@ -23,6 +23,7 @@ from ngrpo.algo.within_group import LearningSelection
 from ngrpo.entrypoints.state_check import check_state
 from ngrpo.entrypoints.trial_call import called_on_trial
 from ngrpo.errors import SettingError
+from ngrpo.utils.written_tensors import watch
 
 _LENGTHS = torch.tensor([3, 2])
 _TOKENS = int(_LENGTHS.sum())
@@ -48,7 +49,7 @@ def try_algorithm(algorithm: Algorithm, group_size: int) -> None:
     new = torch.linspace(-1.0, -0.8, _TOKENS).requires_grad_()
     old = torch.full((_TOKENS,), -0.9)
     advantages = torch.linspace(-1.0, 1.0, 2 * _TOKENS).reshape(2, _TOKENS)
-    ratio = _called("ratio", lambda: algorithm.bounded_ratio(new, old, _LENGTHS, advantages).log_ratio)
+    ratio = _called("ratio", lambda: algorithm.bounded_ratio(new, old, _LENGTHS, advantages).log_ratio, old=old)
     _check(
         "ratio", "log ratios", ratio, (2, _TOKENS) if is_marked(algorithm.ratio, signed) else (_TOKENS,), gradient=True
     )
@@ -58,7 +59,7 @@ def try_algorithm(algorithm: Algorithm, group_size: int) -> None:
     _check("aggregate", "weights", weights, (len(_LENGTHS),))
     if bool((weights < 0).any()):
         raise _refused("aggregate", "negative weights, by which a loss is raised; return its share of each response")
-    divergence = _called("kl", lambda: algorithm.kl(new, old, old))
+    divergence = _called("kl", lambda: algorithm.kl(new, old, old), old=old)
     _check("kl", "divergences", divergence, (_TOKENS,), gradient=True)
     _try_token_weight(algorithm)
     _try_correction(algorithm)
@@ -74,13 +75,16 @@ def _try_within_group(algorithm: Algorithm, group_size: int) -> None:
     selection = algorithm.within_group
     if isinstance(selection, LearningSelection):
         with _undisturbed("within_group", selection):
-            _called("within_group", lambda: selection.observe(rewards.clone()))
+            _called("within_group", lambda: selection.observe(rewards), rewards=rewards)
             _try_selection(algorithm, rewards, lengths)
     _try_selection(algorithm, rewards, lengths)
 
 
 def _try_selection(algorithm: Algorithm, rewards: Tensor, lengths: Tensor) -> None:
-    kept = _called("within_group", lambda: algorithm.selected(rewards.clone(), lengths, rewards.clone()))
+    observed = rewards.clone()
+    kept = _called(
+        "within_group", lambda: algorithm.selected(rewards, lengths, observed), rewards=rewards, lengths=lengths
+    )
     group_size = rewards.shape[-1]
     _check("within_group", "rewards", kept, (1, group_size), finite=False)
     if not bool((kept.isnan() | (kept == rewards)).all()):
@@ -92,7 +96,7 @@ def _try_advantage(algorithm: Algorithm, group_size: int) -> None:
     rewards = torch.zeros(3, group_size)
     rewards[0, 0] = 1.0
     rewards[2, -1] = math.nan
-    advantages = _called("advantage", lambda: algorithm.advantage(rewards.clone()))
+    advantages = _called("advantage", lambda: algorithm.advantage(rewards), rewards=rewards)
     _check("advantage", "advantages", advantages, (3, group_size), finite=False)
     if bool(advantages.isinf().any()):
         raise _refused("advantage", "advantages that are infinite; guard its divisions")
@@ -159,7 +163,9 @@ def _try_credit(algorithm: Algorithm) -> None:
         values=torch.zeros(_TOKENS) if algorithm.credit.needs_values else None,
     )
     advantages, penalty = torch.tensor([1.0, math.nan]), torch.zeros(_TOKENS)
-    credited = _called("credit", lambda: algorithm.credit(batch, advantages, penalty))
+    credited = _called(
+        "credit", lambda: algorithm.credit(batch, advantages, penalty), advantages=advantages, penalty=penalty
+    )
     if not isinstance(credited, Credited):
         raise _refused("credit", f"a {type(credited).__name__}; return a ngrpo.algo.credit.Credited(advantages)")
     channels = len(credited.advantages) if isinstance(credited.advantages, Tensor) and credited.advantages.ndim else 1
@@ -178,7 +184,7 @@ def _try_token_weight(algorithm: Algorithm) -> None:
     advantages = torch.tensor([[1.0, 0.0, -1.0, math.nan, math.nan]])
     log_prob, entropy = torch.linspace(-1.0, -0.2, _TOKENS), torch.linspace(0.0, 2.0, _TOKENS)
     tokens = WeighedTokens(log_prob, entropy, advantages, torch.linspace(0.1, 0.9, _TOKENS), lambda values, _: values)
-    made = _called("token_weight", lambda: algorithm.token_weight(tokens))
+    made = _called("token_weight", lambda: algorithm.token_weight(tokens), log_prob=log_prob, entropy=entropy)
     if not isinstance(made, TokenWeight):
         name = type(made).__name__
         raise _refused("token_weight", f"a {name}; return a ngrpo.algo.token_weight.TokenWeight(weight, counted)")
@@ -195,7 +201,7 @@ def _try_token_weight(algorithm: Algorithm) -> None:
 def _try_correction(algorithm: Algorithm) -> None:
     """Of tokens that the trainer finds as likely as the engine, less likely and likelier."""
     mismatch = torch.linspace(-0.5, 0.5, _TOKENS)
-    correction = _called("correction", lambda: algorithm.correction(mismatch, _LENGTHS))
+    correction = _called("correction", lambda: algorithm.correction(mismatch, _LENGTHS), mismatch=mismatch)
     if not isinstance(correction, Correction):
         made = type(correction).__name__
         raise _refused("correction", f"a {made}; return a ngrpo.algo.correction.Correction(weight, bounded)")
@@ -206,7 +212,7 @@ def _try_correction(algorithm: Algorithm) -> None:
 
 
 def _try_clip(algorithm: Algorithm, log_ratio: Tensor, advantages: Tensor, log_prob: Tensor) -> None:
-    surrogate = _called("clip", lambda: algorithm.surrogate(log_ratio, advantages, log_prob))
+    surrogate = _called("clip", lambda: algorithm.surrogate(log_ratio, advantages, log_prob), advantages=advantages)
     if not isinstance(surrogate, Surrogate):
         raise _refused("clip", f"a {type(surrogate).__name__}; return a ngrpo.algo.clip.Surrogate(loss, clipped)")
     _check("clip", "a loss", surrogate.loss, (2, _TOKENS), gradient=True)
@@ -217,8 +223,16 @@ def _try_clip(algorithm: Algorithm, log_ratio: Tensor, advantages: Tensor, log_p
         _check("clip", "penalties", surrogate.penalty, (_TOKENS,))
 
 
-def _called(name: str, call: Callable[[], Any]) -> Any:
-    return called_on_trial(f"algo.{name}", call)
+def _called(name: str, call: Callable[[], Any], **given: Tensor) -> Any:
+    """Returns what a part makes of tensors, which it must not change: others get the same ones."""
+    written = watch(given)
+    made = called_on_trial(f"algo.{name}", call)
+    if names := written():
+        raise SettingError(
+            f"algo.{name} writes into the {names[0]} that it is given, which others go on with; make a new tensor, "
+            "such as x - y instead of x -= y (a trial call)."
+        )
+    return made
 
 
 def _check(

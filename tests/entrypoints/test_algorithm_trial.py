@@ -254,3 +254,27 @@ def test_an_exception_shows_its_traceback(caplog: pytest.LogCaptureFixture) -> N
         try_algorithm(replace(SOUND, advantage=own), 4)
     (record,) = [one for one in caplog.records if one.levelno == logging.ERROR]
     assert "in own" in record.getMessage()
+
+
+class Doubling(Broadcast):
+    """A credit that doubles what it is given."""
+
+    def __call__(self, batch: ScoredBatch, advantages: Tensor, penalty: Tensor) -> Credited:
+        return super().__call__(batch, advantages.mul_(2.0), penalty)
+
+
+WRITING: dict[str, tuple[Algorithm, str]] = {
+    "advantage": (replace(SOUND, advantage=lambda rewards: rewards.sub_(rewards.nanmean())), "rewards"),
+    "clip": (clip(lambda r, a: Surrogate(-a.clamp_(min=0) * r.exp(), mask(a))), "advantages"),
+    "kl": (replace(SOUND, kl=lambda new, old, ref: (new - ref.mul_(1.0)).square()), "old"),
+    "credit": (replace(SOUND, credit=Doubling()), "advantages"),
+    "token_weight": (token_weight(lambda log_prob: log_prob.exp_()), "log_prob"),
+    "correction": (correction(lambda mismatch: mismatch.exp_()), "mismatch"),
+}
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_a_change_in_place_of_what_others_go_on_with_is_refused(name: str) -> None:
+    algorithm, written = WRITING[name]
+    with pytest.raises(SettingError, match=f"^algo.{name} writes into the {written} that it is given"):
+        try_algorithm(algorithm, 4)

@@ -26,7 +26,13 @@ def build(node: DictConfig, **available: Any) -> Any:
     Raises:
         SettingError: of the target's own making, or because it cannot be imported or lacks a setting.
     """
-    parameters = parameters_of(node, target_of(node))
+    target = target_of(node)
+    parameters = parameters_of(node, target)
+    if missing := sorted(getattr(target, "__abstractmethods__", ())):
+        raise SettingError(
+            f"_target_={node['_target_']} is a class without {', '.join(missing)}, which "
+            "its base class leaves to it; define it."
+        )
     named = {name for name, parameter in parameters.items() if parameter.kind not in _COLLECTING}
     passed = {name: value for name, value in available.items() if name in named and name not in node}
     if not node.get("_partial_"):
@@ -44,6 +50,26 @@ def build(node: DictConfig, **available: Any) -> Any:
         reason = " ".join(str(error).split()).rstrip(".")
         raise SettingError(f"_target_={node['_target_']} cannot be used ({reason}); give another.") from error
     return partial(made, **passed) if node.get("_partial_") else made(**passed)
+
+
+def build_kind(kind: type, node: DictConfig, **available: Any) -> Any:
+    """Instantiates a `_target_` node that must make an object of one kind.
+
+    Args:
+        kind: the class, which may be abstract.
+        node: as for `build`.
+        available: as for `build`.
+
+    Raises:
+        SettingError: as `build`, or it makes something else.
+    """
+    made = build(node, **available)
+    if not isinstance(made, kind):
+        raise SettingError(
+            f"_target_={node['_target_']} makes a {type(made).__name__}; name a class of {kind.__module__}."
+            f"{kind.__name__}, or a function that returns one."
+        )
+    return made
 
 
 def _check_complete(node: DictConfig, parameters: list[inspect.Parameter], available: list[str]) -> None:

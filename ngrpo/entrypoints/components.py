@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 
 from ngrpo.algo.best import with_best
 from ngrpo.algo.policy_loss import Algorithm
-from ngrpo.config.instantiate import build
+from ngrpo.config.instantiate import build, build_kind
 from ngrpo.data.curriculum import Curriculum
 from ngrpo.entrypoints.trainer import process_count
 from ngrpo.exploration.base import Exploration
@@ -80,7 +80,8 @@ def build_components(config: DictConfig) -> Components:
     Raises:
         SettingError: one of them refuses its settings.
     """
-    source, algorithm, exploration = (build(node) for node in (config.model, config.algo, config.exploration))
+    source = build(config.model)
+    algorithm, exploration = build_kind(Algorithm, config.algo), build_kind(Exploration, config.exploration)
     limit_s = config.custom_reward_timeout_s
     terms = [
         WeightedTerm(str(name), node.weight, build_reward(f"reward_terms.{name}", node.term, limit_s, IsolatedTerm))

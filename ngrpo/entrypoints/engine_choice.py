@@ -11,7 +11,7 @@ from lightning.pytorch.utilities import rank_zero_only
 from omegaconf import DictConfig, OmegaConf
 
 from ngrpo.compat.moved import current
-from ngrpo.config.instantiate import build
+from ngrpo.config.instantiate import build, build_kind
 from ngrpo.entrypoints.config_snapshot import has_config, load_config
 from ngrpo.entrypoints.planned_run import read_run
 from ngrpo.entrypoints.trainer import process_count
@@ -77,7 +77,7 @@ def choose_for_training(config: DictConfig, earlier: Path | None) -> str:
     accelerator = accelerator_of(config.trainer.accelerator)
     if line := _settled_without_vllm(config, accelerator, earlier):
         return line
-    source, strategy = build(config.model), build(config.exploration)
+    source, strategy = build(config.model), build_kind(Exploration, config.exploration)
     processes = process_count(config.trainer)
     ranks = max(1, processes // max(1, config.trainer.tensor_parallel_size))  # 0 is refused later
     requests = config.algo.prompts_per_batch // ranks * config.rollout.group_size

@@ -5,9 +5,11 @@ from collections.abc import Callable, Mapping
 import torch
 from omegaconf import DictConfig
 
-from ngrpo.config.instantiate import build
+from ngrpo.algo.policy_loss import Algorithm
+from ngrpo.config.instantiate import build, build_kind
 from ngrpo.entrypoints.trainer import process_count
 from ngrpo.errors import SettingError
+from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.loading import DTYPES, ModelSource
 from ngrpo.modeling.precision import PRECISIONS
 from ngrpo.planning.planned_engines import PlannedServers, PlannedTorchEngine, PlannedVllm
@@ -29,7 +31,8 @@ def read_run(config: DictConfig, device_bytes: int) -> RunSettings:
         SettingError: a setting is refused, or nothing is known of the engine's memory.
     """
     source: ModelSource = build(config.model)
-    algorithm, exploration, trainer = build(config.algo), build(config.exploration), config.trainer
+    algorithm, exploration = build_kind(Algorithm, config.algo), build_kind(Exploration, config.exploration)
+    trainer = config.trainer
     adapted = source.lora is not None and not exploration.learning_rates()
     processes, tensor = process_count(trainer), trainer.tensor_parallel_size
     critic = build(config.critic) if config.critic is not None else None

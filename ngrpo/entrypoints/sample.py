@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from omegaconf import DictConfig
 
-from ngrpo.config.instantiate import build
+from ngrpo.config.instantiate import build, build_kind
 from ngrpo.config.ranges import check_finite
 from ngrpo.data.chat import PromptBuilder
 from ngrpo.data.chat_template import chat_format, fix_date
@@ -54,7 +54,7 @@ def draw_samples(
         raise SettingError(f"n={config.n} samples nothing; choose 1 or more.")
     set_torch(config.threads, config.matmul_precision)
     check_accelerator(config.accelerator, "accelerator", "accelerator=cpu")
-    strategy: Exploration = build(config.exploration) if given is None else given
+    strategy: Exploration = build_kind(Exploration, config.exploration) if given is None else given
     settings = RolloutSettings(max_new_tokens=config.rollout.max_new_tokens, temperature=config.rollout.temperature)
     check_finite(config)
     check_mixtures(strategy, source.config())

@@ -14,7 +14,7 @@ import uvicorn
 from omegaconf import DictConfig
 from starlette.types import ASGIApp
 
-from ngrpo.config.instantiate import build
+from ngrpo.config.instantiate import build, build_kind
 from ngrpo.config.ranges import check_finite
 from ngrpo.data.chat import PromptBuilder
 from ngrpo.data.chat_template import chat_format, fix_date
@@ -145,7 +145,7 @@ def handling_of(
     set_torch(config.threads, config.matmul_precision)
     check_accelerator(config.accelerator, "accelerator", "accelerator=cpu")
     source: ModelSource = build(config.model)
-    strategy: Exploration = build(config.exploration)
+    strategy: Exploration = build_kind(Exploration, config.exploration)
     rollout = RolloutSettings(max_new_tokens=config.rollout.max_new_tokens, temperature=config.rollout.temperature)
     check_finite(config)
     check_mixtures(strategy, source.config())

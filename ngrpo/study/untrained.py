@@ -12,9 +12,10 @@ from omegaconf import DictConfig
 
 from ngrpo.config import config_dir
 from ngrpo.config.check import checked
-from ngrpo.config.instantiate import build
+from ngrpo.config.instantiate import build, build_kind
 from ngrpo.config.permissions import grant
 from ngrpo.config.schema import register
+from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.engine import RolloutEngine
 from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
@@ -84,7 +85,7 @@ def load_untrained(
     engine = build(
         first.rollout.engine,
         model=source,
-        exploration=build(first.exploration),
+        exploration=build_kind(Exploration, first.exploration),
         accelerator=first.trainer.accelerator,
     )
     engine.start(device)
@@ -107,7 +108,7 @@ def _worker(config: DictConfig, engine: RolloutEngine, source: ModelSource, toke
         engine=engine,
         tokenizer=tokenizer,
         reward=build(config.reward),
-        exploration=build(config.exploration),
+        exploration=build_kind(Exploration, config.exploration),
         settings=RolloutSettings(1, config.rollout.max_new_tokens, config.rollout.temperature),
         stop_ids=source.stop_ids(tokenizer),
         seed=0,

@@ -1,12 +1,13 @@
 """`build` makes what a node names, and passes what a target asks for."""
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from omegaconf import DictConfig, OmegaConf
 
-from ngrpo.config.instantiate import build
+from ngrpo.config.instantiate import build, build_kind
 from ngrpo.errors import SettingError
 
 
@@ -79,6 +80,24 @@ def test_build_of_nested_partials() -> None:
     inner = {"_target_": target(scaled), "_partial_": True, "factor": 3.0}
     made = build(node(_target_=target(Outer), inner=None, anything=inner), worker=Worker())
     assert made.anything(2.0) == (6.0, None)
+
+
+class Unfinished(ABC):
+    @abstractmethod
+    def step(self) -> None: ...
+
+
+def test_a_class_that_leaves_a_method_open_is_refused_by_the_methods_name() -> None:
+    with pytest.raises(SettingError, match=r"^_target_=.*\.Unfinished is a class without step, which its base class"):
+        build(node(_target_=target(Unfinished)))
+
+
+def test_an_object_of_another_kind_is_refused_with_the_kind() -> None:
+    assert build_kind(Inner, node(_target_=target(Inner))) == Inner()
+    with pytest.raises(
+        SettingError, match=rf"^_target_=.*\.Worker makes a Worker; name a class of {__name__}.Inner, or"
+    ):
+        build_kind(Inner, node(_target_=target(Worker)))
 
 
 def test_build_of_an_unknown_target_is_refused() -> None:

@@ -86,7 +86,8 @@ class RecordTensors:
                 the padding is; [B, T].
 
         Raises:
-            ValueError: a row has room for another number of tokens than its rollout has.
+            ValueError: a row has room for another number of tokens than its rollout has, or a rollout is mixed at slots
+                that are none of its response.
         """
         places = attention_mask.cpu().bool()
         if len(rollouts) != len(places):
@@ -97,6 +98,7 @@ class RecordTensors:
                     f"row {row} of attention_mask shows {int(places[row].sum())} tokens, and its rollout has "
                     f"{rollout.tokens}"
                 )
+            _check_slots(row, rollout)
         counts = torch.tensor([len(r.mixture.positions) for r in rollouts])
         at_row = torch.arange(len(rollouts)).repeat_interleave(counts)
         at_column = torch.cat([places[i].nonzero()[:, 0][r.mixture.positions] for i, r in enumerate(rollouts)])
@@ -172,3 +174,14 @@ class RecordTensors:
         record = self.record.map(lambda channel: channel.flatten(0, 1)[slots])
         record = record._replace(ids=record.ids.long())
         return MixedSlots(slots, Step(tokens, torch.ones_like(slots, dtype=torch.bool), *record), keys, positions)
+
+
+def _check_slots(row: int, rollout: Rollout) -> None:
+    """Refuses positions that would index other slots, such as those of who counts from the response's beginning."""
+    positions, prompt = rollout.mixture.positions.tolist(), len(rollout.prompt_ids)
+    bounds = [prompt - 1, *positions, rollout.tokens]
+    if any(low >= high for low, high in zip(bounds, bounds[1:], strict=False)):
+        raise ValueError(
+            f"the rollout of row {row} is mixed at {positions[:4]}..., and its response has the slots {prompt} to "
+            f"{rollout.tokens - 1}; count them from the prompt's beginning, each once and in their order"
+        )

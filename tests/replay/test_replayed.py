@@ -3,6 +3,7 @@
 import copy
 import random
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import pytest
 import torch
@@ -283,6 +284,15 @@ def test_records_that_lost_digits_rows_or_a_channel_are_refused() -> None:
             RecordTensors.of(several, laid_out(several, "left")[1])
         with pytest.raises(ValueError, match="some records have noise and others none"):
             pack(several)
+
+
+@pytest.mark.parametrize("slots", [[0], [-1], [2, 2], [3, 2], [5]], ids=str)
+def test_mixtures_at_other_slots_than_the_responses_are_refused(slots: list[int]) -> None:
+    """Of a rollout that a program has put together itself: 0 is the response's first slot for who counts from there."""
+    one = rollout([5, 6], [7, 8, 9], {2 + number: {4: 0.75, 2: 0.25} for number in range(len(slots))})
+    other = replace(one, mixture=replace(one.mixture, positions=torch.tensor(slots)))
+    with pytest.raises(ValueError, match="its response has the slots 2 to 4; count them from the prompt's beginning"):
+        RecordTensors.of([other], torch.ones(1, 5))
 
 
 def test_another_forward_of_the_embedding_runs_inside_and_comes_back(qwen2: PreTrainedModel) -> None:

@@ -28,6 +28,8 @@ from ngrpo.study.statistics import Mean
 SETTING = "setting.json"
 """The file of a setting; no arm may be named so."""
 
+_ROLES = ("arm", "against")
+
 
 def publish(results: Results, folder: Path) -> list[Path]:
     """Writes a study's finished arms beside those that are there; returns the files of the arms.
@@ -82,19 +84,26 @@ def read_settings(folder: Path) -> list[Results]:
     """Returns the results of all settings in a leaderboard's folder, by name.
 
     Raises:
-        SettingError: there is none, or a file does not hold what it should.
+        SettingError: there is none, one lacks its definition, or a file does not hold what it should.
     """
-    places = sorted(file.parent for file in folder.glob(f"*/{SETTING}"))
+    places = sorted({file.parent for file in folder.glob("*/*.json")})
     if not places:
         raise SettingError(f"{folder} holds no setting of a leaderboard; give the folder that `study publish` wrote.")
     return [read_setting(place) for place in places]
 
 
 def read_setting(place: Path) -> Results:
-    """Returns the results in the folder of one setting."""
+    """Returns the results in the folder of one setting.
+
+    Raises:
+        SettingError: it lacks its definition or an arm that it compares, or a file does not hold what it should.
+    """
     setting = read(place / SETTING)
-    entries = {file.stem: read(file) for file in sorted(place.glob("*.json")) if file.name != SETTING}
+    if not setting:
+        raise SettingError(f"{place} holds arms and no {SETTING}; put it back, or publish the study again.")
+    entries = {file.stem: _arm_in(file) for file in sorted(place.glob("*.json")) if file.name != SETTING}
     try:
+        _check_compared(setting["study"], entries, place)
         base = setting["base"]
         started = {arm: entry["definition"] for arm, entry in entries.items()}
         return Results(
@@ -107,6 +116,38 @@ def read_setting(place: Path) -> Results:
     except (KeyError, TypeError) as error:
         reason = f"{type(error).__name__}: {error}"
         raise SettingError(f"{place} holds no setting of a leaderboard ({reason}); publish it again.") from error
+
+
+def _arm_in(file: Path) -> dict[str, Any]:
+    """Returns what an arm's file holds, which must be of that arm, with every seed once."""
+    entry = read(file)
+    try:
+        runs = [(run["arm"], run["seed"]) for run in entry["runs"]]
+        _ = entry["definition"], entry["tuned"]
+    except (KeyError, TypeError) as error:
+        reason = f"{type(error).__name__}: {error}"
+        raise SettingError(f"{file} holds no arm of a leaderboard ({reason}); publish it again.") from error
+    other = next((arm for arm, _ in runs if arm != file.stem), None)
+    if other is not None:
+        raise SettingError(
+            f"{file} holds runs of {other}, which would count twice beside its own file; remove it, or name it "
+            f"{other}.json."
+        )
+    twice = next((seed for index, (_, seed) in enumerate(runs) if (file.stem, seed) in runs[:index]), None)
+    if twice is not None:
+        raise SettingError(f"{file} holds seed {twice} twice, which would count as two; publish it again.")
+    return entry
+
+
+def _check_compared(study: Mapping[str, Any], entries: Mapping[str, Any], place: Path) -> None:
+    """Refuses a setting that compares an arm of which neither a definition nor a file is there."""
+    named = {one[role] for one in (study.get("primary") or {"comparisons": []})["comparisons"] for role in _ROLES}
+    missing = sorted(({study["reference"]} | named) - set(study["arms"]) - set(entries))
+    if missing:
+        raise SettingError(
+            f"{place} compares with {missing[0]}, of which there is no {missing[0]}.json; put it back, or publish the "
+            "study again."
+        )
 
 
 def _tuned(entry: Mapping[str, Any]) -> RateChoice:

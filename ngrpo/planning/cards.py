@@ -3,6 +3,7 @@
 Measured on 2026-11-28 with torch 2.11 and random weights of the Qwen2 1.5B shape; docs/scaling.md has the runs.
 """
 
+import re
 from dataclasses import dataclass
 
 GIB = 2**30
@@ -53,6 +54,15 @@ CARDS = (
 
 
 def known_card(name: str) -> Card | None:
-    """Returns the card whose name is in ``name``, or the other way round; None for one that was not measured."""
-    wanted = name.casefold()
-    return next((card for card in CARDS if card.name.casefold() in wanted or wanted in card.name.casefold()), None)
+    """Returns the card whose name is in ``name``, or the other way round, word by word; None for one not measured."""
+    wanted = _words(name)
+    for card in CARDS:
+        words = _words(card.name)
+        if wanted and (words <= wanted or wanted <= words):
+            return card
+    return None
+
+
+def _words(name: str) -> set[str]:
+    """Returns the words of a card's name; an H20 or a GH200 is no H200."""
+    return set(re.findall(r"[a-z0-9]+", name.casefold()))

@@ -131,4 +131,9 @@ def test_it_refuses_in_a_sentence(words, sentence, tmp_path):
 def test_cards_are_known_by_cudas_name_or_a_part_of_it(name, card):
     assert known_card(name).name == card
     assert known_card("NVIDIA A100-SXM4-80GB") is None
+
+
+@pytest.mark.parametrize("name", ["H20", "NVIDIA H20", "NVIDIA GH200 480GB", "H1", ""])
+def test_cards_of_a_similar_name_are_not_taken_for_one_that_was_measured(name: str) -> None:
+    assert known_card(name) is None
     assert len({one.name for one in CARDS}) == len(CARDS)

@@ -11,6 +11,7 @@ are the parts of the loop in `ngrpo.callbacks.rollout`. An engine is any object 
 - ``dynamic_sampling.py``: Dynamic sampling: groups without a training signal are dropped, and replaced by groups of
   further prompts
 - ``engine.py``: The protocol of rollout engines
+- ``graded_scores.py``: The warning of rewards that count alike as right answers although they are far apart
 - ``nonfinite_scores.py``: The warning of responses whose log-probs are not finite: the engine's numbers overflowed, and
   so chose no token
 - ``null_engine.py``: The stand-in for an engine on ranks that get their rollouts from another

@@ -23,6 +23,7 @@ from ngrpo.rewards.terms.calls import scored
 from ngrpo.rollout.continuous_refill import GrowingProgress, ScoredGroups, refilled_rounds
 from ngrpo.rollout.dynamic_sampling import DynamicSampling
 from ngrpo.rollout.engine import Report, RolloutEngine, StreamingEngine
+from ngrpo.rollout.graded_scores import warn_of_graded
 from ngrpo.rollout.nonfinite_scores import warn_of_nonfinite
 from ngrpo.rollout.null_engine import NullEngine
 from ngrpo.rollout.recovery import (
@@ -178,6 +179,7 @@ class RolloutWorker:
         self._asleep = False
         self._lost: str | None = None
         self._told_nonfinite = False
+        self._told_graded = False
 
     def start(self, device: torch.device) -> None:
         """Starts the engine on this rank's device; one serves a tensor group.
@@ -563,6 +565,7 @@ class RolloutWorker:
         columns = {"completions": self._completions(rollouts, texts), **columns_of(problems)}
         judged = self._texts_to_score(prompts, samples, texts)
         scores = scored(self.reward, judged, references, keys, questions, columns)
+        self._told_graded = self._told_graded or warn_of_graded(scores)
         reward_s = time.perf_counter() - start
         return Experience(prompts, rollouts, keys, texts, scores, generate_s, reward_s, finished=finished)
 

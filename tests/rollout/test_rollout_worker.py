@@ -170,6 +170,15 @@ def test_responses_of_an_engine_that_overflows_are_told_once(
     assert caplog.text.count("of 8 responses have log-probs that are not finite") == 1
 
 
+def test_rewards_on_a_scale_are_told_once(make: Callable[..., RolloutWorker], caplog: pytest.LogCaptureFixture):
+    worker = make()
+    worker.start(torch.device("cpu"))
+    worker.reward = lambda responses, references: [float(number) for number in range(len(responses))]
+    for iteration in range(2):
+        worker.roll_out(PROMPTS, iteration)
+    assert caplog.text.count("rewards of 1 and of 11 both count as right answers") == 1
+
+
 def test_texts_scores_and_references_line_up_with_rollouts(make: Callable[..., RolloutWorker]):
     worker = make()
     made = worker.roll_out(PROMPTS, 0)

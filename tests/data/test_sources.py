@@ -110,7 +110,9 @@ def test_a_directory_with_several_splits_is_refused_and_a_list_of_its_files_is_n
     assert len(list(open_source([str(tmp_path / name) for name in names]).rows())) == len(names)
 
 
-@pytest.mark.parametrize("names", [["train-0.json", "train-1.json"], ["latest.json", "contest.json", "train.json"]])
+@pytest.mark.parametrize(
+    "names", [["train-0.json", "train-1.json"], ["latest.json", "contest.json", "train.json"], ["train-and-test.json"]]
+)
 def test_a_directory_with_one_split_is_read(tmp_path: Path, names: list[str]) -> None:
     for name in names:
         (tmp_path / name).write_text(ROWS_AS_JSON)

@@ -73,8 +73,9 @@ def check_one_split(path: str, setting: str) -> None:
         return
     by_split: dict[str, str] = {}
     for file in find_files(path):
-        for split in _splits(file.stem):
-            by_split.setdefault(split, file.name)
+        named = sorted(_splits(file.stem))
+        if len(named) == 1:  # a name with several, such as train-and-test, says nothing
+            by_split.setdefault(named[0], file.name)
     if len(by_split) > 1:
         first = next(iter(by_split.values()))
         raise SettingError(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from ngrpo.errors import SettingError
 from ngrpo.study.definition import StudyConfig, as_json
 from ngrpo.study.difficulty import measure_levels
 from ngrpo.study.fingerprint import check_or_write_fingerprint
@@ -143,8 +144,17 @@ def measure_speed(context: StageContext) -> list[str]:
 
 
 def report(context: StageContext) -> list[str]:
-    """Writes the results, and the table and the figure that are made from them."""
+    """Writes the results, and the table and the figure that are made from them.
+
+    Raises:
+        SettingError: there are none at all.
+    """
     results = collect(as_json(context.study), context.out)
+    if results.base is None and not results.runs:
+        raise SettingError(
+            f"{context.out} has no results of study {context.study.name}; run its stages first, or give the folder "
+            "that they wrote to with --out."
+        )
     save(results, context.to / RESULTS)
     _write_report(results, context.to)
     return []

@@ -84,3 +84,9 @@ def test_the_limit_counts_from_the_beginning_of_the_command(tmp_path: Path, monk
 
 def test_the_stages_are_those_of_the_command_line() -> None:
     assert ("all", *STAGES) == study_command._STAGES
+
+
+def test_a_report_of_nothing_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=r"out has no results of study quick; run its stages first"):
+        study("report", "--quick", "--out", str(tmp_path / "out"), "--to", str(tmp_path / "report"))
+    assert not (tmp_path / "report").exists()

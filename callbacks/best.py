@@ -29,7 +29,7 @@ class Best:
         value: of the metric there.
         sequence: of the checkpoint (`ngrpo.checkpoint.manifest.Manifest`); another of the same iteration may have taken
             its place.
-        made_of: of an evaluation's metric what that was made of, see `ngrpo.evaluation.identity.Identified`.
+        made_of: of an evaluation's metric what that was made of, see `EvaluationResult`.
     """
 
     checkpoint: str

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -10,29 +10,13 @@ from lightning import Callback, LightningDataModule, LightningModule, Trainer
 
 from ngrpo.distributed.collectives import ranks
 from ngrpo.errors import SettingError
+from ngrpo.evaluation.evaluation_result import EvaluationResult
 from ngrpo.evaluation.evaluator import Evaluator
 from ngrpo.evaluation.identity import comparable, evaluation_digest
 from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.types.problems import Prompt, PromptBatch
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class EvaluationResult:
-    """What the policy reached after ``iteration`` iterations; see `ngrpo.evaluation.evaluator.Evaluated`.
-
-    Attributes:
-        iteration: iterations that it had behind it.
-        metrics: ``mean@1`` and so on of the data module's prompts, ``<name>/mean@1`` of a benchmark's.
-        rates: the fraction of right samples of each problem, by what its metrics' names start with: "" or ``<name>/``.
-        made_of: see `ngrpo.evaluation.identity.Identified`.
-    """
-
-    iteration: int
-    metrics: dict[str, float]
-    rates: dict[str, list[float]]
-    made_of: str = ""
 
 
 class Evaluation(Callback):
@@ -133,7 +117,7 @@ def evaluation_results(trainer: Trainer) -> list[EvaluationResult]:
 
 
 def made_of(trainer: Trainer) -> str:
-    """Returns what the evaluations of a run are made of, see `ngrpo.evaluation.identity.Identified`; "" without any."""
+    """Returns what the evaluations of a run are made of, see `EvaluationResult`; "" without any."""
     return next((c.made_of for c in trainer.callbacks if isinstance(c, Evaluation)), "")
 
 

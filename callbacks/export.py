@@ -1,7 +1,6 @@
 """The trained policy as a Hugging Face folder, and on the Hub."""
 
 import logging
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from ngrpo.errors import first_line
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.report.model_card import FILE, write_model_card
 from ngrpo.report.run_description import RunDescription
-from ngrpo.report.run_records import EvaluationRecord
 from ngrpo.training.module import PolicyOptimization
 from ngrpo.utils.atomic_write import atomic_folder
 
@@ -73,7 +71,7 @@ class Export(Callback):
         trainer.strategy.barrier()
 
     def _write_card(self, trainer: Trainer, folder: Path) -> None:
-        results = [EvaluationRecord(**asdict(one)) for one in evaluation_results(trainer)]
+        results = evaluation_results(trainer)
         name = None if self.repository is None else self.repository.name
         done = rollout_callback(trainer).iterations_done
         write_model_card(folder, name, self.source.file(FILE), self.description, results, done)

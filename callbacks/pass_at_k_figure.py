@@ -7,7 +7,8 @@ from typing import Any
 from lightning import Callback, LightningModule, Trainer
 from matplotlib.figure import Figure
 
-from ngrpo.callbacks.evaluation import EvaluationResult, evaluation_results
+from ngrpo.callbacks.evaluation import evaluation_results
+from ngrpo.evaluation.evaluation_result import EvaluationResult
 from ngrpo.loggers.media import Image
 from ngrpo.loggers.media_adapters import log_media
 from ngrpo.report.curves import pass_curve

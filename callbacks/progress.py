@@ -11,8 +11,9 @@ from rich.live import Live
 from torch import Tensor
 from torch.optim import Optimizer
 
-from ngrpo.callbacks.evaluation import EvaluationResult, evaluation_results
+from ngrpo.callbacks.evaluation import evaluation_results
 from ngrpo.callbacks.rollout import rollout_callback
+from ngrpo.evaluation.evaluation_result import EvaluationResult
 from ngrpo.evaluation.table_rows import table_rows
 from ngrpo.report.curves import pass_curve
 from ngrpo.report.run_progress import RunProgress

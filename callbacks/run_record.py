@@ -1,7 +1,6 @@
 """The record that the report page is made from, and the page."""
 
 import math
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from ngrpo.loggers.media import Page
 from ngrpo.loggers.media_adapters import log_media
 from ngrpo.report.page import write_page
 from ngrpo.report.run_description import RunDescription
-from ngrpo.report.run_records import EvaluationRecord, IterationRecord
+from ngrpo.report.run_records import IterationRecord
 from ngrpo.report.run_store import RunStore
 from ngrpo.report.stored_rollouts import Subset, problem_rates, stored_rollouts
 from ngrpo.report.warning_collector import WarningCollector
@@ -149,7 +148,7 @@ class RunRecord(Callback):
         for result in evaluation_results(trainer):
             if (result.iteration, result.made_of) not in self._evaluated:
                 self._evaluated.add((result.iteration, result.made_of))
-                self.store.add_evaluation(EvaluationRecord(**asdict(result)))
+                self.store.add_evaluation(result)
 
 
 def _of_iteration(metrics: dict[str, torch.Tensor]) -> dict[str, float]:

@@ -9,8 +9,9 @@ from lightning import Callback, LightningDataModule, LightningModule, Trainer
 from rich import get_console
 from rich.table import Table
 
-from ngrpo.callbacks.evaluation import EvaluationResult, evaluation_results
+from ngrpo.callbacks.evaluation import evaluation_results
 from ngrpo.callbacks.rollout import rollout_callback
+from ngrpo.evaluation.evaluation_result import EvaluationResult
 from ngrpo.evaluation.table_rows import table_rows
 from ngrpo.types.problems import PromptBatch
 from ngrpo.utils.atomic_write import write_text

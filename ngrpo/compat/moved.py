@@ -198,6 +198,7 @@ NAMES: Mapping[str, str] = {
     "ngrpo.rewards.terms.Term": "ngrpo.rewards.terms.base.Term",
     "ngrpo.rewards.terms.WeightedTerm": "ngrpo.rewards.terms.base.WeightedTerm",
     "ngrpo.rewards.terms.bounds_of": "ngrpo.rewards.terms.base.bounds_of",
+    "ngrpo.report.run_records.EvaluationRecord": "ngrpo.evaluation.evaluation_result.EvaluationResult",
     "ngrpo.rollout.torch_engine.TorchEngine": "ngrpo.rollout.torch_engine.engine.TorchEngine",
     "ngrpo.training.accelerator_of": "ngrpo.utils.torch_settings.accelerator_of",
     "ngrpo.training.make_trainer": "ngrpo.entrypoints.trainer.make_trainer",

@@ -7,6 +7,7 @@
 - ``benchmark_report.py``: The report of a benchmark, computed from its stored answers alone
 - ``bootstrap.py``: Confidence intervals of means over problems
 - ``estimators.py``: Estimators of success at k attempts
+- ``evaluation_result.py``: The result of one evaluation of a run
 - ``evaluator.py``: Mean@1 and Pass@k of the served policy on a set of prompts
 - ``identity.py``: The identity of what is evaluated, by which stored answers and evaluations of a run are matched
 - ``ks.py``: The values of k for which Pass@k is reported

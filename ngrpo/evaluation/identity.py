@@ -3,40 +3,16 @@
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from typing import Protocol, TypeVar
 
 from ngrpo.compat.attributes import serve_old_names
+from ngrpo.evaluation.evaluation_result import EvaluationResult
 from ngrpo.types.problems import Prompt
 
 serve_old_names(__name__)
 
 
-class Identified(Protocol):
-    """An evaluation that says what it was made of.
-
-    Attributes:
-        metrics: by name.
-        rates: of each problem, by benchmark.
-        made_of: see `evaluation_digest`; "" in those of versions that did not say.
-    """
-
-    @property
-    def metrics(self) -> Mapping[str, float]:
-        """See above."""
-
-    @property
-    def rates(self) -> Mapping[str, Sequence[float]]:
-        """See above."""
-
-    @property
-    def made_of(self) -> str:
-        """See above."""
-
-
 _PLACE = re.compile(r" at 0x[0-9a-fA-F]+")
 """In the ``repr`` of objects whose class has none: another one in every process."""
-
-T = TypeVar("T", bound=Identified)
 
 
 def evaluation_digest(evaluator: object, prompts: Mapping[str, Sequence[Prompt]]) -> str:
@@ -46,7 +22,7 @@ def evaluation_digest(evaluator: object, prompts: Mapping[str, Sequence[Prompt]]
     return hashlib.sha256(f"{settings}/{asked}".encode()).hexdigest()[:16]
 
 
-def comparable(evaluations: Sequence[T]) -> list[T]:
+def comparable(evaluations: Sequence[EvaluationResult]) -> list[EvaluationResult]:
     """Returns the last of a run's evaluations and those that were made of the same, in order.
 
     A resumed run may evaluate with more samples, on fewer problems or at another temperature: a difference to what was
@@ -56,13 +32,13 @@ def comparable(evaluations: Sequence[T]) -> list[T]:
     return [one for one in evaluations if _alike(one, evaluations[-1])]
 
 
-def _alike(one: Identified, last: Identified) -> bool:
+def _alike(one: EvaluationResult, last: EvaluationResult) -> bool:
     if one.made_of or not last.made_of:
         return one.made_of == last.made_of
     return _shape(one) == _shape(last)
 
 
-def _shape(one: Identified) -> tuple[set[str], dict[str, int]]:
+def _shape(one: EvaluationResult) -> tuple[set[str], dict[str, int]]:
     return set(one.metrics), {benchmark: len(rates) for benchmark, rates in one.rates.items()}
 
 

@@ -19,7 +19,7 @@
 - ``run_description.py``: The description of a run: what was trained on what, where and how
 - ``run_facts.py``: The top of the page: the run's figures, and what the run was
 - ``run_progress.py``: The progress of a run as a line: count, bar, elapsed time, time to go, and metrics if they fit
-- ``run_records.py``: The records of a run, from which its report is made: iterations, evaluations, rollouts
+- ``run_records.py``: The records of a run, from which its report is made: iterations and rollouts
 - ``run_store.py``: A run's record on disk: one line an iteration, one file of rollouts every few iterations
 - ``status_line.py``: The status line of a terminal: the current activity and its progress
 - ``stored_rollouts.py``: The rollouts of an iteration in the form in which they are stored

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ngrpo.errors import SettingError
+from ngrpo.evaluation.evaluation_result import EvaluationResult
 from ngrpo.report.run_description import RunDescription
 from ngrpo.report.run_facts import read_summary
-from ngrpo.report.run_records import EvaluationRecord, IterationRecord
+from ngrpo.report.run_records import IterationRecord
 from ngrpo.report.run_store import RunStore
 
 _SEED = "seed"
@@ -34,7 +35,7 @@ class ComparedRun:
     seed: int | None
     description: RunDescription | None
     iterations: Sequence[IterationRecord]
-    evaluations: Sequence[EvaluationRecord]
+    evaluations: Sequence[EvaluationResult]
 
 
 @dataclass(frozen=True)

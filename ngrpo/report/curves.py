@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from ngrpo.report.run_records import EvaluationRecord
+from ngrpo.evaluation.evaluation_result import EvaluationResult
 
 
 def pass_curve(metrics: Mapping[str, float], prefix: str = "") -> dict[int, float]:
@@ -12,7 +12,7 @@ def pass_curve(metrics: Mapping[str, float], prefix: str = "") -> dict[int, floa
     return dict(sorted(found.items()))
 
 
-def benchmarks(evaluations: Sequence[EvaluationRecord]) -> dict[str, str]:
+def benchmarks(evaluations: Sequence[EvaluationResult]) -> dict[str, str]:
     """Returns what all evaluations were made on: a label by what the metrics' names start with."""
     if not evaluations:
         return {}

@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ngrpo.evaluation.benchmark_report import Estimate
+from ngrpo.evaluation.evaluation_result import EvaluationResult
 from ngrpo.report.chart import HeatMap, LineChart, Point, Series
 from ngrpo.report.curves import benchmarks, pass_curve
 from ngrpo.report.intervals import pass_estimates
 from ngrpo.report.metric_charts import ITERATIONS, points_of
-from ngrpo.report.run_records import EvaluationRecord, IterationRecord
+from ngrpo.report.run_records import IterationRecord
 
 _SHOWN_PROBLEMS = 200
 """Most rows of a heat map."""
@@ -30,7 +31,7 @@ _COUNTED: dict[str, Callable[[Sequence[float]], bool]] = {
 }
 
 
-def learning(iterations: Sequence[IterationRecord], evaluations: Sequence[EvaluationRecord]) -> LineChart | None:
+def learning(iterations: Sequence[IterationRecord], evaluations: Sequence[EvaluationResult]) -> LineChart | None:
     """Reward and Mean@1 of the training rollouts, and Mean@1 on held-out problems."""
     reward, solved = points_of(iterations, "train/reward"), points_of(iterations, "train/mean@1")
     series = [Series("reward, training", reward)] if reward else []
@@ -48,7 +49,7 @@ def learning(iterations: Sequence[IterationRecord], evaluations: Sequence[Evalua
     return LineChart("learning", "Learning curves", note, ITERATIONS, "reward, share of right answers", series)
 
 
-def pass_at_k(iterations: Sequence[IterationRecord], evaluations: Sequence[EvaluationRecord]) -> LineChart | None:
+def pass_at_k(iterations: Sequence[IterationRecord], evaluations: Sequence[EvaluationResult]) -> LineChart | None:
     """Pass@k before and after: held-out problems where there are two evaluations, else the training groups."""
     if len(evaluations) > 1:
         series = [
@@ -68,12 +69,12 @@ def pass_at_k(iterations: Sequence[IterationRecord], evaluations: Sequence[Evalu
     return LineChart("pass-at-k", title, note, "k, samples per problem", "Pass@k", series, log_x=True, share=True)
 
 
-def _sides(evaluations: Sequence[EvaluationRecord], prefix: str, label: str) -> list[Series]:
+def _sides(evaluations: Sequence[EvaluationResult], prefix: str, label: str) -> list[Series]:
     ends = (evaluations[0], evaluations[-1])
     return [replace(pass_series(end, prefix), label=f"{label}, iteration {end.iteration}") for end in ends]
 
 
-def solved_series(evaluations: Sequence[EvaluationRecord], prefix: str) -> Series:
+def solved_series(evaluations: Sequence[EvaluationResult], prefix: str) -> Series:
     """Returns Mean@1 over the iterations, with intervals over problems where they are known."""
     name = f"{prefix}mean@1"
     found = [(e, estimate.get(1)) for e, estimate in zip(evaluations, pass_estimates(evaluations, prefix), strict=True)]
@@ -81,7 +82,7 @@ def solved_series(evaluations: Sequence[EvaluationRecord], prefix: str) -> Serie
     return Series("Mean@1", [(x, y) for x, y, _ in points], _intervals([estimate for _, _, estimate in points]))
 
 
-def pass_series(evaluation: EvaluationRecord, prefix: str) -> Series:
+def pass_series(evaluation: EvaluationResult, prefix: str) -> Series:
     """Returns Pass@k over k, with intervals over problems where they are known."""
     curve = pass_curve(evaluation.metrics, prefix)
     (found,) = pass_estimates([evaluation], prefix)
@@ -89,7 +90,7 @@ def pass_series(evaluation: EvaluationRecord, prefix: str) -> Series:
 
 
 def pass_over_training(
-    iterations: Sequence[IterationRecord], evaluations: Sequence[EvaluationRecord]
+    iterations: Sequence[IterationRecord], evaluations: Sequence[EvaluationResult]
 ) -> LineChart | None:
     """Pass@k for several k over the iterations: held-out problems, else the training groups."""
     if len(evaluations) > 1:
@@ -121,7 +122,7 @@ def _some(curves: Sequence[Mapping[int, float]]) -> list[int]:
     return [common[round(place * (len(common) - 1) / (_SHOWN_KS - 1))] for place in range(_SHOWN_KS)]
 
 
-def problems(iterations: Sequence[IterationRecord], evaluations: Sequence[EvaluationRecord]) -> HeatMap | None:
+def problems(iterations: Sequence[IterationRecord], evaluations: Sequence[EvaluationResult]) -> HeatMap | None:
     """How often each problem was solved over time: held-out ones, else training problems seen again and again."""
     if len(evaluations) > 1:
         named = {

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ngrpo.evaluation.evaluation_result import EvaluationResult
 from ngrpo.report import metric_charts
 from ngrpo.report.chart import Chart
 from ngrpo.report.evaluation_charts import learning, pass_at_k, pass_over_training, problems
 from ngrpo.report.metric_charts import MetricChart
-from ngrpo.report.run_records import EvaluationRecord, IterationRecord
+from ngrpo.report.run_records import IterationRecord
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Section:
     charts: list[Chart]
 
 
-def sections(iterations: Sequence[IterationRecord], evaluations: Sequence[EvaluationRecord]) -> list[Section]:
+def sections(iterations: Sequence[IterationRecord], evaluations: Sequence[EvaluationResult]) -> list[Section]:
     """Returns the sections in which there is something to show."""
 
     def drawn(*wanted: MetricChart) -> list[Chart]:

@@ -7,11 +7,11 @@ from torch import Tensor
 
 from ngrpo.evaluation.benchmark_report import Estimate, estimates
 from ngrpo.evaluation.estimators import pass_at_k
+from ngrpo.evaluation.evaluation_result import EvaluationResult
 from ngrpo.report.curves import pass_curve
-from ngrpo.report.run_records import EvaluationRecord
 
 
-def sample_count(evaluation: EvaluationRecord, prefix: str) -> int | None:
+def sample_count(evaluation: EvaluationResult, prefix: str) -> int | None:
     """Returns n, the samples a problem; None where the metrics do not tell.
 
     The largest k for which Pass@k is reported is n itself (`ngrpo.evaluation.ks.powers_of_two`).
@@ -19,7 +19,7 @@ def sample_count(evaluation: EvaluationRecord, prefix: str) -> int | None:
     return max(pass_curve(evaluation.metrics, prefix), default=None)
 
 
-def passes_per_problem(evaluation: EvaluationRecord, prefix: str, ks: Sequence[int]) -> dict[int, Tensor]:
+def passes_per_problem(evaluation: EvaluationResult, prefix: str, ks: Sequence[int]) -> dict[int, Tensor]:
     """Returns Pass@k of each of P problems by k, for those of ``ks`` for which there are enough samples; float64 [P].
 
     With k = 1 it is the fraction of right samples, Mean@1.
@@ -32,7 +32,7 @@ def passes_per_problem(evaluation: EvaluationRecord, prefix: str, ks: Sequence[i
     return {k: pass_at_k(n, solved, k) for k in ks if k <= n}
 
 
-def pass_estimates(evaluations: Sequence[EvaluationRecord], prefix: str) -> list[dict[int, Estimate]]:
+def pass_estimates(evaluations: Sequence[EvaluationResult], prefix: str) -> list[dict[int, Estimate]]:
     """Returns Pass@k by k of each evaluation with 95 % bootstrap intervals over problems.
 
     An evaluation without rates by problem has none.

@@ -8,11 +8,11 @@ from typing import Any
 from huggingface_hub import ModelCard, ModelCardData
 
 from ngrpo.evaluation.benchmark_report import Estimate
+from ngrpo.evaluation.evaluation_result import EvaluationResult
 from ngrpo.report.curves import benchmarks
 from ngrpo.report.intervals import pass_estimates
 from ngrpo.report.run_description import RunDescription
 from ngrpo.report.run_facts import short_commit
-from ngrpo.report.run_records import EvaluationRecord
 from ngrpo.utils.hub_access import is_repository_name
 from ngrpo.utils.numbers import fixed
 from ngrpo.utils.sanitize import visible
@@ -29,7 +29,7 @@ def write_model_card(
     name: str | None,
     base_card: Path | None,
     run: RunDescription | None,
-    evaluations: Sequence[EvaluationRecord],
+    evaluations: Sequence[EvaluationResult],
     iterations: int,
 ) -> None:
     """Writes the card beside an exported model.
@@ -50,7 +50,7 @@ def model_card(
     name: str | None,
     base_card: Path | None,
     run: RunDescription | None,
-    evaluations: Sequence[EvaluationRecord],
+    evaluations: Sequence[EvaluationResult],
     iterations: int,
 ) -> ModelCard:
     """Returns the card; see `write_model_card`. Of paths on this machine it tells the last part only."""
@@ -114,7 +114,7 @@ def _facts(run: RunDescription, iterations: int) -> list[tuple[str, str]]:
     return [(label, text) for label, text in told if text]
 
 
-def _rows(ends: Sequence[EvaluationRecord]) -> list[list[str]]:
+def _rows(ends: Sequence[EvaluationResult]) -> list[list[str]]:
     """Returns a line a Pass@k: problems, metric, and an estimate of each evaluation."""
     rows = []
     for prefix, label in benchmarks(ends).items():

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from ngrpo.evaluation.benchmark_report import Estimate, estimates
+from ngrpo.evaluation.evaluation_result import EvaluationResult
 from ngrpo.report.compared_runs import Arm, ComparedRun
 from ngrpo.report.curves import benchmarks, pass_curve
 from ngrpo.report.intervals import passes_per_problem
-from ngrpo.report.run_records import EvaluationRecord
 
 _LAST = 4
 """Training problems are compared over the last quarter of the shortest run."""
@@ -81,7 +81,7 @@ def _held_out(arms: Sequence[Sequence[ComparedRun]]) -> Iterator[Pairing]:
             yield Pairing(f"{label}, after {done} iterations, {problems.pop()} problems", rows)
 
 
-def _evaluation(run: ComparedRun, done: int) -> EvaluationRecord:
+def _evaluation(run: ComparedRun, done: int) -> EvaluationResult:
     return next(one for one in run.evaluations if one.iteration == done)
 
 

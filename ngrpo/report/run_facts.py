@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from ngrpo.errors import SettingError
+from ngrpo.evaluation.evaluation_result import EvaluationResult
 from ngrpo.report.curves import benchmarks, pass_curve
 from ngrpo.report.run_description import RunDescription
-from ngrpo.report.run_records import EvaluationRecord, IterationRecord
+from ngrpo.report.run_records import IterationRecord
 from ngrpo.utils.input_files import read_json
 from ngrpo.utils.numbers import about, fixed
 
@@ -80,7 +81,7 @@ def tiles(
     summary: RunSummary,
     planned: int | None,
     iterations: Sequence[IterationRecord],
-    evaluations: Sequence[EvaluationRecord],
+    evaluations: Sequence[EvaluationResult],
 ) -> list[tuple[str, str]]:
     """Returns label and figure of what is read first."""
     done = len(iterations)

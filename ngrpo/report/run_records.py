@@ -1,6 +1,10 @@
-"""The records of a run, from which its report is made: iterations, evaluations, rollouts."""
+"""The records of a run, from which its report is made: iterations and rollouts."""
 
 from dataclasses import dataclass, field
+
+from ngrpo.compat.attributes import serve_old_names
+
+serve_old_names(__name__)
 
 
 @dataclass(frozen=True)
@@ -31,24 +35,6 @@ class IterationRecord:
     iteration: int
     metrics: dict[str, float]
     problems: list[ProblemRate]
-
-
-@dataclass(frozen=True)
-class EvaluationRecord:
-    """One evaluation on held-out problems.
-
-    Attributes:
-        iteration: iterations that the policy had behind it.
-        metrics: by name, e.g. ``pass@4``, or ``aime24/pass@4`` of a benchmark.
-        rates: the fraction of right samples of each problem, in the data's order, by what the metrics' names start
-            with: ``""`` or ``aime24/``.
-        made_of: see `ngrpo.evaluation.identity.Identified`.
-    """
-
-    iteration: int
-    metrics: dict[str, float]
-    rates: dict[str, list[float]]
-    made_of: str = ""
 
 
 @dataclass(frozen=True)

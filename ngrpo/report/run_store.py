@@ -13,9 +13,10 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from ngrpo.errors import SettingError
+from ngrpo.evaluation.evaluation_result import EvaluationResult
 from ngrpo.evaluation.identity import comparable
 from ngrpo.report.run_description import Resume, RunDescription, RunWarning
-from ngrpo.report.run_records import EvaluationRecord, IterationRecord, MixedToken, ProblemRate, StoredRollout
+from ngrpo.report.run_records import IterationRecord, MixedToken, ProblemRate, StoredRollout
 from ngrpo.utils.atomic_write import remove, write_text
 from ngrpo.utils.input_files import check_file, read_json, read_text
 
@@ -93,7 +94,7 @@ class RunStore:
         """Appends a line to ``iterations.jsonl``."""
         self._append(_ITERATIONS, asdict(record))
 
-    def add_evaluation(self, record: EvaluationRecord) -> None:
+    def add_evaluation(self, record: EvaluationResult) -> None:
         """Appends a line to ``evaluations.jsonl``."""
         self._append(_EVALUATIONS, asdict(record))
 
@@ -124,7 +125,7 @@ class RunStore:
                 for number in sorted(found)
             ]
 
-    def evaluations(self) -> list[EvaluationRecord]:
+    def evaluations(self) -> list[EvaluationResult]:
         """Returns the evaluations that can be compared with the last, in order.
 
         Raises:
@@ -132,7 +133,7 @@ class RunStore:
         """
         return comparable(self.all_evaluations())
 
-    def all_evaluations(self) -> list[EvaluationRecord]:
+    def all_evaluations(self) -> list[EvaluationResult]:
         """Returns all evaluations in order, the last of each iteration.
 
         Raises:
@@ -140,7 +141,7 @@ class RunStore:
         """
         with self._damage(_EVALUATIONS):
             found = {_number(line): line for line in self._lines(_EVALUATIONS)}
-            made = [EvaluationRecord(**found[number]) for number in sorted(found)]
+            made = [EvaluationResult(**found[number]) for number in sorted(found)]
             for one in made:
                 _numbers(one.metrics)
                 [_numbers(dict(enumerate(rates))) for rates in one.rates.values()]

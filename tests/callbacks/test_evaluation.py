@@ -5,9 +5,10 @@ from types import SimpleNamespace
 import pytest
 from fake_run import batch, trainer
 
-from ngrpo.callbacks.evaluation import Evaluation, EvaluationResult, evaluation_results
+from ngrpo.callbacks.evaluation import Evaluation, evaluation_results
 from ngrpo.distributed.collectives import SINGLE_PROCESS, Ranks
 from ngrpo.errors import SettingError
+from ngrpo.evaluation.evaluation_result import EvaluationResult
 from ngrpo.evaluation.evaluator import Evaluated
 from ngrpo.types.problems import Problem, Prompt
 

@@ -10,10 +10,11 @@ from huggingface_hub import ModelCard, constants
 from made_run import description
 from stand_in_hub import TOKEN, stand_in_hub
 
-from ngrpo.callbacks.evaluation import Evaluation, EvaluationResult
+from ngrpo.callbacks.evaluation import Evaluation
 from ngrpo.callbacks.export import Export
 from ngrpo.callbacks.rollout import RolloutCallback
 from ngrpo.errors import SettingError
+from ngrpo.evaluation.evaluation_result import EvaluationResult
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.training.weight_export import WeightExport
 

@@ -9,8 +9,9 @@ from fake_run import batch, trainer
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
-from ngrpo.callbacks.evaluation import Evaluation, EvaluationResult
+from ngrpo.callbacks.evaluation import Evaluation
 from ngrpo.callbacks.pass_at_k_figure import PassAtKFigure, pass_at_k_figure, spread
+from ngrpo.evaluation.evaluation_result import EvaluationResult
 
 RESULTS = [EvaluationResult(n, {"mean@1": 0.1, "pass@4": 0.5 + n / 10, "pass@1": n / 10}, {"": []}) for n in range(3)]
 

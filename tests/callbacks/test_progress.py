@@ -9,9 +9,9 @@ import torch
 from fake_run import batch, trainer
 from rich.console import Console
 
-from ngrpo.callbacks.evaluation import EvaluationResult
 from ngrpo.callbacks.progress import ProgressReport, evaluation_lines, shown_metrics
 from ngrpo.callbacks.rollout import RolloutCallback
+from ngrpo.evaluation.evaluation_result import EvaluationResult
 from ngrpo.training.run_length import RunLength
 
 

@@ -11,9 +11,10 @@ from fake_run import batch, trainer
 from made_rollouts import experience, rollout, score
 from made_run import description
 
-from ngrpo.callbacks.evaluation import Evaluation, EvaluationResult
+from ngrpo.callbacks.evaluation import Evaluation
 from ngrpo.callbacks.run_record import RunRecord
 from ngrpo.errors import SettingError
+from ngrpo.evaluation.evaluation_result import EvaluationResult
 from ngrpo.report.browsable import browsable
 from ngrpo.report.run_store import RunStore
 from ngrpo.report.stored_rollouts import Subset, stored_rollouts

@@ -9,9 +9,10 @@ from fake_run import batch, trainer
 from rich.console import Console
 from rich.table import Table
 
-from ngrpo.callbacks.evaluation import Evaluation, EvaluationResult
+from ngrpo.callbacks.evaluation import Evaluation
 from ngrpo.callbacks.rollout import RolloutCallback
 from ngrpo.callbacks.summary import Summary, closing_table
+from ngrpo.evaluation.evaluation_result import EvaluationResult
 from ngrpo.rollout.dynamic_sampling import DynamicSampling, every_group
 from ngrpo.training.run_length import RunLength
 

@@ -3,10 +3,10 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
+from ngrpo.evaluation.evaluation_result import EvaluationResult
 from ngrpo.evaluation.identity import comparable, evaluation_digest, prompts_digest
 from ngrpo.modeling.digest import weights_digest
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.report.run_records import EvaluationRecord
 from ngrpo.types.problems import Problem, Prompt
 
 
@@ -49,8 +49,8 @@ def test_settings_and_prompts_of_an_evaluation_count_and_where_its_objects_lie_d
 
 
 def test_evaluations_of_the_same_are_compared_and_those_that_do_not_say_by_what_they_found() -> None:
-    def one(iteration: int, made_of: str, problems: int = 2) -> EvaluationRecord:
-        return EvaluationRecord(iteration, {"mean@1": 0.5}, {"": [0.5] * problems}, made_of)
+    def one(iteration: int, made_of: str, problems: int = 2) -> EvaluationResult:
+        return EvaluationResult(iteration, {"mean@1": 0.5}, {"": [0.5] * problems}, made_of)
 
     silent, fewer = one(0, ""), one(1, "", problems=1)
     assert comparable([]) == []

@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ngrpo.evaluation.evaluation_result import EvaluationResult
 from ngrpo.report.run_description import RunDescription, RunWarning
-from ngrpo.report.run_records import EvaluationRecord, IterationRecord, MixedToken, ProblemRate, StoredRollout
+from ngrpo.report.run_records import IterationRecord, MixedToken, ProblemRate, StoredRollout
 from ngrpo.report.run_store import RunStore
 
 HOSTILE = [
@@ -87,7 +88,7 @@ def write_run(run: Path, iterations: int = 12, rise: float = 0.5, planned: int =
     for done in (0, iterations // 2, iterations):
         risen = rise * done / iterations
         found = {"mean@1": 0.3 + risen, "pass@1": 0.3 + risen, "pass@2": 0.4 + risen, "pass@4": 0.5 + risen}
-        store.add_evaluation(EvaluationRecord(done, found, {"": [0.0, 0.5 + risen, 1.0]}))
+        store.add_evaluation(EvaluationResult(done, found, {"": [0.0, 0.5 + risen, 1.0]}))
     for number in (0, iterations - 1):
         store.add_rollouts(number, rollouts(), keep=4)
     before, after = {"mean@1": 0.3, "pass@1": 0.3, "pass@4": 0.5}, {"mean@1": 0.8, "pass@1": 0.8, "pass@4": 1.0}

@@ -19,10 +19,11 @@ from lightning.pytorch.utilities import rank_zero_only
 from rich import get_console
 from terminal import become, resize
 
-from ngrpo.callbacks.evaluation import Evaluation, EvaluationResult
+from ngrpo.callbacks.evaluation import Evaluation
 from ngrpo.callbacks.progress import ProgressReport
 from ngrpo.callbacks.rollout import RolloutCallback
 from ngrpo.entrypoints.console import ConsoleHandler
+from ngrpo.evaluation.evaluation_result import EvaluationResult
 from ngrpo.training.run_length import RunLength
 
 ITERATIONS = 6

@@ -10,11 +10,12 @@ from headless_browser import IN_BROWSER, OpenedPage
 from made_run import HOSTILE, write_run
 
 from ngrpo.errors import SettingError
+from ngrpo.evaluation.evaluation_result import EvaluationResult
 from ngrpo.report.compared_runs import ComparedRun, arms, read_run
 from ngrpo.report.comparison_page import comparison, write_comparison
 from ngrpo.report.overlays import overlays
 from ngrpo.report.paired_runs import pairings
-from ngrpo.report.run_records import EvaluationRecord, IterationRecord, ProblemRate
+from ngrpo.report.run_records import IterationRecord, ProblemRate
 from ngrpo.report.run_store import RunStore
 
 NOW = datetime(2026, 3, 4, tzinfo=UTC)
@@ -28,9 +29,9 @@ def run(settings: dict[str, str], seed: int | None, **more: Any) -> ComparedRun:
     )  # fmt: skip
 
 
-def evaluated(rates: list[float], done: int = 8) -> list[EvaluationRecord]:
+def evaluated(rates: list[float], done: int = 8) -> list[EvaluationResult]:
     mean = sum(rates) / len(rates)
-    return [EvaluationRecord(done, {"mean@1": mean, "pass@1": mean, "pass@2": 0.0, "pass@4": 0.0}, {"": rates})]
+    return [EvaluationResult(done, {"mean@1": mean, "pass@1": mean, "pass@2": 0.0, "pass@4": 0.0}, {"": rates})]
 
 
 def test_runs_are_called_by_what_differs_and_seeds_stand_together():
@@ -85,7 +86,7 @@ def test_the_last_evaluation_that_all_have_counts():
 
 
 @pytest.mark.parametrize("other", [[], evaluated([0.5, 0.5]), evaluated([0.5], 7)])
-def test_what_is_not_the_same_is_not_paired(other: list[EvaluationRecord]):
+def test_what_is_not_the_same_is_not_paired(other: list[EvaluationResult]):
     assert pairings(arms([run(GSPO, 0, evaluations=evaluated([0.5])), run(GRPO, 0, evaluations=other)])) == []
 
 

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 from made_run import write_run
 
+from ngrpo.evaluation.evaluation_result import EvaluationResult
 from ngrpo.report.chart import Chart, LineChart, Series
 from ngrpo.report.evaluation_charts import learning, pass_at_k, pass_over_training, problems
 from ngrpo.report.figures import sections
 from ngrpo.report.metric_charts import UPDATE, MetricChart
-from ngrpo.report.run_records import EvaluationRecord, IterationRecord, ProblemRate
+from ngrpo.report.run_records import IterationRecord, ProblemRate
 from ngrpo.report.run_store import RunStore
 
 
@@ -26,7 +27,7 @@ def lines(chart: Chart | None) -> dict[str, list[tuple[float, float]]]:
     return {line.label: list(line.points) for line in chart.series}
 
 
-def names(iterations: list[IterationRecord], evaluations: list[EvaluationRecord]) -> dict[str, list[str]]:
+def names(iterations: list[IterationRecord], evaluations: list[EvaluationResult]) -> dict[str, list[str]]:
     return {s.name: [chart.name for chart in s.charts] for s in sections(iterations, evaluations)}
 
 
@@ -91,7 +92,7 @@ def test_a_logarithmic_axis_leaves_out_what_it_has_no_place_for():
 
 def test_pass_at_k_of_first_and_last_evaluation():
     evaluations = [
-        EvaluationRecord(n, {"pass@2": 0.5 + n / 10, "pass@16": 1.0, "pass@1": n / 10}, {"": []}) for n in range(3)
+        EvaluationResult(n, {"pass@2": 0.5 + n / 10, "pass@16": 1.0, "pass@1": n / 10}, {"": []}) for n in range(3)
     ]
     assert lines(pass_at_k([], evaluations)) == {
         "held out, iteration 0": [(1, 0.0), (2, 0.5), (16, 1.0)],
@@ -101,7 +102,7 @@ def test_pass_at_k_of_first_and_last_evaluation():
 
 def test_pass_at_k_has_intervals_over_problems():
     """Two problems of two samples, one always and one never solved: Pass@k is 0, 0.5 or 1, by what is drawn."""
-    evaluations = [EvaluationRecord(n, {"pass@1": 0.5, "pass@2": 0.5}, {"": [0.0, 1.0]}) for n in (0, 4)]
+    evaluations = [EvaluationResult(n, {"pass@1": 0.5, "pass@2": 0.5}, {"": [0.0, 1.0]}) for n in (0, 4)]
     chart = pass_at_k([], evaluations)
     assert all(list(line.interval) == [(0.0, 1.0), (0.0, 1.0)] for line in chart.series)
     assert chart.numbers == (
@@ -111,14 +112,14 @@ def test_pass_at_k_has_intervals_over_problems():
 
 
 def test_pass_at_k_over_training_shows_a_few_k():
-    evaluations = [EvaluationRecord(n, {f"pass@{1 << i}": i / 10 for i in range(9)}, {"": []}) for n in (0, 4)]
+    evaluations = [EvaluationResult(n, {f"pass@{1 << i}": i / 10 for i in range(9)}, {"": []}) for n in (0, 4)]
     assert list(lines(pass_over_training([], evaluations))) == ["k = 1", "k = 4", "k = 16", "k = 64", "k = 256"]
 
 
 def test_each_benchmark_has_its_own_curves_and_rows():
     metrics = {"a/mean@1": 0.25, "a/pass@1": 0.25, "b/mean@1": 0.5, "b/pass@1": 0.5, "b/pass@2": 0.75}
     rates = {"a/": [0.25], "b/": [0.0, 1.0]}
-    evaluations = [EvaluationRecord(n, metrics, rates) for n in (0, 3)]
+    evaluations = [EvaluationResult(n, metrics, rates) for n in (0, 3)]
     assert list(lines(learning([], evaluations))) == ["Mean@1, a", "Mean@1, b"]
     curves = lines(pass_at_k([], evaluations))
     assert list(curves) == ["a, iteration 0", "a, iteration 3", "b, iteration 0", "b, iteration 3"]
@@ -146,7 +147,7 @@ def test_problems_met_once_make_no_heat_map():
 
 
 def test_many_problems_are_thinned_evenly():
-    many = [EvaluationRecord(n, {}, {"": [i / 999 for i in range(1000)]}) for n in (0, 9)]
+    many = [EvaluationResult(n, {}, {"": [i / 999 for i in range(1000)]}) for n in (0, 9)]
     heat = problems([], many)
     ends = [rates[-1] for _, rates in heat.rows]
     assert len(ends) == 200

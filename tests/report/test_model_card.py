@@ -4,12 +4,12 @@ import pytest
 from huggingface_hub import ModelCard
 from made_run import HOSTILE, description
 
+from ngrpo.evaluation.evaluation_result import EvaluationResult
 from ngrpo.report.model_card import FILE, model_card, write_model_card
-from ngrpo.report.run_records import EvaluationRecord
 
 RATES = [[0.0, 0.5, 0.5, 1.0], [0.5, 1.0, 0.5, 1.0]]
 EVALUATIONS = [
-    EvaluationRecord(done, {"mean@1": sum(r) / 4, "pass@1": sum(r) / 4, "pass@2": 0.75}, {"": r})
+    EvaluationResult(done, {"mean@1": sum(r) / 4, "pass@1": sum(r) / 4, "pass@2": 0.75}, {"": r})
     for done, r in zip((0, 12), RATES, strict=True)
 ]
 RUN = description(

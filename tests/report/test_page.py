@@ -10,9 +10,10 @@ import pytest
 from made_run import HOSTILE, METHODS, description, write_run
 
 from ngrpo.errors import SettingError
+from ngrpo.evaluation.evaluation_result import EvaluationResult
 from ngrpo.report.browsable import browsable_rollouts
 from ngrpo.report.page import page, write_page
-from ngrpo.report.run_records import EvaluationRecord, IterationRecord
+from ngrpo.report.run_records import IterationRecord
 from ngrpo.report.run_store import RunStore
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, 8, tzinfo=UTC)
@@ -93,7 +94,7 @@ def test_a_run_that_has_just_begun_has_a_page(tmp_path: Path):
     made = page(tmp_path, NOW)
     assert "No iteration is finished yet." in made
     assert listed(made)["iterations"] == "0 of 12"
-    RunStore(tmp_path).add_evaluation(EvaluationRecord(0, {"mean@1": 0.25, "pass@1": 0.25}, {"": [0.25]}))
+    RunStore(tmp_path).add_evaluation(EvaluationResult(0, {"mean@1": 0.25, "pass@1": 0.25}, {"": [0.25]}))
     assert listed(page(tmp_path, NOW))["Mean@1, held out"] == "0.250"
 
 

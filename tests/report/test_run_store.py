@@ -7,7 +7,8 @@ import pytest
 from made_run import rollouts
 from pyarrow import parquet
 
-from ngrpo.report.run_records import EvaluationRecord, IterationRecord, ProblemRate
+from ngrpo.evaluation.evaluation_result import EvaluationResult
+from ngrpo.report.run_records import IterationRecord, ProblemRate
 from ngrpo.report.run_store import RunStore, surplus
 
 
@@ -20,14 +21,14 @@ def filled(folder: Path, iterations: int) -> RunStore:
     for number in range(iterations):
         store.add_iteration(iteration(number))
         store.add_rollouts(number, rollouts(), keep=100)
-        store.add_evaluation(EvaluationRecord(number, {"mean@1": 0.5}, {"": [0.25, 0.75]}))
+        store.add_evaluation(EvaluationResult(number, {"mean@1": 0.5}, {"": [0.25, 0.75]}))
     return store
 
 
 def test_what_is_written_is_read(tmp_path: Path):
     store = filled(tmp_path, 2)
     assert store.iterations() == [iteration(0), iteration(1)]
-    assert store.evaluations()[1] == EvaluationRecord(1, {"mean@1": 0.5}, {"": [0.25, 0.75]})
+    assert store.evaluations()[1] == EvaluationResult(1, {"mean@1": 0.5}, {"": [0.25, 0.75]})
     read = store.rollouts(1)
     assert [r.tokens for r in read] == [r.tokens for r in rollouts()]
     assert [(m.place, m.names) for m in read[0].mixed] == [(m.place, m.names) for m in rollouts()[0].mixed]

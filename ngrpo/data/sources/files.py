@@ -61,10 +61,15 @@ def find_files(path: str) -> list[Path]:
     return sorted(map(Path, glob.glob(str(place), recursive=True)))
 
 
-def check_one_split(path: str, setting: str) -> None:
+def check_one_split(path: str, files: Sequence[Path], setting: str) -> None:
     """Refuses a directory whose files are named for several splits: all would be trained on, the test problems too.
 
     The names are those by which the hub tells the splits of a directory.
+
+    Args:
+        path: of a directory; files and patterns may name several splits.
+        files: that were found there.
+        setting: the setting that holds `path`, for messages.
 
     Raises:
         SettingError: names a file of each.
@@ -72,7 +77,7 @@ def check_one_split(path: str, setting: str) -> None:
     if not Path(path).expanduser().is_dir():
         return
     by_split: dict[str, str] = {}
-    for file in find_files(path):
+    for file in files:
         named = sorted(_splits(file.stem))
         if len(named) == 1:  # a name with several, such as train-and-test, says nothing
             by_split.setdefault(named[0], file.name)

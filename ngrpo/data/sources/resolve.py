@@ -59,8 +59,8 @@ def open_source(
     except (OSError, ValueError, RuntimeError) as error:  # too long, a null byte, the home of an unknown user
         raise SettingError(f"{setting}={path!r} is no path ({error}); give that of a file.") from error
     if found and all(found) and len(found) == len(parts):
-        for part in parts:
-            check_one_split(part, setting)
+        for part, files in zip(parts, found, strict=True):
+            check_one_split(part, files, setting)
         return FileSource([file for files in found for file in files], fields, setting)
     if hub := _hub_name(path):
         return HubSource(hub["name"], hub["configuration"], hub["split"] or _HUB_SPLIT[split], fields, setting)

@@ -21,6 +21,7 @@ from ngrpo.modeling.gathering import reshard
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.types.records import Record, Step
 from ngrpo.types.rollouts import Rollout
+from ngrpo.utils.tempered import tempered
 
 Result = TypeVar("Result")
 
@@ -144,7 +145,7 @@ def _rows(
         before = slice(first - 1, rollout.tokens - 1)  # the row before a token scores it
         positions = torch.arange(first, rollout.tokens)
         recorded, context = _at(rollout, positions, embed.weight)
-        yield OwnRows(rollout, row[before].float() / temperature, recorded, context, hidden[before])
+        yield OwnRows(rollout, tempered(row[before], temperature), recorded, context, hidden[before])
 
 
 @contextmanager

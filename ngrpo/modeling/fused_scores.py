@@ -12,6 +12,7 @@ from ngrpo.modeling.exact.token_scores import exact_token_scores
 from ngrpo.modeling.gradients import add_product
 from ngrpo.modeling.head import LogitMap
 from ngrpo.types.support import NO_ID
+from ngrpo.utils.tempered import tempered
 
 _VOCABULARY = (1,)
 """The dimension of logits [R, V] that has the same size in every call."""
@@ -136,12 +137,12 @@ def _scores(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Returns log-prob, entropy and normaliser of each row; [R, V] -> float32 [R] each."""
     if support is None:
-        scaled = logit_map(product).float() / temperature
+        scaled = tempered(logit_map(product), temperature)
         chosen = scaled.gather(-1, tokens[:, None])
     else:
         of_ids, of_token = product.gather(-1, support.clamp(min=0)), product.gather(-1, tokens[:, None])
-        scaled = (logit_map(of_ids).float() / temperature).masked_fill(support == NO_ID, -torch.inf)
-        chosen = logit_map(of_token).float() / temperature
+        scaled = tempered(logit_map(of_ids), temperature).masked_fill(support == NO_ID, -torch.inf)
+        chosen = tempered(logit_map(of_token), temperature)
     normaliser = scaled.logsumexp(-1)
     log_probs = scaled - normaliser[:, None]
     return chosen[:, 0] - normaliser, entropy_from(log_probs), normaliser
@@ -178,11 +179,11 @@ def _to_product(
     d H / d y_v = -p_v (log p_v + H) / tau
     """
     logits = logit_map(product).float()
-    log_probs = logits / temperature - normaliser[:, None]
+    log_probs = tempered(logits, temperature) - normaliser[:, None]
     # Not a scatter, which would write the whole gradient before its dtype is that of the product.
     chosen = torch.arange(logits.shape[-1], device=logits.device) == tokens[:, None]
     gradient = _to_scaled(log_probs, chosen, entropy, for_log_prob, for_entropy)
-    return (gradient / temperature * logit_map.slope(logits)).to(product.dtype)
+    return (tempered(gradient, temperature) * logit_map.slope(logits)).to(product.dtype)
 
 
 def _to_scaled(log_probs: Tensor, chosen: Tensor, entropy: Tensor, for_log_prob: Tensor, for_entropy: Tensor) -> Tensor:
@@ -208,7 +209,7 @@ def _to_support(
     # Each empty place repeats the first id with its gradient, so that what is written twice is the same.
     ids = torch.where(filled, support, support[:, :1])
     logits = logit_map(product.gather(-1, ids)).float()
-    log_probs = logits / temperature - normaliser[:, None]
+    log_probs = tempered(logits, temperature) - normaliser[:, None]
     gradient = _to_scaled(log_probs, ids == tokens[:, None], entropy, for_log_prob, for_entropy)
-    to_ids = (gradient / temperature * logit_map.slope(logits)).to(product.dtype)
+    to_ids = (tempered(gradient, temperature) * logit_map.slope(logits)).to(product.dtype)
     return torch.zeros_like(product).scatter(-1, ids, to_ids)

@@ -17,6 +17,7 @@ from ngrpo.modeling.head import LogitMap, output_logits
 from ngrpo.modeling.packing import PackedBatch
 from ngrpo.modeling.replay import replay
 from ngrpo.types.support import NO_ID
+from ngrpo.utils.tempered import tempered
 
 T = TypeVar("T")
 
@@ -153,7 +154,7 @@ class ScoringModel(nn.Module):
         steps, context = batch.steps(), batch.context(batch.response_slots, self.lm.get_input_embeddings().weight)
 
         def scores(rows: Tensor, at: slice) -> tuple[Tensor, Tensor]:
-            logits, of = output_logits(self.lm, rows).float() / temperature, steps.rows(at)
+            logits, of = tempered(output_logits(self.lm, rows), temperature), steps.rows(at)
             return exploration.log_prob(logits, of, context.rows(at)), entropy_of(logits, of.support)
 
         chunks = [slice(start, start + self.head_rows) for start in range(0, len(hidden), self.head_rows)]

@@ -21,6 +21,7 @@
 - ``remote_error.py``: Exceptions of another process, and the place in the code that an exception comes from
 - ``sanitize.py``: Text that a model wrote, made harmless for where it is shown
 - ``standard_streams.py``: Standard output and error that survive a closed terminal, a lost reader or a full disk
+- ``tempered.py``: Logits at a sampling temperature, without the division where it is by one
 - ``torch_settings.py``: PyTorch's settings for the whole process
 - ``written_tensors.py``: The tensors that a call writes into, seen by PyTorch's own count of changes in place
 """

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ngrpo.exploration.base import Exploration, Step, StepContext
 from ngrpo.types.support import NO_ID
+from ngrpo.utils.tempered import tempered
 
 
 class Steering(NamedTuple):
@@ -43,7 +44,7 @@ def decide(
     Returns:
         The step and its log-probs, float32 [R].
     """
-    scaled = logits.float() / temperature
+    scaled = tempered(logits, temperature)
     step = strategy.step(scaled, context)
     if explore is not None:
         token = step.token.where(explore, context.sample(scaled))

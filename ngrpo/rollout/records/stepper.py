@@ -19,6 +19,7 @@ from ngrpo.exploration.runtime.distributions import distributions_of
 from ngrpo.rollout.records.buffers import BufferTensors, MixingBuffers
 from ngrpo.rollout.records.session import Session, SessionInputs, SessionRecords
 from ngrpo.types.records import Record
+from ngrpo.utils.tempered import tempered
 
 Fill = Callable[[SessionRecords, SessionInputs, BufferTensors, Tensor, Tensor, bool], None]
 Choice = Callable[[SessionRecords, SessionInputs, float, Tensor, Tensor, Tensor, Tensor | None, Tensor | None], Tensor]
@@ -210,7 +211,7 @@ def choose_and_record(
     if records.support is not None and step.support is not None:
         records.support[slots, index] = step.support.int()
     if records.distributions is not None:
-        records.distributions.put((slots, index), distributions_of(logits.float() / temperature, step.support))
+        records.distributions.put((slots, index), distributions_of(tempered(logits, temperature), step.support))
     # The first end token; an index that is chosen again (after a dropped output) is no longer counted as one.
     known = records.end_at[slots]
     known = torch.where(known == index, budget, known)

@@ -38,6 +38,7 @@ from ngrpo.rollout.torch_engine.prefill import distinct_beginnings, known_part
 from ngrpo.rollout.torch_engine.stream import Operations, TorchStream
 from ngrpo.types.rollouts import Request, Rollout, Sampling
 from ngrpo.types.support import NO_ID
+from ngrpo.utils.tempered import tempered
 
 log = logging.getLogger(__name__)
 
@@ -341,7 +342,7 @@ class TorchEngine:
                 vectors = strategy.inputs(embed, step, context, exploration.parameters)
             inputs = torch.where(step.mixed[:, None], vectors, inputs)
         recorded = batch.distributions is not None
-        distributions = distributions_of(logits.float() / temperature, step.support) if recorded else None
+        distributions = distributions_of(tempered(logits, temperature), step.support) if recorded else None
         batch.record(at, step, log_probs, inputs, distributions)
 
 

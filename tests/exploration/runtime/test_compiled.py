@@ -109,8 +109,11 @@ def test_one_whole_graph_serves_all_iterations(strategy: Exploration) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("vocabulary", [49_152, 151_936])
+@pytest.mark.parametrize("temperature", [0.8, 1.0])
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda one: type(one).__name__)
-def test_strategies_compile_for_vocabularies_of_real_models(strategy: Exploration, vocabulary: int) -> None:
+def test_strategies_compile_for_vocabularies_of_real_models(
+    strategy: Exploration, temperature: float, vocabulary: int
+) -> None:
     torch.manual_seed(0)
     rows = 256
     with torch.device("cuda"):
@@ -120,7 +123,7 @@ def test_strategies_compile_for_vocabularies_of_real_models(strategy: Exploratio
         context = step_context(rows, torch.arange(rows) + 40, ended, (2,), tables, embedding)
         logits = 3 * torch.randn(rows, vocabulary)
     (step, log_probs), (expected, scores) = (
-        run(logits, 0.8, context, None) for run in (compiled(decide, strategy), partial(decide, strategy))
+        run(logits, temperature, context, None) for run in (compiled(decide, strategy), partial(decide, strategy))
     )
     same = step.token == expected.token
     assert same.float().mean() > 0.98  # a draw near the border of two tokens may round to either

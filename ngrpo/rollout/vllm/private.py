@@ -14,6 +14,8 @@
   ``input_batch.req_ids``, ``input_batch.num_reqs``, ``requests``, ``query_start_loc`` and ``discard_request_mask``
 
 - ``vllm.v1.worker.gpu.attn_utils.build_slot_mappings_by_layer``
+- ``vllm.v1.attention.backends.flash_attn.FlashAttentionMetadataBuilder`` and its ``max_num_splits`` (replaced),
+  ``num_heads_kv`` and ``attention_config``
 
 `cuda_ipc` overrides two methods of vLLM's sender beside: ``_all_gather_and_merge_handles`` and ``_post_send_sync``.
 `burst_scheduler` derives from vLLM's scheduler: it overrides ``_update_after_schedule``, and uses ``running``,
@@ -23,7 +25,7 @@ and of a request ``num_computed_tokens``, ``num_output_placeholders`` and ``next
 
 import ctypes
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from importlib import import_module
@@ -210,6 +212,35 @@ def slots_by_layer(slot_mappings: Tensor, kv_cache_config: Any) -> dict[str, Ten
 
     made: dict[str, Tensor] = build_slot_mappings_by_layer(slot_mappings, kv_cache_config)
     return made
+
+
+_TOKENS_A_TILE = 5
+"""Tokens of the longest context for each tile of attention, up to which no context need be split (132 multiprocessors;
+measured with 16 to 1,024 tiles and contexts of 1,024 to 16,384 tokens, docs/benchmarks/attention_splits_h200.json)."""
+
+
+def bound_splits(attention_groups: Sequence[Sequence[Any]], rows: int, longest: int) -> None:
+    """Keeps FlashAttention 3 from splitting contexts in steps whose rows occupy a GPU by themselves.
+
+    vLLM captures decode steps for contexts in up to 32 parts. Where no context is split, a second kernel that would add
+    the parts up starts in every layer all the same, which is 3 % of the time of a step of 256 rows. One context that is
+    much longer than the others has to be split, however, unless it is short or the rows are many. What is captured for
+    a number of rows must be what is prepared for it later, so this depends on nothing but sizes.
+
+    Args:
+        attention_groups: vLLM's, whose metadata is prepared next.
+        rows: of the batch, those that pad it for a graph included.
+        longest: most tokens in a context.
+    """
+    from vllm.v1.attention.backends.flash_attn import FlashAttentionMetadataBuilder
+
+    for groups in attention_groups:
+        for group in groups:
+            builder = group.get_metadata_builder()
+            if type(builder) is FlashAttentionMetadataBuilder and builder.max_num_splits > 0:
+                most = builder.attention_config.flash_attn_max_num_splits_for_cuda_graph
+                tiles = rows * builder.num_heads_kv
+                builder.max_num_splits = 1 if longest <= _TOKENS_A_TILE * tiles else most
 
 
 class RunnerV1:

@@ -14,6 +14,7 @@ from ngrpo.rollout.records.session import to_device
 from ngrpo.rollout.vllm.attachment import attachment_of
 from ngrpo.rollout.vllm.burst_step import Attention
 from ngrpo.rollout.vllm.bursts import Bursts
+from ngrpo.rollout.vllm.private import bound_splits
 from ngrpo.rollout.vllm.settings import settings_of
 
 
@@ -99,6 +100,9 @@ class MixingModelState(DefaultModelState):
     ) -> dict[str, Any]:
         """Makes the attention's metadata, and keeps it for the further steps of a burst."""
         given = (cudagraph_mode, block_tables, slot_mappings, attn_groups, kv_cache_config)
+        padded = cudagraph_mode == CUDAGraphMode.FULL
+        rows = input_batch.num_reqs_after_padding if padded else input_batch.num_reqs
+        bound_splits(attn_groups, rows, self.max_model_len)
         made: dict[str, Any] = super().prepare_attn(input_batch, *given, *args, **kwargs)
         self._attention = Attention(*given, made)
         return made

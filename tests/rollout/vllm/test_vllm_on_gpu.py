@@ -1,6 +1,7 @@
 """What a GPU alone shows: changed tensors reach captured graphs, weights come after a sleep, memory is given back."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -100,6 +101,33 @@ def test_an_engine_without_sleep_mode_serves_on_and_takes_new_weights():
     assert answers(engine, requests, bound) != before
     engine.sync_weights(weights.items())
     assert answers(engine, requests, bound) == before
+    engine.close()
+
+
+def test_contexts_of_many_short_rows_stay_whole_and_those_of_few_may_be_split(monkeypatch: pytest.MonkeyPatch):
+    from ngrpo.rollout.vllm import runner_v2
+
+    bound_splits, seen = runner_v2.bound_splits, set()
+
+    def noting(groups: list[list[Any]], rows: int, longest: int) -> None:
+        bound_splits(groups, rows, longest)
+        seen.update((rows, group.get_metadata_builder().max_num_splits) for of in groups for group in of)
+
+    monkeypatch.setattr(runner_v2, "bound_splits", noting)
+    source, device = ModelSource(dtype="bfloat16"), torch.device("cuda")
+    engine = VllmEngine(source, MIXING, 60, 96, max_batch_size=96, dtype="bfloat16", gpu_memory_utilization=0.2)
+    engine.start(device)
+    trainer = ScoringModel(source.load())
+    bound = bind(MIXING, engine.embedding(), Vocabulary.of(source.tokenizer()))
+    for samples, splits in ((1, 32), (16, 1)):
+        seen.clear()
+        rollouts = engine.generate(random_requests(6, 5, 60, samples=samples), UNSTOPPED, bound)
+        assert (samples * 6 if samples > 1 else 8, splits) in seen
+        error, ignored = (
+            replay_error(rollouts, MIXING, UNSTOPPED.temperature, trainer, ignore=ignore) for ignore in (False, True)
+        )
+        assert error < 0.3
+        assert ignored > 4 * error
     engine.close()
 
 

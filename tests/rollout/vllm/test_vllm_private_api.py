@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+import json
 import logging.config
 import pickle
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from places import ROOT
 
 import ngrpo.rollout.vllm as package
 
@@ -332,6 +334,57 @@ def test_model_runner_v2_has_what_the_steps_of_a_burst_use():
     has(parameters(AttentionGroup.update_draft_decode_metadata) == ["self", "attn_metadata"], "its update")
     has(len(parameters(attn_utils.build_slot_mappings_by_layer)) == 2, "build_slot_mappings_by_layer")
     assert {"cudagraph_runtime_mode", "slot_mapping"} <= set(parameters(set_forward_context))
+
+
+def test_flash_attention_takes_the_bound_on_its_splits_from_its_builder():
+    from vllm.config import AttentionConfig
+    from vllm.v1.attention.backends.flash_attn import FlashAttentionMetadataBuilder
+    from vllm.v1.worker.utils import AttentionGroup
+
+    made, built = (inspect.getsource(getattr(FlashAttentionMetadataBuilder, name)) for name in ("__init__", "build"))
+    has("max_num_splits = self.max_num_splits" in built, "FlashAttentionMetadataBuilder.max_num_splits")
+    for used in ("self.max_num_splits = 0", "self.num_heads_kv = ", "self.attention_config = "):
+        has(used in made, used)
+    has(AttentionConfig().flash_attn_max_num_splits_for_cuda_graph == 32, "flash_attn_max_num_splits_for_cuda_graph")
+    has(parameters(AttentionGroup.get_metadata_builder) == ["self", "ubatch_id"], "get_metadata_builder")
+
+
+def flash_attention(kv_heads: int, splits: int) -> Any:
+    """A group whose builder is FlashAttention's, without a GPU."""
+    from vllm.v1.attention.backends.flash_attn import FlashAttentionMetadataBuilder
+
+    builder = object.__new__(FlashAttentionMetadataBuilder)
+    builder.num_heads_kv, builder.max_num_splits = kv_heads, splits
+    builder.attention_config = SimpleNamespace(flash_attn_max_num_splits_for_cuda_graph=32)
+    return SimpleNamespace(get_metadata_builder=lambda: builder)
+
+
+def test_contexts_are_bound_to_one_part_by_sizes_alone():
+    from ngrpo.rollout.vllm.private import bound_splits
+
+    other = SimpleNamespace(get_metadata_builder=lambda: other_builder)
+    other_builder = SimpleNamespace(max_num_splits=7)
+    group, without_graphs = flash_attention(2, 32), flash_attention(2, 0)
+    for rows, longest, splits in ((256, 1280, 1), (8, 1280, 32), (256, 2560, 1), (256, 2561, 32), (256, 1280, 1)):
+        bound_splits([[group, other], [without_graphs]], rows, longest)
+        assert group.get_metadata_builder().max_num_splits == splits
+    assert other_builder.max_num_splits == 7
+    assert without_graphs.get_metadata_builder().max_num_splits == 0
+
+
+def test_one_part_is_never_much_slower_where_it_is_chosen():
+    from ngrpo.rollout.vllm.private import bound_splits
+
+    made = json.loads((ROOT / "docs/benchmarks/attention_splits_h200.json").read_text())
+    ratios = []
+    for _, kv_heads, rows, longest, _, one, many in made["rows"]:
+        group = flash_attention(kv_heads, 32)
+        bound_splits([[group]], rows, longest)
+        if group.get_metadata_builder().max_num_splits == 1:
+            ratios.append(one / many)
+    assert len(ratios) > 20
+    assert max(ratios) < 1.08
+    assert sum(ratios) / len(ratios) < 0.97
 
 
 def test_the_weight_transfer_has_what_is_called_and_replaced():

@@ -31,6 +31,7 @@ from ngrpo.rollout.vllm.options import check_options, scheduler_argument
 from ngrpo.rollout.vllm.private import (
     end_engine,
     freeing_what_sleeps,
+    read_environment_anew,
     silence_missing_tokenizer,
     sleeping_memory,
 )
@@ -178,6 +179,7 @@ class VllmEngine:
         os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")  # this process has threads
         if device.type == "cpu":
             os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
+        read_environment_anew()
         from ngrpo.rollout.vllm import plugin
 
         plugin.install()

@@ -7,6 +7,7 @@
   ``utility_results`` and ``outputs_queue``, of one in this process ``engine_core.scheduler``
 - ``vllm.device_allocator.cumem``: of ``CuMemAllocator`` ``get_current_usage`` and ``sleep``, and ``unmap_and_release``
 - ``vllm.model_executor.layers.quantization.online.base`` (imported)
+- ``vllm.envs.disable_envs_cache``
 - ``vllm.utils.torch_utils.get_accelerator_view_from_cpu_tensor``
 - the loggers ``vllm.renderers.base`` and ``vllm.config.scheduler``
 - of a worker: ``model_runner``, of a V2 runner ``block_tables.compute_slot_mappings``, ``cudagraph_manager.graphs`` and
@@ -108,6 +109,18 @@ def silence_custom_scheduler() -> None:
 
 def _is_not_of_custom_schedulers(record: logging.LogRecord) -> bool:
     return not str(record.msg).startswith("Using custom scheduler class")
+
+
+def read_environment_anew() -> None:
+    """Has vLLM read the environment as it is now; what is set in it from now on counts as well.
+
+    An engine that starts in a process makes vLLM keep all variables as they are then, and only one that ends there in
+    order undoes that. A later engine would take over whether to have a process of its own, where its sockets lie, and
+    which GPUs it sees.
+    """
+    from vllm.envs import disable_envs_cache
+
+    disable_envs_cache()
 
 
 def end_engine(llm: Any) -> None:

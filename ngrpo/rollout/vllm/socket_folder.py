@@ -20,6 +20,6 @@ class SocketFolder:
         return environment_variable(_VARIABLE, self._folder.name)
 
     def clear(self) -> None:
-        """Removes what is left there; the folder stays, since vLLM may remember it for the next start."""
+        """Removes what is left there; the folder stays for the next start."""
         for left in Path(self._folder.name).iterdir():
             left.unlink(missing_ok=True)

@@ -247,6 +247,23 @@ def test_the_logger_that_is_silenced_and_the_view_of_host_memory(caplog):
     has(len(parameters(torch_utils.get_accelerator_view_from_cpu_tensor)) == 1, "get_accelerator_view_from_cpu_tensor")
 
 
+def test_the_environment_that_vllm_keeps_is_read_anew(monkeypatch):
+    from vllm import envs
+    from vllm.v1.engine import core
+
+    from ngrpo.rollout.vllm.private import read_environment_anew
+
+    has(callable(getattr(envs, "disable_envs_cache", None)), "envs.disable_envs_cache")
+    has("enable_envs_cache()" in inspect.getsource(core.EngineCore.__init__), "the end of an engine's start")
+    read_environment_anew()
+    monkeypatch.setenv("VLLM_RPC_BASE_PATH", "first")
+    envs.enable_envs_cache()
+    monkeypatch.setenv("VLLM_RPC_BASE_PATH", "second")
+    assert envs.VLLM_RPC_BASE_PATH == "first"
+    read_environment_anew()
+    assert envs.VLLM_RPC_BASE_PATH == "second"
+
+
 def test_the_v1_runner_has_what_is_wrapped_and_read():
     from vllm.v1.worker import gpu_worker
     from vllm.v1.worker.gpu_model_runner import GPUModelRunner

@@ -53,6 +53,11 @@ def test_processes_make_the_rollouts_of_the_torch_engine(options, monkeypatch):
     assert min(report["loaded"], report["transferred"]) > 50
 
 
+def test_a_process_of_its_own_follows_an_engine_in_this_process():
+    """What vLLM read from the environment for the first engine says nothing about the second."""
+    run("tests/rollout/vllm/second_engine.py")
+
+
 @pytest.mark.slow
 def test_each_of_two_training_processes_runs_an_engine(tmp_path):
     overrides = ["rollout=vllm", "rollout.engine.own_process=true", "exploration=neighbor", "algo=gspo", "debug=fast"]

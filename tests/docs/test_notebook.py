@@ -5,8 +5,12 @@ import re
 from pathlib import Path
 
 import pytest
-from executed_notebook import execute
 from places import ROOT
+
+for package in ("nbformat", "nbclient", "ipykernel"):
+    pytest.importorskip(package)
+
+from executed_notebook import execute  # noqa: E402
 
 NOTEBOOK = ROOT / "examples/exploration.ipynb"
 MIXED = re.compile(r"\[\S+ \d\.\d\d( \| \S+ \d\.\d\d)*\]")

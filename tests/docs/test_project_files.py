@@ -33,3 +33,9 @@ def test_an_issue_form_has_what_github_requires(path):
 def test_the_site_is_built_by_continuous_integration():
     assert "mkdocs" in (ROOT / ".ci/run").read_text()
     assert ".ci/run" in (ROOT / ".github/workflows/ci.yaml").read_text()
+
+
+def test_the_tests_with_vllm_run_in_continuous_integration_as_they_are_documented():
+    """Those beside its engine too, in an environment that lacks what other tests import."""
+    for path in (".ci/run", "docs/vllm.md"):
+        assert 'python -m pytest -m "vllm and not slow"\n' in (ROOT / path).read_text().replace('python"', "python")

@@ -11,9 +11,12 @@ from pathlib import Path
 import pytest
 from places import ROOT
 from prose import PAGES
-from reference_pages import configuration
-from reference_pages.presets import CONF
-from reference_pages.result_figure import FIGURE, figure
+
+pytest.importorskip("griffe", reason="the extra ngrpo[docs] is not installed")
+
+from reference_pages import configuration  # noqa: E402
+from reference_pages.presets import CONF  # noqa: E402
+from reference_pages.result_figure import FIGURE, figure  # noqa: E402
 
 SOURCES = [path for folder in ("ngrpo", "callbacks", "examples") for path in sorted((ROOT / folder).rglob("*.py"))]
 GROUPS = ("critic", "exploration", "health", "memory", "policy", "reward", "rollout", "sampling", "time", "train")

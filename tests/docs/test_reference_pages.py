@@ -11,14 +11,17 @@ from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 from places import ROOT
 from prose import PAGES
-from reference_pages import api, configuration, papers
-from reference_pages.packages import packages
-from reference_pages.presets import CHOICE, CONF, read
-from reference_pages.settings import Setting
-from reference_pages.yaml_comments import heading, of_keys
 
 from ngrpo.config.check import checked
 from ngrpo.config.schema import Config, EvaluateConfig, SampleConfig, ServeConfig, register
+
+pytest.importorskip("griffe", reason="the extra ngrpo[docs] is not installed")
+
+from reference_pages import api, configuration, papers  # noqa: E402
+from reference_pages.packages import packages  # noqa: E402
+from reference_pages.presets import CHOICE, CONF, read  # noqa: E402
+from reference_pages.settings import Setting  # noqa: E402
+from reference_pages.yaml_comments import heading, of_keys  # noqa: E402
 
 SCHEMAS = {"train": Config, "evaluate": EvaluateConfig, "sample": SampleConfig, "serve": ServeConfig}
 

@@ -18,6 +18,7 @@ from ngrpo.planning.run_settings import RunSettings
 from ngrpo.planning.text import length_text
 from ngrpo.planning.time_plan import TimePlan
 
+pytest.importorskip("peft")
 GIB = 2**30
 BENCHMARKS = ROOT / "docs" / "benchmarks"
 FUSED = partial(torch.optim.AdamW, lr=1e-6, fused=True)

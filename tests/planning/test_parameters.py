@@ -13,6 +13,8 @@ from ngrpo.planning.meta_model import meta_model
 from ngrpo.planning.optimizer_memory import optimizer_memory
 from ngrpo.planning.parameters import ModelSize, ParameterSize, gradient_bytes, moment_bytes, weight_bytes
 
+pytest.importorskip("peft")
+
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("lora", [None, LoraSettings(rank=4)])

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from vllm_checks import run_interpreted
+from vllm_checks import NOISY_ERROR, run_interpreted
 
 pytest.importorskip("vllm.v1", reason="vLLM is not installed")
 pytest.importorskip("triton", reason="Triton is not installed")
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.vllm
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("exploration", "tolerance"),
-    [("neighbor", 1e-4), ("gaussian", 1e-3), ("hrpo", 1e-4), ("hidden", 1e-4), ("truncated", 1e-4)],
+    [("neighbor", 1e-4), ("gaussian", NOISY_ERROR), ("hrpo", 1e-4), ("hidden", 1e-4), ("truncated", 1e-4)],
 )
 def test_preempted_and_chunked_rollouts_are_those_of_the_torch_engine(exploration: str, tolerance: float):
     report = run_interpreted("interpreted_v2.py", exploration)

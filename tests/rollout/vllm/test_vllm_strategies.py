@@ -13,6 +13,7 @@ from torch import Tensor
 from vllm_checks import (
     KINDS,
     MIXING,
+    NOISY_ERROR,
     UNSTOPPED,
     assert_same_rollouts,
     count_preemptions,
@@ -103,7 +104,7 @@ def assert_good(engine: VllmEngine, oracle, trainer_of: Trainers, bound: BoundEx
     strategy, trainer = bound.strategy, trainer_of(bound)
     rollouts = engine.generate(requests, UNSTOPPED, bound)
     assert mixed_total(rollouts) > 20
-    assert replay_error(rollouts, strategy, UNSTOPPED.temperature, trainer) < (1e-3 if strategy.noisy else 1e-4)
+    assert replay_error(rollouts, strategy, UNSTOPPED.temperature, trainer) < (NOISY_ERROR if strategy.noisy else 1e-4)
     assert replay_error(rollouts, strategy, UNSTOPPED.temperature, trainer, ignore=True) > 0.01
     assert_same_heads(rollouts, oracle.generate(requests, UNSTOPPED, bound))
 

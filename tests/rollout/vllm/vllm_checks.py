@@ -61,6 +61,9 @@ KINDS: dict[str, Exploration] = {
 UNSTOPPED = Sampling(temperature=0.8, max_new_tokens=96, stop_ids=(0,))
 """Padding is hardly ever drawn, so that responses become long."""
 FORCED = 300
+NOISY_ERROR = 5e-3
+"""Most by which the trainer's scores of noisy strategies may differ (see `replay_error`). They magnify rounding by one
+over the noise: a trainer in float32 and one in float64 differ by 1e-3, and vectors recorded in float16 by 8e-3."""
 
 
 class FailsLater(NeighborMixing):

@@ -1,6 +1,6 @@
 """Metrics of what exploration did to the rollouts."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,6 +16,9 @@ from ngrpo.training.module import PolicyOptimization
 from ngrpo.types.experience import Experience
 from ngrpo.types.problems import PromptBatch
 from ngrpo.types.rollouts import Rollout
+
+_TOKENS = 8192
+"""Of the rollouts whose mixtures are measured at a time: more launch fewer kernels, and make more vectors at once."""
 
 
 class ExplorationMonitor(Callback):
@@ -79,7 +82,7 @@ def exploration_values(experience: Experience, served: Served) -> dict[str, Tens
     rewards = experience.rewards.flatten()
     return {
         "exploration/gated_fraction": torch.cat(gated),
-        "exploration/cosine_mean": torch.cat([anchor_cosine(r, served) for r in rollouts]),
+        "exploration/cosine_mean": torch.cat([anchor_cosines(some, served) for some in packs(rollouts)]),
         "exploration/anchor_weight": torch.cat([r.mixture.record.weights[:, :1].flatten() for r in rollouts]),
         "exploration/mixture_size": torch.cat([mixture_sizes(r) for r in rollouts]),
         "exploration/reward_mixed": rewards[touched],
@@ -111,10 +114,21 @@ def mixture_sizes(rollout: Rollout) -> Tensor:
     return (weights > 0).sum(-1) if weights.shape[1] else weights.new_zeros(0, dtype=torch.int64)
 
 
+def packs(rollouts: Sequence[Rollout]) -> Iterator[list[Rollout]]:
+    """Yields rollouts, in their order, as many at a time as have `_TOKENS` together; one at least."""
+    some: list[Rollout] = []
+    for rollout in rollouts:
+        if some and sum(one.tokens for one in some) + rollout.tokens > _TOKENS:
+            yield some
+            some = []
+        some.append(rollout)
+    yield some
+
+
 @torch.no_grad()
-def anchor_cosine(rollout: Rollout, served: Served) -> Tensor:
-    """Returns cos(x_t, E[anchor]) of the M mixed positions of a rollout, x_t the vector that was fed; float32 [M]."""
-    batch = pack([rollout]).to(served.embedding.device)
+def anchor_cosines(rollouts: Sequence[Rollout], served: Served) -> Tensor:
+    """Returns cos(x_t, E[anchor]) of the M mixed positions of rollouts, x_t the vector that was fed; float32 [M]."""
+    batch = pack(rollouts).to(served.embedding.device)
     step = batch.mixed_steps()
     context = batch.context(batch.mixed_slots, served.embedding)
     embed = partial(embedding, weight=served.embedding)

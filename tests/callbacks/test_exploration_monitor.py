@@ -9,7 +9,15 @@ import torch
 from fake_run import Module, batch, on_ranks, trainer
 from made_rollouts import experience, rollout, score
 
-from ngrpo.callbacks.exploration_monitor import ExplorationMonitor, Served, anchor_cosine, learned_sizes, mixture_sizes
+from ngrpo.callbacks import exploration_monitor
+from ngrpo.callbacks.exploration_monitor import (
+    ExplorationMonitor,
+    Served,
+    anchor_cosines,
+    learned_sizes,
+    mixture_sizes,
+    packs,
+)
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.neighbor import NeighborMixing
@@ -108,6 +116,17 @@ def test_ids_without_weight_are_not_counted():
     assert mixture_sizes(surplus).tolist() == [2, 1]
 
 
+def test_mixtures_are_measured_some_rollouts_at_a_time(monkeypatch: pytest.MonkeyPatch):
+    served, rollouts = Served(TABLE, MIXING, {}), [MIXED, PLAIN, MIXED, MIXED]
+    one_by_one = torch.cat([anchor_cosines([one], served) for one in rollouts])
+    assert torch.equal(anchor_cosines(rollouts, served), one_by_one)
+    assert list(packs(rollouts)) == [rollouts]
+    monkeypatch.setattr(exploration_monitor, "_TOKENS", 2 * MIXED.tokens)
+    assert [len(some) for some in packs([MIXED] * 5)] == [2, 2, 1]
+    monkeypatch.setattr(exploration_monitor, "_TOKENS", 1)
+    assert [len(some) for some in packs(rollouts)] == [1, 1, 1, 1]
+
+
 def test_two_ranks_log_what_one_would():
     """One of them has nothing mixed."""
     shares = [experience([MIXED, MIXED], [RIGHT, WRONG], 2), experience([PLAIN, PLAIN], [RIGHT, RIGHT], 2)]
@@ -141,5 +160,5 @@ def test_learned_parameters_make_the_vector_that_was_fed():
     learned = strategy.initial_parameters(2) | {"lambda": torch.full((2,), -30.0)}  # a = 0: the latent alone
     record = Record(torch.zeros(1, 0, dtype=torch.int32), torch.zeros(1, 0), vector=torch.tensor([[1.0, 0.0]]))
     dense = replace(PLAIN, mixture=Mixture(torch.tensor([2]), record))
-    cosine = anchor_cosine(dense, Served(TABLE, strategy, learned))
+    cosine = anchor_cosines([dense], Served(TABLE, strategy, learned))
     assert float(cosine) == pytest.approx(0.0, abs=1e-3)

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ngrpo.rollout.vllm.checksum import checksum
+from ngrpo.rollout.vllm.checksum import checksums
 from ngrpo.rollout.vllm.coverage import mark, unwritten
 from ngrpo.rollout.vllm.read_tensors import ReadTensors
 
@@ -35,8 +35,8 @@ class CheckedModel:
     def load_weights(self, weights: Iterable[tuple[str, Tensor]]) -> Any:
         """Loads tensors by their transformers names."""
         bucket = list(weights)
-        for name, tensor in bucket:
-            self._received.setdefault(name, []).append(checksum(tensor))
+        for (name, _), value in zip(bucket, checksums([tensor for _, tensor in bucket]), strict=True):
+            self._received.setdefault(name, []).append(value)
         with torch.no_grad(), ReadTensors(dict(bucket)) as read:
             loaded = self.model.load_weights(iter(bucket))
         self._unread |= read.unread
@@ -68,12 +68,15 @@ class CheckedModel:
 
     def served(self) -> dict[str, int]:
         """Returns the checksums of all parameters and of the buffers of the model's folder, by vLLM's name."""
-        parameters = {name: checksum(parameter) for name, parameter in self.model.named_parameters()}
-        return parameters | self._served_buffers()
+        return _checksums_of(dict(self.model.named_parameters())) | self._served_buffers()
 
     def _served_buffers(self) -> dict[str, int]:
         saved = self.model.state_dict().keys()
-        return {name: checksum(buffer) for name, buffer in self.model.named_buffers() if name in saved}
+        return _checksums_of({name: buffer for name, buffer in self.model.named_buffers() if name in saved})
+
+
+def _checksums_of(tensors: dict[str, Tensor]) -> dict[str, int]:
+    return dict(zip(tensors, checksums(list(tensors.values())), strict=True))
 
 
 def listed(names: list[str]) -> str:

@@ -1,6 +1,6 @@
 """Checksums of tensors, over the bits of their elements and their order."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from functools import lru_cache
 
 import torch
@@ -21,26 +21,37 @@ def bits(tensor: Tensor) -> Tensor:
     return tensor.detach().contiguous().view(INTEGERS[tensor.element_size()]).flatten()
 
 
-def checksum(tensor: Tensor) -> int:
-    """Returns sum_i w_i b_i mod 2^64 as int64 has it, b_i the bits of 4 bytes each and w_i odd and irregular.
+def checksums(tensors: Sequence[Tensor]) -> list[int]:
+    """Returns the checksum of each tensor: sum_i w_i b_i mod 2^64, as int64 has it.
 
-    It sees signs, NaN and the order of elements, and is the same on every device; shape and dtype do not enter, nor do
-    zeros at the end.
+    The b_i are the bits of 4 bytes each, the w_i odd and irregular. It sees signs, NaN and the order of elements, and
+    is the same on every device; shape and dtype do not enter, nor do zeros at the end. A device is waited for once,
+    however many tensors lie there.
     """
-    total = 0
-    for number, part in enumerate(_chunk_sums(_words(tensor))):
-        total += part * (2 * number * (number + 7) + 1)  # odd, so that chunks cannot be swapped either
-    return (total + (1 << 63)) % (1 << 64) - (1 << 63)
+    weights = {device: _weights(device) for device in {tensor.device for tensor in tensors}}
+    return read_together([_sum(_words(tensor), weights[tensor.device]) for tensor in tensors])
 
 
-def _chunk_sums(words: Tensor) -> Iterator[int]:
-    """Yields sum_i w_i b_i of every chunk: one at a time on a CPU, more where each is waited for."""
-    weights = _weights(words.device)
+def read_together(values: Sequence[Tensor]) -> list[int]:
+    """Returns the values of tensors of one element each, after one wait for each device."""
+    read: dict[int, int] = {}
+    for device in {value.device for value in values}:
+        here = [number for number, value in enumerate(values) if value.device == device]
+        read |= zip(here, torch.stack([values[number].view(()) for number in here]).tolist(), strict=True)
+    return [read[number] for number in range(len(values))]
+
+
+def _sum(words: Tensor, weights: Tensor) -> Tensor:
+    """Returns the weighted sum of words, int32 [N]; int64 []."""
+    sums = []
     for block in torch.split(words, _CHUNK * (1 if words.device.type == "cpu" else _CHUNKS_AT_ONCE)):
         rows = len(block) // _CHUNK
-        yield from (block[: rows * _CHUNK].view(rows, _CHUNK) * weights).sum(1).tolist()
+        sums.append((block[: rows * _CHUNK].view(rows, _CHUNK) * weights).sum(1))
         if rest := len(block) % _CHUNK:
-            yield int((block[-rest:] * weights[:rest]).sum())
+            sums.append((block[-rest:] * weights[:rest]).sum().view(1))
+    chunks = torch.cat(sums)
+    number = torch.arange(len(chunks), device=words.device)
+    return (chunks * (2 * number * (number + 7) + 1)).sum()  # odd, so that chunks cannot be swapped either
 
 
 def _words(tensor: Tensor) -> Tensor:

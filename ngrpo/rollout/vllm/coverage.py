@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from ngrpo.rollout.vllm.checksum import INTEGERS, bits
+from ngrpo.rollout.vllm.checksum import INTEGERS, bits, read_together
 
 _MARKS = {1: 0x7F, 2: 0x7FDA, 4: 0x7FC05ADA, 8: 0x7FF85ADA5ADA5ADA}
 """NaNs that no computation makes, by the bytes of an element: the same number in bfloat16 and float16."""
@@ -19,8 +19,8 @@ def mark(model: nn.Module) -> None:
 
 def unwritten(model: nn.Module) -> list[str]:
     """Returns the names of the parameters of which some element still holds the mark."""
-    return [
-        name
+    marked = {
+        name: (bits(parameter) == _MARKS[parameter.element_size()]).any()
         for name, parameter in model.named_parameters()
-        if bool((bits(parameter) == _MARKS[parameter.element_size()]).any())
-    ]
+    }
+    return [name for name, some in zip(marked, read_together(list(marked.values())), strict=True) if some]

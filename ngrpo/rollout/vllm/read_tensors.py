@@ -20,12 +20,15 @@ class ReadTensors(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def __init__(self, tensors: Mapping[str, Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._spans = {name: _span(tensor) for name, tensor in tensors.items() if tensor.numel()}
+        self._spans: dict[int, dict[str, tuple[int, int]]] = {}
+        for name, tensor in tensors.items():
+            if tensor.numel():
+                self._spans.setdefault(tensor.untyped_storage().data_ptr(), {})[name] = _span(tensor)
 
     @property
     def unread(self) -> set[str]:
         """See above."""
-        return set(self._spans)
+        return {name for spans in self._spans.values() for name in spans}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Runs an operation."""
@@ -36,9 +39,10 @@ class ReadTensors(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return func(*args, **(kwargs or {}))
 
     def _note(self, tensor: Tensor) -> None:
+        spans = self._spans.get(tensor.untyped_storage().data_ptr(), {})
         at = tensor.data_ptr()
-        for name in [name for name, (start, end) in self._spans.items() if start <= at < end]:
-            del self._spans[name]
+        for name in [name for name, (start, end) in spans.items() if start <= at < end]:
+            del spans[name]
 
 
 def _span(tensor: Tensor) -> tuple[int, int]:

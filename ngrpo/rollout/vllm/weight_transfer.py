@@ -12,7 +12,7 @@ from torch import Tensor
 from ngrpo.errors import RunError
 from ngrpo.modeling.overflow import cast_weights
 from ngrpo.rollout.vllm.checked_loading import listed
-from ngrpo.rollout.vllm.checksum import checksum
+from ngrpo.rollout.vllm.checksum import checksums
 from ngrpo.rollout.vllm.weight_senders import WeightSender, split_by_size
 
 _BUCKET_BYTES = 512 << 20
@@ -127,7 +127,8 @@ class WeightTransfer:
         """Returns the checksums of what was sent."""
         sent: dict[str, int] = {}
         for bucket in split_by_size(cast_weights(tensors, dtype), _BUCKET_BYTES, lambda tensor: tensor.nbytes):
-            sent |= {name: checksum(tensor) for name, tensor in bucket}
+            names, weights = zip(*bucket, strict=True)
+            sent |= zip(names, checksums(weights), strict=True)
             self._sender.send(bucket, self._update)
         return sent
 

@@ -13,7 +13,7 @@ from ngrpo.errors import RunError
 from ngrpo.rollout.vllm import checksum as module
 from ngrpo.rollout.vllm import weight_senders
 from ngrpo.rollout.vllm.checked_loading import CheckedModel
-from ngrpo.rollout.vllm.checksum import checksum
+from ngrpo.rollout.vllm.checksum import checksums, read_together
 from ngrpo.rollout.vllm.coverage import mark, unwritten
 from ngrpo.rollout.vllm.read_tensors import ReadTensors
 from ngrpo.rollout.vllm.weight_senders import ByReference, BySharedMemory, shared_view, split_by_size
@@ -25,6 +25,10 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 @pytest.fixture(params=DTYPES, ids=str)
 def weight(request: pytest.FixtureRequest) -> Tensor:
     return torch.randn(6, 8, generator=torch.Generator().manual_seed(0)).to(request.param)
+
+
+def checksum(tensor: Tensor) -> int:
+    return checksums([tensor])[0]
 
 
 def _with(weight: Tensor, at: tuple[int, int], value: float) -> Tensor:
@@ -83,14 +87,22 @@ def test_a_checksum_is_the_sum_that_it_says_it_is(monkeypatch: pytest.MonkeyPatc
 def test_a_checksum_is_the_same_where_chunks_are_summed_together(monkeypatch: pytest.MonkeyPatch):
     module._kept_weights.cache_clear()
     monkeypatch.setattr(module, "_CHUNK", 4)
-    words = torch.arange(-20, 23, dtype=torch.int32)
-    weights = module._weights(torch.device("cpu"))
-    expected = [int((part * weights[: len(part)]).sum()) for part in words.split(4)]
-    assert list(module._chunk_sums(words)) == expected
-    split = torch.split
+    words, none = torch.arange(-20, 23, dtype=torch.int32), torch.zeros(0)
+    expected, split = checksum(words), torch.split
     monkeypatch.setattr(module.torch, "split", lambda tensor, size: split(tensor, 4 * size))  # as on a GPU
-    assert list(module._chunk_sums(words)) == expected
+    assert checksums([words, none, words[:40], words]) == [expected, 0, checksum(words[:40]), expected]
     module._kept_weights.cache_clear()
+
+
+def test_many_values_are_read_in_their_order_after_one_wait(monkeypatch: pytest.MonkeyPatch):
+    waits, tolist = [], Tensor.tolist
+    monkeypatch.setattr(Tensor, "tolist", lambda self: waits.append(len(self)) or tolist(self))
+    assert read_together([torch.tensor(3), torch.tensor([1]), torch.tensor(2)]) == [3, 1, 2]
+    assert read_together([]) == []
+    weights = [torch.randn(5, 3) for _ in range(7)]
+    waits.clear()
+    assert checksums(weights) == [checksums([weight])[0] for weight in weights]
+    assert waits[0] == 7
 
 
 def test_a_checksum_does_not_depend_on_where_a_tensor_lies():

@@ -127,7 +127,8 @@ def test_the_memory_quoted_was_measured() -> None:
 
 def test_the_iterations_quoted_were_measured() -> None:
     text = " ".join(PAGES["docs/benchmarks.md"].split())
-    files = {"H100": "step_h100", "H200": "step_h200", "H200, faster host": "step_h200_trl_first"}
+    files = {"H100": "step_h100", "H200": "step_h200"}
+    files |= {"H200, faster host": "step_h200_trl_first", "H200, third host": "step_h200_third"}
     ratios = {}
     for card, file in files.items():
         made = benchmark(file)
@@ -141,7 +142,8 @@ def test_the_iterations_quoted_were_measured() -> None:
         f"That is {ratios['H100']:.2f} times as fast on the H100, {ratios['H200']:.2f} times as fast on the first"
         in text
     )
-    assert f"and {ratios['H200, faster host']:.2f} times as fast on the second" in text
+    others = f"and {ratios['H200, faster host']:.2f} and {ratios['H200, third host']:.2f} times as fast on the second"
+    assert f"{others} and third, where TRL did." in text
     ours = benchmark("step_h200")["results"]["ours bf16"]
     assert (
         f"The transfer is {ours['sync_s']:.2f} s of the {ours['step_s']:.2f} s on the H200, "
@@ -190,6 +192,20 @@ def test_the_decode_steps_of_vllm_quoted_were_measured() -> None:
     assert f"it was {again['neighbor']:,.0f} with bursts (rounds of {min(rounds):,.0f} to {max(rounds):,.0f})" in text
     assert f"and {again['plain']:,.0f} with vLLM plain, where the kernels would allow" in text
     assert f"would allow {tokens / rollout['again']['kernel_s']:,.0f}." in text
+    whole = rollout["whole_contexts"]
+    speeds, rounds = whole["tokens_per_s"], whole["rounds"]["neighbor"]
+    assert f"at {speeds['neighbor']:,.0f} tokens/s (rounds of {min(rounds):,.0f} to {max(rounds):,.0f})" in text
+    assert f"makes {speeds['plain']:,.0f} and the kernels would allow {tokens / whole['kernel_s']:,.0f}." in text
+    assert speeds["neighbor"] >= 52_000
+    assert tokens / speeds["neighbor"] <= 1.15 * whole["kernel_s"]
+
+
+def test_the_splits_of_attention_quoted_were_measured() -> None:
+    made = benchmark("attention_splits_h200")
+    whole = [one / many for _, heads, rows, longest, _, one, many in made["rows"] if longest <= 5 * heads * rows]
+    text = " ".join(PAGES["docs/benchmarks.md"].split())
+    assert f"In {len(whole)} shapes of the table" in text
+    assert f"takes {sum(whole) / len(whole):.2f} of the time on average, {max(whole):.2f} at most." in text
 
 
 def test_the_times_of_compiling_were_measured() -> None:

@@ -29,7 +29,9 @@ def checksums(tensors: Sequence[Tensor]) -> list[int]:
     however many tensors lie there.
     """
     weights = {device: _weights(device) for device in {tensor.device for tensor in tensors}}
-    return read_together([_sum(_words(tensor), weights[tensor.device]) for tensor in tensors])
+    longest = max((tensor.nbytes for tensor in tensors), default=0)
+    of_chunks = {device: _chunk_weights(-(-longest // (_WORD * _CHUNK)), device) for device in weights}
+    return read_together([_sum(_words(one), weights[one.device], of_chunks[one.device]) for one in tensors])
 
 
 def read_together(values: Sequence[Tensor]) -> list[int]:
@@ -41,8 +43,10 @@ def read_together(values: Sequence[Tensor]) -> list[int]:
     return [read[number] for number in range(len(values))]
 
 
-def _sum(words: Tensor, weights: Tensor) -> Tensor:
+def _sum(words: Tensor, weights: Tensor, of_chunks: Tensor) -> Tensor:
     """Returns the weighted sum of words, int32 [N]; int64 []."""
+    if len(words) <= _CHUNK:
+        return (words * weights[: len(words)]).sum()
     sums = []
     for block in torch.split(words, _CHUNK * (1 if words.device.type == "cpu" else _CHUNKS_AT_ONCE)):
         rows = len(block) // _CHUNK
@@ -50,8 +54,13 @@ def _sum(words: Tensor, weights: Tensor) -> Tensor:
         if rest := len(block) % _CHUNK:
             sums.append((block[-rest:] * weights[:rest]).sum().view(1))
     chunks = torch.cat(sums)
-    number = torch.arange(len(chunks), device=words.device)
-    return (chunks * (2 * number * (number + 7) + 1)).sum()  # odd, so that chunks cannot be swapped either
+    return (chunks * of_chunks[: len(chunks)]).sum()
+
+
+def _chunk_weights(chunks: int, device: torch.device) -> Tensor:
+    """Returns the weight of each chunk, odd, so that chunks cannot be swapped either; int64 [chunks], 1 at first."""
+    number = torch.arange(chunks, device=device)
+    return 2 * number * (number + 7) + 1
 
 
 def _words(tensor: Tensor) -> Tensor:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import datetime
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -16,7 +17,7 @@ from ngrpo.study.results import load
 
 
 def benchmark(name: str) -> dict[str, Any]:
-    """Returns what a benchmark wrote on a GPU."""
+    """Returns what a benchmark wrote."""
     return json.loads((ROOT / "docs/benchmarks" / f"{name}.json").read_text())
 
 
@@ -206,6 +207,37 @@ def test_the_splits_of_attention_quoted_were_measured() -> None:
     text = " ".join(PAGES["docs/benchmarks.md"].split())
     assert f"In {len(whole)} shapes of the table" in text
     assert f"takes {sum(whole) / len(whole):.2f} of the time on average, {max(whole):.2f} at most." in text
+
+
+def test_the_facts_about_the_training_data_were_counted() -> None:
+    made = benchmark("deepscaler_data")
+    data, checking = (" ".join(PAGES[f"docs/{name}.md"].split()) for name in ("data", "answer_checking"))
+    math, aime, copied = made["math"], made["aime"], made["copied"]
+    assert f"against MATH-500 ({math['rows']:,} rows," in data
+    assert (
+        f"reports {math['missing_answer']} rows without an answer, {math['duplicate']} duplicates and no overlap"
+        in data
+    )
+    assert math["in_math500"] == 0
+    assert (
+        f"Of the {aime['rows']} problems of the AIME part, {aime['in_math']} are also in the MATH part and "
+        f"{aime['in_math500']} in MATH-500."
+    ) in data
+    shares = (
+        f"{copied[name] / copied['problems']:.1%}".replace("%", " %") for name in ("solved", "solved_with_the_rule")
+    )
+    assert f"would solve {next(shares)} of the training problems" in checking
+    assert f"solves {next(shares)} of these problems" in checking
+
+
+def test_the_times_of_first_commands_were_measured() -> None:
+    evaluation, printed = benchmark("evaluation_cpu"), benchmark("first_run_cpu")["printed"]
+    text = " ".join(PAGES["docs/evaluation.md"].split())
+    asked = f"{evaluation['problems']} problems x {evaluation['samples']} samples"
+    assert f"{asked} take {evaluation['cpu_s']:.0f} CPU seconds" in text
+    times = [datetime.strptime(line[:8], "%H:%M:%S") for line in printed if line[2:3] == ":"]
+    assert "Training takes about a minute." in PAGES["docs/start.md"]
+    assert 45 <= (times[-1] - times[0]).total_seconds() <= 90
 
 
 def test_the_times_of_compiling_were_measured() -> None:

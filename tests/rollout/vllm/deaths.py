@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 from process_tree import holding, shared_memory, tree
-from vllm_checks import RunsOut, random_requests, start_engine
+from vllm_checks import RunsOut, random_requests, say_where_it_hangs, start_engine
 
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.vllm.engine import VllmEngine
@@ -167,6 +167,7 @@ def main() -> None:
     parser.add_argument("moments", nargs="*", default=(*KILLED, "forward"))
     parser.add_argument("--in-process", action="store_true")
     arguments = parser.parse_args()
+    say_where_it_hangs()
     rounds = Rounds(own_process=not arguments.in_process)
     expected = rounds.made(None)
     assert rounds.made(None) == expected  # else nothing is shown by what follows

@@ -25,6 +25,7 @@ from vllm_checks import (
     heads,
     mixed_total,
     random_requests,
+    say_where_it_hangs,
     start_engine,
 )
 
@@ -48,6 +49,7 @@ def main() -> None:
     parser.add_argument("--restart", action="store_true", help="lose the engine between the rounds, and build it anew")
     parser.add_argument("--save", help="file for the rollouts")
     arguments = parser.parse_args()
+    say_where_it_hangs()
     device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
     source = ModelSource()
     strategy = KINDS[arguments.exploration]

@@ -1,5 +1,6 @@
 """Requests of the demo model and comparisons of rollouts, shared by the vLLM tests."""
 
+import faulthandler
 import json
 import os
 import re
@@ -178,6 +179,11 @@ def run_interpreted(script: str, *arguments: str) -> dict[str, Any]:
     assert done.returncode == 0, done.stderr[-4000:]
     report: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return report
+
+
+def say_where_it_hangs() -> None:
+    """Ends a script shortly before its test would (after 500 seconds), with the stacks of its threads."""
+    faulthandler.dump_traceback_later(480, exit=True)
 
 
 def keep_process_groups() -> None:

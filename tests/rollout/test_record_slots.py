@@ -1,10 +1,13 @@
 """Slots that are assigned to requests, used again, and shared out among sessions; needs no vLLM."""
 
 from dataclasses import replace
+from functools import partial
+from itertools import product
 
 import pytest
 import torch
 from torch import Tensor
+from torch._dynamo import config
 
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.gaussian import GaussianSoftTokens
@@ -12,12 +15,14 @@ from ngrpo.exploration.gumbel import GumbelSoftThinking
 from ngrpo.exploration.latent_gumbel import LatentGumbel
 from ngrpo.exploration.min_p import MinPSampling
 from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.exploration.runtime import compiled as compiled_strategies
+from ngrpo.exploration.runtime.compiled import compiled
 from ngrpo.exploration.soft import SoftThinking
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.rollout.records import stepper
 from ngrpo.rollout.records.buffers import MixingBuffers
 from ngrpo.rollout.records.session import Admission, CollectedRecords, Session, SessionSpec
-from ngrpo.rollout.records.stepper import choose, fill_buffers, is_own, slots_of
+from ngrpo.rollout.records.stepper import branches_of, choose, choose_and_record, fill_buffers, is_own, slots_of
 from ngrpo.types.rollouts import Mixture, Prefix
 
 VOCABULARY, DIM, BUDGET = 30, 4, 7
@@ -194,6 +199,25 @@ def test_a_session_fills_its_own_entries_beside_another(vectors: bool) -> None:
         for ours, theirs in zip(together.tensors, own.tensors, strict=True):
             if ours is not None and theirs is not None:
                 assert torch.equal(ours[at], theirs[at])
+
+
+def test_every_way_to_choose_has_code_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler gives a function up that it has compiled a number of times, which is one here."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="eager", fullgraph=True))
+    monkeypatch.setattr(compiled_strategies, "_COMPILED", {})
+    torch._dynamo.reset()
+    strategy, rows = NeighborMixing(rate=0.6), 3
+    arguments = (torch.randn(rows, VOCABULARY), torch.arange(rows), torch.full((rows,), 4), torch.ones(rows).bool())
+    for temperature, plain, steered, distributions in product((0.7, 1.0), *[(False, True)] * 3):
+        spec = replace(session_of(strategy, 8).spec, temperature=temperature, plain_requests=plain, steered=steered)
+        session, whole = (
+            Session(replace(spec, distributions=distributions), TABLE, torch.device("cpu")) for _ in range(2)
+        )
+        with config.patch(recompile_limit=1):
+            run = compiled(choose_and_record, strategy, *branches_of(session))
+            tokens = run(session.records, session.inputs, temperature, *arguments)
+        assert torch.equal(tokens, choose(whole, *arguments))
+    torch._dynamo.reset()
 
 
 @pytest.mark.slow

@@ -20,12 +20,18 @@ _OPTIONS: dict[str, str | int | bool | Callable[..., Any]] = {"split_reductions"
 _COMPILED: dict[str, "_Compiled"] = {}
 
 
-def compiled(function: Callable[..., Any], strategy: Exploration) -> Callable[..., Any]:
+def compiled(function: Callable[..., Any], strategy: Exploration, *branches: bool) -> Callable[..., Any]:
     """Returns ``function``, whose first argument is the strategy, compiled; strategies of equal settings share it.
 
     Where the compiler fails, which is reported once, it runs as it is.
+
+    Args:
+        function: tensor operations.
+        strategy: its first argument.
+        branches: which way the function goes where its arguments decide, such as whether one of them is None. Each way
+            has code of its own: the compiler gives a function up that it has compiled eight times.
     """
-    key = f"{function.__name__} {type(strategy).__module__}.{strategy!r}"
+    key = f"{function.__name__} {branches} {type(strategy).__module__}.{strategy!r}"
     if key not in _COMPILED:
         _COMPILED[key] = _Compiled(function, strategy)
     return _COMPILED[key]

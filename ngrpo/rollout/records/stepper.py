@@ -155,7 +155,7 @@ def choose(
     hidden = hidden if strategy.reads_hidden else None
     run: Choice = partial(choose_and_record, strategy)
     if logits.is_cuda:
-        run = compiled(choose_and_record, strategy)
+        run = compiled(choose_and_record, strategy, *branches_of(session))
         logits, addresses, positions = pad_to_two(logits, 0), pad_to_two(addresses, -1), pad_to_two(positions, 0)
         recorded = None if recorded is None else pad_to_two(recorded, 0)
         hidden = None if hidden is None else pad_to_two(hidden, 0)
@@ -163,6 +163,12 @@ def choose(
         session.records, session.inputs, session.spec.temperature, logits, addresses, positions, recorded, hidden
     )
     return tokens[:rows]
+
+
+def branches_of(session: Session) -> tuple[bool, ...]:
+    """Returns which way `choose_and_record` goes for a session (see `compiled`)."""
+    spec = session.spec
+    return spec.temperature == 1.0, spec.plain_requests, spec.steered, spec.distributions
 
 
 def pad_to_two(rows: Tensor, fill: int) -> Tensor:

@@ -2,7 +2,7 @@
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
@@ -330,10 +330,12 @@ class TorchEngine:
         )
         explore = None if batch.explore is None else batch.explore[at].clone()
         logits = output_logits(self.lm, hidden)
-        run = compiled(decide, strategy) if self.compile and len(logits) > 1 else partial(decide, strategy)
-        temperature = batch.sampling.temperature
+        temperature, steering = batch.sampling.temperature, batch.steering(at, forced)
+        run: Callable[..., tuple[Step, Tensor]] = partial(decide, strategy)
+        if self.compile and len(logits) > 1:
+            run = compiled(decide, strategy, temperature == 1.0, explore is None, steering is None, forced is None)
         with exact_calls(self.lm):
-            step, log_probs = run(logits, temperature, context, explore, batch.steering(at, forced))
+            step, log_probs = run(logits, temperature, context, explore, steering)
         if self.exact and strategy.scores_tokens:
             log_probs = _exact_log_probs(logits, step, temperature)
         inputs = embed(step.token)

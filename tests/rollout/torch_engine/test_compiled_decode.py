@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
 import pytest
 import torch
@@ -93,6 +94,19 @@ def test_no_strategy_is_one_too_many(without_code, make_engine, bound, requests,
     for number in range(10):
         engine.generate(requests[:5], sampling, bound(engine, replace(MIXING, k=2 + number)))
     assert counters["stats"]["unique_graphs"] == 11
+
+
+def test_no_way_to_decide_is_one_too_many(without_code, make_engine, bound, requests, sampling):
+    """At a temperature of one or another, with plain rows or without, with tokens that are asked for or without."""
+    plain, fast = make_engine(7), make_engine(7, compile=True)
+    for temperature, explored, asked in product((0.7, 1.0, 0.9), (0, 2), (False, True)):
+        settings = replace(sampling, temperature=temperature)
+        some = [
+            replace(one, explore=number >= explored, likeliest=asked, forced_token=30 if asked else None)
+            for number, one in enumerate(requests[:5])
+        ]
+        expected, made = (engine.generate(some, settings, bound(engine, MIXING)) for engine in (plain, fast))
+        assert all(same(a, b) for a, b in zip(made, expected, strict=True))
 
 
 def test_a_schedule_moves_on_inside_one_graph(without_code, make_engine, bound, requests, sampling):

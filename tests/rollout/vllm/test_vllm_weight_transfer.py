@@ -307,6 +307,22 @@ def test_a_tensor_that_no_worker_has_a_place_for_is_named(
     transfer.require_whole()
 
 
+class Wrapped(Tensor):
+    """A tensor without memory of its own, as DTensor is and quantised weights are."""
+
+    within: Tensor
+
+    @staticmethod
+    def __new__(cls, within: Tensor) -> "Wrapped":
+        made: Wrapped = Tensor._make_wrapper_subclass(cls, within.shape, dtype=within.dtype)
+        made.within = within
+        return made
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*(one.within if isinstance(one, Wrapped) else one for one in args), **(kwargs or {}))
+
+
 READERS: dict[str, Callable[[Tensor], Any]] = {
     "copied": lambda w: torch.empty(2, 3).copy_(w.T),
     "a part": lambda w: torch.empty(2).copy_(w[1:, 0]),
@@ -314,6 +330,8 @@ READERS: dict[str, Callable[[Tensor], Any]] = {
     "split": lambda w: torch.empty(1, 2).copy_(w.chunk(3)[2]),
     "its bits": lambda w: w.view(torch.int32) + 0,
     "in a list": lambda w: torch.cat([torch.zeros(1, 2), w]),
+    "through NumPy": lambda w: torch.from_numpy(w[1:].numpy()) + 0,
+    "into a wrapper": lambda w: torch.add(Wrapped(torch.zeros(3, 2)), w),
 }
 PASSING: dict[str, Callable[[Tensor], Any]] = {
     "not at all": lambda w: None,
@@ -329,6 +347,16 @@ def test_whether_a_tensor_is_read(way: str):
     with ReadTensors({"w": weight, "other": torch.ones(2), "empty": torch.empty(0)}) as read:
         (READERS | PASSING)[way](weight)
     assert read.unread == ({"other"} if way in READERS else {"w", "other"})
+
+
+def test_all_that_share_what_is_read_are_read():
+    """A whole and its parts, of which one lies before the address that an operation starts from."""
+    whole = torch.randn(6, 2)
+    tensors = {"whole": whole, "first": whole[:2], "middle": whole[2:4], "again": whole[2:4], "last": whole[4:]}
+    with ReadTensors(tensors) as read:
+        assert read.unread == set(tensors)
+        torch.empty(1, 2).copy_(whole[3:4])
+    assert read.unread == {"first", "last"}
 
 
 def test_a_buffer_of_the_folder_that_changes_is_named(

@@ -1,6 +1,6 @@
 """Metrics of what exploration did to the rollouts."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -16,9 +16,11 @@ from ngrpo.training.module import PolicyOptimization
 from ngrpo.types.experience import Experience
 from ngrpo.types.problems import PromptBatch
 from ngrpo.types.rollouts import Rollout
+from ngrpo.utils.grouped import grouped
 
-_TOKENS = 8192
-"""Of the rollouts whose mixtures are measured at a time: more launch fewer kernels, and make more vectors at once."""
+_MEASURED = 8192
+"""Tokens, and embedding rows of mixtures, that are measured at a time: more launch fewer kernels, and take more memory.
+Those rows are 128 MiB in float32 at a width of 4,096."""
 
 
 class ExplorationMonitor(Callback):
@@ -82,7 +84,9 @@ def exploration_values(experience: Experience, served: Served) -> dict[str, Tens
     rewards = experience.rewards.flatten()
     return {
         "exploration/gated_fraction": torch.cat(gated),
-        "exploration/cosine_mean": torch.cat([anchor_cosines(some, served) for some in packs(rollouts)]),
+        "exploration/cosine_mean": torch.cat(
+            [anchor_cosines(some, served) for some in grouped(rollouts, _MEASURED, _size)]
+        ),
         "exploration/anchor_weight": torch.cat([r.mixture.record.weights[:, :1].flatten() for r in rollouts]),
         "exploration/mixture_size": torch.cat([mixture_sizes(r) for r in rollouts]),
         "exploration/reward_mixed": rewards[touched],
@@ -114,15 +118,9 @@ def mixture_sizes(rollout: Rollout) -> Tensor:
     return (weights > 0).sum(-1) if weights.shape[1] else weights.new_zeros(0, dtype=torch.int64)
 
 
-def packs(rollouts: Sequence[Rollout]) -> Iterator[list[Rollout]]:
-    """Yields rollouts, in their order, as many at a time as have `_TOKENS` together; one at least."""
-    some: list[Rollout] = []
-    for rollout in rollouts:
-        if some and sum(one.tokens for one in some) + rollout.tokens > _TOKENS:
-            yield some
-            some = []
-        some.append(rollout)
-    yield some
+def _size(rollout: Rollout) -> int:
+    """Returns the tokens of a rollout, or the embedding rows of its mixtures, M K, where those are more."""
+    return max(rollout.tokens, rollout.mixture.record.ids.numel())
 
 
 @torch.no_grad()

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from safetensors.torch import save
 from torch import Tensor
 
+from ngrpo.utils.grouped import grouped
+
 
 @dataclass(frozen=True)
 class TensorPart:
@@ -35,16 +37,8 @@ def _alone(tensor: Tensor) -> Tensor:
 
 def cut(tensors: Iterable[tuple[str, Tensor]], most_bytes: int) -> Iterator[TensorPart]:
     """Yields parts of about so many bytes at most; a larger tensor is a part of its own."""
-    waiting: dict[str, Tensor] = {}
-    size = 0
-    for name, tensor in tensors:
-        if waiting and size + tensor.nbytes > most_bytes:
-            yield TensorPart.of(waiting)
-            waiting, size = {}, 0
-        waiting[name] = tensor
-        size += tensor.nbytes
-    if waiting:
-        yield TensorPart.of(waiting)
+    for part in grouped(tensors, most_bytes, lambda named: named[1].nbytes):
+        yield TensorPart.of(dict(part))
 
 
 def version_of(parts: Iterable[str]) -> str:

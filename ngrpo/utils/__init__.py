@@ -9,6 +9,7 @@
 - ``duration.py``: Spans of time as a person writes them
 - ``environment_variable.py``: An environment variable that is set for a while
 - ``given_values.py``: Values that a user has given: as plain Python scalars, and as error messages quote them
+- ``grouped.py``: Consecutive items, as many at a time as a size allows
 - ``hardware.py``: The hardware that a process computes on, in words
 - ``hub_access.py``: The Hugging Face hub: names of repositories, and time limits where it cannot be reached
 - ``input_files.py``: Small files that a user names: read whole, or refused in one sentence

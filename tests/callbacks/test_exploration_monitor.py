@@ -1,6 +1,7 @@
 """Mixture statistics in a plane, where a cosine can be read off."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
@@ -8,15 +9,16 @@ import pytest
 import torch
 from fake_run import Module, batch, on_ranks, trainer
 from made_rollouts import experience, rollout, score
+from torch import Tensor
 
 from ngrpo.callbacks import exploration_monitor
 from ngrpo.callbacks.exploration_monitor import (
     ExplorationMonitor,
     Served,
     anchor_cosines,
+    exploration_values,
     learned_sizes,
     mixture_sizes,
-    packs,
 )
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.hrpo import HybridReasoning
@@ -24,7 +26,7 @@ from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.types.experience import Experience
 from ngrpo.types.records import Record
-from ngrpo.types.rollouts import Mixture
+from ngrpo.types.rollouts import Mixture, Rollout
 from ngrpo.types.scores import Verdict
 
 MIXING = NeighborMixing(k=2)
@@ -117,14 +119,21 @@ def test_ids_without_weight_are_not_counted():
 
 
 def test_mixtures_are_measured_some_rollouts_at_a_time(monkeypatch: pytest.MonkeyPatch):
-    served, rollouts = Served(TABLE, MIXING, {}), [MIXED, PLAIN, MIXED, MIXED]
-    one_by_one = torch.cat([anchor_cosines([one], served) for one in rollouts])
-    assert torch.equal(anchor_cosines(rollouts, served), one_by_one)
-    assert list(packs(rollouts)) == [rollouts]
-    monkeypatch.setattr(exploration_monitor, "_TOKENS", 2 * MIXED.tokens)
-    assert [len(some) for some in packs([MIXED] * 5)] == [2, 2, 1]
-    monkeypatch.setattr(exploration_monitor, "_TOKENS", 1)
-    assert [len(some) for some in packs(rollouts)] == [1, 1, 1, 1]
+    """By their tokens, or by the rows of their mixtures where these are more: of a wide one, 2 x 3 rows at 5 tokens."""
+    wide = rollout([5, 6], [0, 1, 2], {2: {0: 0.5, 1: 0.3, 2: 0.2}, 4: {2: 0.8, 0: 0.1, 1: 0.1}}, width=3)
+    measured, served = [], Served(TABLE, MIXING, {})
+
+    def noting(rollouts: Sequence[Rollout], served: Served) -> Tensor:
+        measured.append(len(rollouts))
+        return anchor_cosines(rollouts, served)
+
+    monkeypatch.setattr(exploration_monitor, "anchor_cosines", noting)
+    for one, most, expected in ((MIXED, 8192, [4]), (MIXED, 10, [2, 2]), (wide, 10, [1] * 4), (wide, 12, [2, 2])):
+        monkeypatch.setattr(exploration_monitor, "_MEASURED", most)
+        made = exploration_values(experience([one] * 4, [RIGHT] * 4, 2), served)["exploration/cosine_mean"]
+        assert torch.equal(made, anchor_cosines([one], served).repeat(4))
+        assert measured == expected
+        measured.clear()
 
 
 def test_two_ranks_log_what_one_would():

@@ -1,13 +1,15 @@
 """The trainer's side of a weight transfer: how tensors get to vLLM's workers, one class a way."""
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from itertools import accumulate
 from multiprocessing.shared_memory import SharedMemory
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
+
+from ngrpo.utils.grouped import grouped
 
 Bucket = list[tuple[str, Tensor]]
 """Tensors by their transformers names, of one dtype or several."""
@@ -53,7 +55,7 @@ class BySharedMemory:
         """Sends tensors."""
         memory = SharedMemory(create=True, size=max(_SEGMENT_BYTES, *(_room(tensor) for _, tensor in bucket)))
         try:
-            for part in split_by_size(bucket, memory.size, _room):
+            for part in grouped(bucket, memory.size, lambda named: _room(named[1])):
                 offsets = [0, *accumulate(_room(tensor) for _, tensor in part)][:-1]
                 for (_, tensor), offset in zip(part, offsets, strict=True):
                     shared_view(memory, tensor.dtype, tensor.shape, offset).copy_(tensor)
@@ -97,20 +99,6 @@ def choose_sender(workers: int | None) -> WeightSender:
     if workers is None:
         return ByReference()
     return ByCudaIpc(workers) if torch.cuda.is_available() else BySharedMemory()
-
-
-def split_by_size(tensors: Iterable[tuple[str, Tensor]], most: int, size: Callable[[Tensor], int]) -> Iterator[Bucket]:
-    """Groups tensors, in their order, so that each group's sizes add up to ``most``; a larger tensor comes alone."""
-    bucket: Bucket = []
-    total = 0
-    for name, tensor in tensors:
-        if bucket and total + size(tensor) > most:
-            yield bucket
-            bucket, total = [], 0
-        bucket.append((name, tensor))
-        total += size(tensor)
-    if bucket:
-        yield bucket
 
 
 def _room(tensor: Tensor) -> int:

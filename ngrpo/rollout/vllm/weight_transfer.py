@@ -13,7 +13,8 @@ from ngrpo.errors import RunError
 from ngrpo.modeling.overflow import cast_weights
 from ngrpo.rollout.vllm.checked_loading import listed
 from ngrpo.rollout.vllm.checksum import checksums
-from ngrpo.rollout.vllm.weight_senders import WeightSender, split_by_size
+from ngrpo.rollout.vllm.weight_senders import WeightSender
+from ngrpo.utils.grouped import grouped
 
 _BUCKET_BYTES = 512 << 20
 INCOMPLETE = "incomplete"
@@ -126,7 +127,7 @@ class WeightTransfer:
     def _send(self, tensors: Iterable[tuple[str, Tensor]], dtype: torch.dtype) -> dict[str, int]:
         """Returns the checksums of what was sent."""
         sent: dict[str, int] = {}
-        for bucket in split_by_size(cast_weights(tensors, dtype), _BUCKET_BYTES, lambda tensor: tensor.nbytes):
+        for bucket in grouped(cast_weights(tensors, dtype), _BUCKET_BYTES, lambda named: named[1].nbytes):
             names, weights = zip(*bucket, strict=True)
             sent |= zip(names, checksums(weights), strict=True)
             self._sender.send(bucket, self._update)

@@ -16,7 +16,7 @@ from ngrpo.rollout.vllm.checked_loading import CheckedModel
 from ngrpo.rollout.vllm.checksum import checksums, read_together
 from ngrpo.rollout.vllm.coverage import mark, unwritten
 from ngrpo.rollout.vllm.read_tensors import ReadTensors
-from ngrpo.rollout.vllm.weight_senders import ByReference, BySharedMemory, shared_view, split_by_size
+from ngrpo.rollout.vllm.weight_senders import ByReference, BySharedMemory, shared_view
 from ngrpo.rollout.vllm.weight_transfer import INCOMPLETE, WeightTransfer
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -431,9 +431,3 @@ def test_shared_memory_is_gone_when_a_worker_fails():
         BySharedMemory().send([("q", torch.ones(3))], update)
     with pytest.raises(FileNotFoundError):
         SharedMemory(names[0])
-
-
-def test_groups_keep_the_order_and_the_size():
-    tensors = [(str(number), torch.empty(number)) for number in (3, 3, 9, 1, 2, 3)]
-    groups = list(split_by_size(iter(tensors), 6, torch.Tensor.numel))
-    assert [[name for name, _ in group] for group in groups] == [["3", "3"], ["9"], ["1", "2", "3"]]

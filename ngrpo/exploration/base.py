@@ -110,7 +110,8 @@ class Exploration(ABC):
         """Chooses the token and the next input embedding.
 
         Args:
-            logits: float32 [R, V], already divided by the sampling temperature.
+            logits: float32 [R, V], already divided by the sampling temperature. Not to be written into: at a
+                temperature of one they are the model's own.
             ctx: keys, positions and tables of the same rows.
         """
 
@@ -140,7 +141,7 @@ class Exploration(ABC):
         """Scores a step, row by row; engine and trainer both call this. Default: the token's log-prob on its support.
 
         Args:
-            logits: float32 [R, V], already divided by the sampling temperature.
+            logits: float32 [R, V], already divided by the sampling temperature; not to be written into.
             step: what was decided from these logits.
             ctx: where the rows stand, and the scoring model's embedding.
 

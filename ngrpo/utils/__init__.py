@@ -24,5 +24,6 @@
 - ``standard_streams.py``: Standard output and error that survive a closed terminal, a lost reader or a full disk
 - ``tempered.py``: Logits at a sampling temperature, without the division where it is by one
 - ``torch_settings.py``: PyTorch's settings for the whole process
-- ``written_tensors.py``: The tensors that a call writes into, seen by PyTorch's own count of changes in place
+- ``written_tensors.py``: The tensors that a call writes into, seen by PyTorch's own count of changes in place, and by
+  copies
 """

@@ -3,6 +3,8 @@
 import random
 import sys
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import numpy
@@ -220,6 +222,27 @@ def test_state_of_the_object_is_refused():
 
     with pytest.raises(SettingError, match="keep state in Step.state"):
         bind(Counting(), TABLE, VOCABULARY)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_changes_that_pytorch_does_not_count_are_refused(mode: Callable[[], AbstractContextManager[None]]):
+    """None is counted through ``.data``, and in the inference mode that Lightning validates in."""
+
+    class Lowering(Blend):
+        def changed(self, step, logits, ctx):
+            logits.data.sub_(logits.amax(-1, keepdim=True))
+            return step
+
+    class Masking(Blend):
+        def changed(self, step, logits, ctx):
+            logits[:, 0] = -torch.inf
+            return step
+
+    for strategy in (Lowering(), Masking()):
+        with mode(), pytest.raises(SettingError, match="step writes into its logits"):
+            bind(strategy, TABLE, VOCABULARY)
+    with mode():
+        bind(Blend(), TABLE, VOCABULARY)
 
 
 def test_a_change_of_a_table_in_place_is_refused():

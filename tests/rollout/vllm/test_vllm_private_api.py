@@ -366,13 +366,41 @@ def test_flash_attention_takes_the_bound_on_its_splits_from_its_builder():
     has(parameters(AttentionGroup.get_metadata_builder) == ["self", "ubatch_id"], "get_metadata_builder")
 
 
-def flash_attention(kv_heads: int, splits: int) -> Any:
+@pytest.mark.parametrize("mode", ["FULL", "FULL_AND_PIECEWISE", "FULL_DECODE_ONLY"])
+def test_a_graph_of_the_whole_step_has_its_rows_from_its_capture(mode: str):
+    """What is bound by the rows at a capture is bound alike at each replay: 50 rows at most, which no graph has."""
+    from vllm.config import CUDAGraphMode
+    from vllm.v1.worker.gpu import cudagraph_utils, input_batch, model_runner
+
+    manager = object.__new__(cudagraph_utils.CudaGraphManager)
+    manager.compilation_config = SimpleNamespace(
+        cudagraph_capture_sizes=[1, 2, 4, 8, 16, 32, 64, 96], max_cudagraph_capture_size=96
+    )
+    manager.vllm_config = SimpleNamespace(
+        speculative_config=None, cache_config=SimpleNamespace(use_kda_recoverssm=False)
+    )
+    manager.cudagraph_mode, manager.max_num_reqs, manager.decode_query_len = CUDAGraphMode[mode], 50, 1
+    manager.lora_capture_cases, manager.varlen_decode, manager.ubatch_runner = [0], False, None
+    manager._candidates, manager._capture_descs = {}, {}
+    manager._init_candidates()
+    whole = manager._capture_descs[CUDAGraphMode.FULL]
+    assert {1, 2, 4, 8, 16, 32} <= {one.num_tokens for one in whole}
+    assert all(one.num_reqs == min(one.num_tokens, 50) for one in whole)
+    for code, used in (
+        (cudagraph_utils.ModelCudaGraphManager.capture, "num_reqs = desc.num_reqs or "),
+        (input_batch.InputBatch.make_dummy, "num_reqs_after_padding=num_reqs,"),
+        (model_runner.GPUModelRunner.prepare_inputs, "num_reqs_padded = batch_desc.num_reqs or num_reqs"),
+    ):
+        has(used in inspect.getsource(code), used)
+
+
+def flash_attention(kv_heads: int, splits: int, most: int = 32) -> Any:
     """A group whose builder is FlashAttention's, without a GPU."""
     from vllm.v1.attention.backends.flash_attn import FlashAttentionMetadataBuilder
 
     builder = object.__new__(FlashAttentionMetadataBuilder)
     builder.num_heads_kv, builder.max_num_splits = kv_heads, splits
-    builder.attention_config = SimpleNamespace(flash_attn_max_num_splits_for_cuda_graph=32)
+    builder.attention_config = SimpleNamespace(flash_attn_max_num_splits_for_cuda_graph=most)
     return SimpleNamespace(get_metadata_builder=lambda: builder)
 
 
@@ -387,6 +415,11 @@ def test_contexts_are_bound_to_one_part_by_sizes_alone():
         assert group.get_metadata_builder().max_num_splits == splits
     assert other_builder.max_num_splits == 7
     assert without_graphs.get_metadata_builder().max_num_splits == 0
+    for most in (1, 8):  # as a user may ask for
+        group = flash_attention(2, most, most)
+        for rows, splits in ((8, most), (256, 1), (8, most)):
+            bound_splits([[group]], rows, 1280)
+            assert group.get_metadata_builder().max_num_splits == splits
 
 
 def test_one_part_is_never_much_slower_where_it_is_chosen():

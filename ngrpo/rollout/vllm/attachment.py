@@ -104,6 +104,9 @@ def _obstacle(vllm_config: Any) -> str | None:
         "speculative decoding accepts tokens whose mixtures were never made": vllm_config.speculative_config,
         "records are made on a pipeline's last stage and read on its first": parallel.pipeline_parallel_size > 1,
         "each part of a divided batch would be fed the mixtures of the first": parallel.use_ubatching,
+        "a worker that has a part of a prompt would be fed mixtures of the whole": (
+            parallel.prefill_context_parallel_size > 1
+        ),
         "batch-sharded sampling leaves no worker the records of all": parallel.enable_batch_sharded_sampling,
     }
     return next((why for why, holds in found.items() if holds), None)

@@ -10,6 +10,7 @@ _LOSING = {
     "pipeline_parallel_size": (1, "records are made on the last stage and read on the first"),
     "enable_dbo": (False, "each half of a batch would be fed the mixtures of the first"),
     "ubatch_size": (0, "each part of a batch would be fed the mixtures of the first"),
+    "prefill_context_parallel_size": (1, "a worker that has a part of a prompt would be fed mixtures of the whole"),
     "enable_batch_sharded_sampling": (False, "every worker needs the records of all rollouts"),
     "weight_transfer_config": (None, "weights come from the trainer, and are checked"),
     "worker_cls": (None, "the workers make the records of rollouts"),

@@ -66,6 +66,7 @@ def test_models_with_a_state_of_their_own_are_refused():
 
     plain = {"is_hybrid": False, "is_attention_free": False, "is_encoder_decoder": False}
     usual = {"pipeline_parallel_size": 1, "use_ubatching": False, "enable_batch_sharded_sampling": False}
+    usual["prefill_context_parallel_size"] = 1
     parallel, no_drafts = SimpleNamespace(**usual), {"speculative_config": None}
     for name, reason in (
         ("is_hybrid", "state of its own"),
@@ -86,6 +87,7 @@ def test_models_with_a_state_of_their_own_are_refused():
         ({"speculative_config": object()}, "speculative decoding accepts tokens"),
         ({"pipeline_parallel_size": 2}, "a pipeline's last stage"),
         ({"use_ubatching": True}, "each part of a divided batch"),
+        ({"prefill_context_parallel_size": 2}, "a part of a prompt"),
         ({"enable_batch_sharded_sampling": True}, "batch-sharded sampling leaves no worker"),
     ],
 )
@@ -100,6 +102,7 @@ def test_configurations_that_lose_mixtures_are_refused(changed: dict[str, object
     model = Head()
     usual = ParallelConfig()
     names = ("pipeline_parallel_size", "use_ubatching", "enable_batch_sharded_sampling")
+    names += ("prefill_context_parallel_size",)
     parallel = {name: changed.get(name, getattr(usual, name)) for name in names}
     drafts = changed.get("speculative_config")
     attach(

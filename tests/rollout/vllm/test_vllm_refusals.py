@@ -65,6 +65,7 @@ def test_a_newer_vllm_is_taken_and_its_start_says_that_it_was_not_tested(monkeyp
         ("weight_transfer_config", {"backend": "nccl"}),
         ("enable_dbo", True),
         ("ubatch_size", 2),
+        ("prefill_context_parallel_size", 2),
     ],
 )
 def test_options_that_lose_mixtures_are_refused(monkeypatch, name, value):

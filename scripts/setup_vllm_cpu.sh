@@ -17,6 +17,6 @@ trap 'rm -rf "$scratch"' EXIT
 # torch by itself first, so that a local CPU build of it is taken; then one resolution of vLLM's pins and ours.
 grep "^torch==" "$scratch/requirements.txt" >"$scratch/torch.txt"
 "$venv/bin/python" -m pip install --quiet --requirement "$scratch/torch.txt"
-"$venv/bin/python" -m pip install --quiet --requirement "$scratch/requirements.txt" --editable ".[train]" \
+"$venv/bin/python" -m pip install --quiet --requirement "$scratch/requirements.txt" --editable ".[train,serve]" \
     "hypothesis>=6.100" "math-verify>=0.9,<0.10" "pytest>=8.3"
 "$venv/bin/python" -m pip install --quiet --no-deps "$scratch"/*.whl

@@ -179,10 +179,10 @@ class VllmEngine:
         os.environ.setdefault("VLLM_WORKER_MULTIPROC_METHOD", "spawn")  # this process has threads
         if device.type == "cpu":
             os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")
-        read_environment_anew()
         from ngrpo.rollout.vllm import plugin
 
         plugin.install()
+        read_environment_anew()
         from vllm import LLM
         from vllm.engine.arg_utils import EngineArgs
 

@@ -108,9 +108,14 @@ def mass_before(ordered: Tensor, normaliser: Tensor | None = None) -> Tensor:
 
     The first has 0. In float32 the sums over a whole vocabulary reach 1 too early, and drop its tail.
 
+    The running sums are all that goes along a row: torch.compile would join a softmax with them, and fails on that
+    kernel where rows are long.
+
     Args:
         ordered: all logits of a distribution, or its largest ones.
         normaliser: of the distribution; float64 [R, 1], None where all of it is given.
     """
-    probs = ordered.double().softmax(-1) if normaliser is None else (ordered.double() - normaliser).exp()
-    return probs.cumsum(-1) - probs
+    largest = ordered[:, :1].double()
+    weights = (ordered.double() - largest).exp()
+    sums = weights.cumsum(-1)
+    return (sums - weights) / (sums[:, -1:] if normaliser is None else (normaliser - largest).exp())

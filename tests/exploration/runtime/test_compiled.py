@@ -77,6 +77,9 @@ def test_what_compiles_runs_compiled() -> None:
 
 STRATEGIES = [
     TokenSampling(),
+    TokenSampling(top_p=0.9),
+    TokenSampling(top_k=50, top_p=0.9),
+    TokenSampling(top_p=0.9, largest_support=0),
     NeighborMixing(rate=0.5),
     AnnealedNeighborMixing(rate_start=0.5, schedule_iterations=10),
     EntropyNeighborMixing(rate_min=0.2, rate_max=0.8),
@@ -85,12 +88,19 @@ STRATEGIES = [
     GaussianSoftTokens(),
     GumbelSoftThinking(),
     LatentGumbel(top_k=4),
+    LatentGumbel(top_p=1.0, one_sided=False),
     GaussianTopK(),
     MinPSampling(),
+    MinPSampling(largest_support=0),
 ]
 
 
-@pytest.mark.parametrize("strategy", [*STRATEGIES[2:5], LatentGumbel(top_k=4)], ids=lambda one: type(one).__name__)
+def settings_of(strategy: Exploration) -> str:
+    """Names the strategy and what it does not have by default."""
+    return repr(strategy) if strategy != type(strategy)() else type(strategy).__name__
+
+
+@pytest.mark.parametrize("strategy", [*STRATEGIES[5:8], LatentGumbel(top_k=4)], ids=lambda one: type(one).__name__)
 def test_one_whole_graph_serves_all_iterations(strategy: Exploration) -> None:
     rows, vocabulary = 12, 50
     embedding = torch.randn(vocabulary, 8, generator=torch.Generator().manual_seed(0))
@@ -110,7 +120,7 @@ def test_one_whole_graph_serves_all_iterations(strategy: Exploration) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("vocabulary", [49_152, 151_936])
 @pytest.mark.parametrize("temperature", [0.8, 1.0])
-@pytest.mark.parametrize("strategy", STRATEGIES, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=settings_of)
 def test_strategies_compile_for_vocabularies_of_real_models(
     strategy: Exploration, temperature: float, vocabulary: int
 ) -> None:

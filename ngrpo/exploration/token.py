@@ -9,6 +9,7 @@ from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration, Step, StepContext
 from ngrpo.exploration.support import check_size, draw, likeliest
 from ngrpo.exploration.vocabulary import Vocabulary
+from ngrpo.utils.running_sums import running_sums
 
 
 @dataclass(frozen=True)
@@ -108,14 +109,11 @@ def mass_before(ordered: Tensor, normaliser: Tensor | None = None) -> Tensor:
 
     The first has 0. In float32 the sums over a whole vocabulary reach 1 too early, and drop its tail.
 
-    The running sums are all that goes along a row: torch.compile would join a softmax with them, and fails on that
-    kernel where rows are long.
-
     Args:
         ordered: all logits of a distribution, or its largest ones.
         normaliser: of the distribution; float64 [R, 1], None where all of it is given.
     """
     largest = ordered[:, :1].double()
     weights = (ordered.double() - largest).exp()
-    sums = weights.cumsum(-1)
+    sums = running_sums(weights)
     return (sums - weights) / (sums[:, -1:] if normaliser is None else (normaliser - largest).exp())

@@ -20,6 +20,7 @@
 - ``out_of_memory.py``: The test for out-of-memory errors, on CUDA and on a CPU
 - ``provenance.py``: The code that produced a result: git commit and package versions
 - ``remote_error.py``: Exceptions of another process, and the place in the code that an exception comes from
+- ``running_sums.py``: Sums along rows, by PyTorch's own kernel in compiled code too
 - ``sanitize.py``: Text that a model wrote, made harmless for where it is shown
 - ``standard_streams.py``: Standard output and error that survive a closed terminal, a lost reader or a full disk
 - ``tempered.py``: Logits at a sampling temperature, without the division where it is by one

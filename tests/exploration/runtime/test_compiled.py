@@ -11,6 +11,7 @@ from contexts import step_context
 from torch import Tensor
 from torch._dynamo.testing import CompileCounter
 from torch._inductor import config
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from ngrpo.exploration.base import Exploration, Step, StepContext
 from ngrpo.exploration.gaussian import GaussianSoftTokens
@@ -115,6 +116,20 @@ def test_one_whole_graph_serves_all_iterations(strategy: Exploration) -> None:
         assert torch.equal(step.mixed, expected.mixed)
         torch.testing.assert_close(step.weights, expected.weights)
     assert counter.frame_count == 1
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=settings_of)
+def test_no_strategy_has_the_compiler_write_sums_along_a_vocabulary(strategy: Exploration) -> None:
+    """It fails on them for a GPU; see `running_sums`."""
+    rows, vocabulary = 5, 200
+    embedding = torch.randn(vocabulary, 8)
+    tables = strategy.prepare(embedding, Vocabulary(vocabulary, frozenset(), {}))
+    context = step_context(rows, torch.arange(rows), None, (2,), tables, embedding)
+    trace = make_fx(lambda logits: decide(strategy, logits, 0.8, context, None)[1])
+    called = {str(node.target) for node in trace(torch.randn(rows, vocabulary)).graph.nodes}
+    assert "aten.argmax.default" in called or "aten.topk.default" in called
+    assert not [name for name in called if "cum" in name]
+    assert ("ngrpo.running_sums.default" in called) == (getattr(strategy, "top_p", 1.0) < 1.0)
 
 
 @pytest.mark.gpu

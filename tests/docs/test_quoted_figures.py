@@ -126,26 +126,38 @@ def test_the_memory_quoted_was_measured() -> None:
         assert quoted(f"{run['microbatch_tokens']:,}") == [f"{result['activation_gib']:.1f} GiB"]
 
 
+MACHINES = {
+    "first": "step_h200",
+    "second": "step_h200_trl_first",
+    **{machine: f"step_h200_{machine}" for machine in ("third", "fourth", "fifth", "sixth")},
+}
+"""Those with an H200 that whole iterations were measured on."""
+
+
 def test_the_iterations_quoted_were_measured() -> None:
     text = " ".join(PAGES["docs/benchmarks.md"].split())
-    files = {"H100": "step_h100", "H200": "step_h200"}
-    files |= {"H200, faster host": "step_h200_trl_first", "H200, third host": "step_h200_third"}
-    ratios = {}
-    for card, file in files.items():
-        made = benchmark(file)
-        ratios[card] = made["speed_up"]["ours bf16"]
+    for card, file in {"H100": "step_h100", "H200": "step_h200_sixth"}.items():
         for mode, first in (("ours bf16", "ours"), ("trl liger", "TRL + Liger")):
-            result = made["results"][mode]
+            result = benchmark(file)["results"][mode]
             seconds = [f"{result[name]:.2f} s" for name in ("step_s", "generate_s", "score_s", "update_s")]
-            cells = quoted(f"{first}, {card}")
-            assert [*cells[:4], cells[-1]] == [*seconds, f"{result['used_gib']:.1f} GiB"]
-    assert (
-        f"That is {ratios['H100']:.2f} times as fast on the H100, {ratios['H200']:.2f} times as fast on the first"
-        in text
+            seconds.append(f"{result['sync_s']:.2f} s" if "sync_s" in result else "in generate")
+            assert quoted(f"{first}, {card}") == [*seconds, f"{result['used_gib']:.1f} GiB"]
+    made = {machine: benchmark(file) for machine, file in MACHINES.items()}
+    for machine, one in made.items():
+        order = ["TRL" if mode == "trl liger" else "ours" for mode in one["results"]]
+        theirs, ours = one["results"]["trl liger"], one["results"]["ours bf16"]
+        seconds = [f"{spent:.2f} s" for spent in (theirs["step_s"], theirs["generate_s"], ours["step_s"])]
+        cells = quoted(f"{machine} machine, {one['date']}")
+        assert cells == [order[0], *seconds, f"{one['speed_up']['ours bf16']:.2f}"]
+        assert one["speed_up"]["ours bf16"] == pytest.approx(theirs["step_s"] / ours["step_s"])
+        assert (len(theirs["steps"]) == 3) == (machine != "third")
+    kernels, whole = (
+        [made["first"]["results"][mode][name] for mode in ("ours bf16", "trl liger")] for name in ("kernel_s", "step_s")
     )
-    others = f"and {ratios['H200, faster host']:.2f} and {ratios['H200, third host']:.2f} times as fast on the second"
-    assert f"{others} and third, where TRL did." in text
-    ours = benchmark("step_h200")["results"]["ours bf16"]
+    assert (
+        f"in {kernels[0]:.2f} s of the {whole[0]:.2f} s, of TRL's in {kernels[1]:.2f} s of the {whole[1]:.2f} s" in text
+    )
+    ours = benchmark("step_h200_sixth")["results"]["ours bf16"]
     assert (
         f"The transfer is {ours['sync_s']:.2f} s of the {ours['step_s']:.2f} s on the H200, "
         f"{ours['sync_s'] / ours['step_s']:.1%}. ".replace("%", " %")

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ngrpo.rollout.vllm.checksum import checksums
+from ngrpo.rollout.vllm.checksum import named_checksums
 from ngrpo.rollout.vllm.coverage import mark, unwritten
 from ngrpo.rollout.vllm.read_tensors import ReadTensors
 
@@ -35,7 +35,7 @@ class CheckedModel:
     def load_weights(self, weights: Iterable[tuple[str, Tensor]]) -> Any:
         """Loads tensors by their transformers names."""
         bucket = list(weights)
-        for (name, _), value in zip(bucket, checksums([tensor for _, tensor in bucket]), strict=True):
+        for name, value in named_checksums(bucket):
             self._received.setdefault(name, []).append(value)
         with torch.no_grad(), ReadTensors(dict(bucket)) as read:
             loaded = self.model.load_weights(iter(bucket))
@@ -68,15 +68,11 @@ class CheckedModel:
 
     def served(self) -> dict[str, int]:
         """Returns the checksums of all parameters and of the buffers of the model's folder, by vLLM's name."""
-        return _checksums_of(dict(self.model.named_parameters())) | self._served_buffers()
+        return dict(named_checksums(self.model.named_parameters())) | self._served_buffers()
 
     def _served_buffers(self) -> dict[str, int]:
         saved = self.model.state_dict().keys()
-        return _checksums_of({name: buffer for name, buffer in self.model.named_buffers() if name in saved})
-
-
-def _checksums_of(tensors: dict[str, Tensor]) -> dict[str, int]:
-    return dict(zip(tensors, checksums(list(tensors.values())), strict=True))
+        return dict(named_checksums((name, buffer) for name, buffer in self.model.named_buffers() if name in saved))
 
 
 def listed(names: list[str]) -> str:

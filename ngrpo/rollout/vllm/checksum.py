@@ -1,6 +1,6 @@
 """Checksums of tensors, over the bits of their elements and their order."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
 import torch
@@ -32,6 +32,15 @@ def checksums(tensors: Sequence[Tensor]) -> list[int]:
     longest = max((tensor.nbytes for tensor in tensors), default=0)
     of_chunks = {device: _chunk_weights(-(-longest // (_WORD * _CHUNK)), device) for device in weights}
     return read_together([_sum(_words(one), weights[one.device], of_chunks[one.device]) for one in tensors])
+
+
+def named_checksums(tensors: Iterable[tuple[str, Tensor]]) -> list[tuple[str, int]]:
+    """Returns the checksum beside each name, as `checksums` makes them; names may come twice."""
+    names, values = [], []
+    for name, tensor in tensors:
+        names.append(name)
+        values.append(tensor)
+    return list(zip(names, checksums(values), strict=True))
 
 
 def read_together(values: Sequence[Tensor]) -> list[int]:

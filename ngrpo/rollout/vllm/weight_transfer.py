@@ -12,7 +12,7 @@ from torch import Tensor
 from ngrpo.errors import RunError
 from ngrpo.modeling.overflow import cast_weights
 from ngrpo.rollout.vllm.checked_loading import listed
-from ngrpo.rollout.vllm.checksum import checksums
+from ngrpo.rollout.vllm.checksum import named_checksums
 from ngrpo.rollout.vllm.weight_senders import WeightSender
 from ngrpo.utils.grouped import grouped
 
@@ -128,8 +128,7 @@ class WeightTransfer:
         """Returns the checksums of what was sent."""
         sent: dict[str, int] = {}
         for bucket in grouped(cast_weights(tensors, dtype), _BUCKET_BYTES, lambda named: named[1].nbytes):
-            names, weights = zip(*bucket, strict=True)
-            sent |= zip(names, checksums(weights), strict=True)
+            sent |= named_checksums(bucket)
             self._sender.send(bucket, self._update)
         return sent
 

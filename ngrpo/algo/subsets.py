@@ -68,7 +68,8 @@ def maxk(rewards: Tensor, k: int = 2) -> Tensor:
     unscored = rewards.isnan()
     n = (~unscored).sum(-1, keepdim=True)
     ascending, order = rewards.double().sort(-1)  # NaN last
-    ranked = ascending.nan_to_num(0.0)
+    # Less the best, which changes no difference: where every subset holds it, no rounding is left over.
+    ranked = (ascending - ascending.nan_to_num(-torch.inf).amax(-1, keepdim=True)).nan_to_num(0.0)
     rank = torch.arange(1, rewards.shape[-1] + 1, device=rewards.device)
     largest = subset_share(rank - 1, n - 1, k - 1) * ranked
     above = subset_share(rank - 2, n - 2, k - 2) * ranked * (k - 1) / (n - 1).clamp(min=1)

@@ -61,6 +61,13 @@ def test_passk_by_all_subsets(k: int) -> None:
         assert_equal(passk(row(rewards), k=k, best=1.0), expected)
 
 
+@pytest.mark.parametrize("best", [3e38, 0.9, 1e-8, -0.7])
+def test_maxk_is_exactly_zero_where_every_subset_holds_the_best(best: float) -> None:
+    """Else rounding would make the group one with a signal, and that of its wrong answers positive."""
+    for k, rewards in ((2, [best, best, best, best - abs(best)]), (3, [best] * 3 + [best - abs(best)] * 2)):
+        assert maxk(torch.tensor([rewards], dtype=torch.float64), k).tolist() == [[0.0] * len(rewards)]
+
+
 @pytest.mark.parametrize("advantage", [lambda r, k: passk(r, k, best=1.0), maxk])
 def test_dead_groups_are_exactly_zero_in_float32(advantage: Any) -> None:
     for size in range(2, 30):

@@ -16,15 +16,16 @@ Bounds = tuple[float, float]
 
 
 def sum_of_bounds(reward: Bounds, terms: Sequence[tuple[float, Bounds]]) -> Bounds:
-    """Returns the bounds of a reward and weighted terms, added up as rewards are: in float32 and in this order.
+    """Returns the bounds of a reward and weighted terms, added up as rewards are: in float64, in order, rounded once.
 
     Rewards are compared with them exactly: an ulp beside the largest reward would count as a difference.
     """
-    low, high = (torch.tensor(value, dtype=torch.float32) for value in reward)
+    low, high = (float(value) for value in reward)
     for weight, bounds in terms:
-        weighted = [weight * torch.tensor(value, dtype=torch.float32) for value in bounds]
+        weighted = [weight * float(value) for value in bounds]
         low, high = low + min(weighted), high + max(weighted)
-    return float(low), float(high)
+    rounded = torch.tensor([low, high], dtype=torch.float64).float().tolist()
+    return rounded[0], rounded[1]
 
 
 def with_best(algorithm: Algorithm, bounds: Bounds | None) -> Algorithm:

@@ -11,6 +11,7 @@
 - ``models.py``: Policy, reference and critic: loaded, adapted and sharded
 - ``module.py``: The LightningModule of a run: Lightning's hooks
 - ``nonfinite_guard.py``: The guard that skips optimiser steps with numbers that are not finite
+- ``observed_advantages.py``: The advantages of an iteration, held to what an optimiser can use
 - ``observed_rewards.py``: The rewards of an iteration, held to what the advantage can use
 - ``optim/``: Optimisers and their parameter groups, learning rates, gradient norms, the loss scale and offloading
 - ``policy_update.py``: The policy's part in a training step; its twin is ``critic_update.py``

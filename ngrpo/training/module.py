@@ -29,6 +29,7 @@ from ngrpo.training.memory_budget import MemoryBudget
 from ngrpo.training.metric_logging import over_processes, over_ranks
 from ngrpo.training.models import ModelLoader, Models
 from ngrpo.training.nonfinite_guard import StepGuard
+from ngrpo.training.observed_advantages import AdvantageWarnings
 from ngrpo.training.observed_rewards import check_observed
 from ngrpo.training.optim.loss_scale import LossScale, loss_scale
 from ngrpo.training.optim.lr_schedule import ConfiguredRates, set_rates
@@ -110,6 +111,7 @@ class PolicyOptimization(LightningModule):
         self.settings = settings
         self.critic_settings = critic
         self.guard = guard or StepGuard()
+        self._warn_of_advantages = AdvantageWarnings()
         self.budget = MemoryBudget(settings.microbatch_tokens)
         trained = ["policy"] + ["critic"] * (critic is not None)
         self.loss_scales: dict[str, LossScale] = {name: loss_scale(name, self.computed_in) for name in trained}
@@ -219,6 +221,7 @@ class PolicyOptimization(LightningModule):
         samples, advantages = self.forward_passes.within_memory(
             lambda: prepare_samples(experience, self.algorithm, self.scorer, bonus), experience.rollouts
         )
+        self._warn_of_advantages(advantages, self.forward_passes.reduce)
         scored = time.perf_counter()
         before = [update.begin(samples) for update in self._updates]
         minibatches = contiguous(len(samples), self.algorithm.optimizer_steps)

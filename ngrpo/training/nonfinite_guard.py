@@ -13,6 +13,7 @@ from ngrpo.algo.moments import Reduce
 from ngrpo.checkpoint.folders import how_to_resume
 from ngrpo.distributed.collectives import gathered, ranks
 from ngrpo.errors import RunError, SettingError
+from ngrpo.training.observed_advantages import largest
 from ngrpo.training.samples import Sample
 from ngrpo.training.skipped_steps import FOLDER, BadStep, save
 from ngrpo.types.experience import Experience
@@ -24,6 +25,11 @@ Admits = Callable[[Mapping[str, Tensor]], bool]
 
 Explain = Callable[[str], str]
 """Says why a number, by its name, is not finite (a collective); "" where that is not known."""
+
+_LARGE = 1e9
+"""Advantages above it, whose squared gradients are near the end of float32, are named where a step is not finite."""
+_OF_REWARDS = "make rewards and reward_terms smaller"
+_OF_STEPS = "lower trainer.optimizer.lr"
 
 _MOST_FILES = 20
 """A run that skips a step now and then must not fill the disk."""
@@ -104,8 +110,16 @@ class StepGuard:
             self._in_a_row = 0
         self._bad = False
         here = any(sample.rollout.key in self._nonfinite_rewards for sample in samples)
-        anywhere = bool(reduce(torch.tensor(float(here)), "max"))
-        return partial(self.admits, samples, nonfinite_reward=anywhere, explain=explain, learned=learned)
+        found = torch.tensor([float(here), largest(sample.advantage for sample in samples)], dtype=torch.float64)
+        anywhere, advantage = reduce(found, "max").tolist()
+        return partial(
+            self.admits,
+            samples,
+            nonfinite_reward=bool(anywhere),
+            explain=explain,
+            learned=learned,
+            largest_advantage=advantage,
+        )
 
     @property
     def skipped(self) -> int:
@@ -119,6 +133,7 @@ class StepGuard:
         nonfinite_reward: bool = False,
         explain: Explain = unexplained,
         learned: Callable[[], Mapping[str, Any]] = no_state,
+        largest_advantage: float = 0.0,
     ) -> bool:
         """Says whether to make a step.
 
@@ -128,6 +143,7 @@ class StepGuard:
             nonfinite_reward: whether a reward of the minibatch is infinite; the same on all ranks.
             explain: asked, on all ranks, of each of them that is not.
             learned: see `for_minibatch`.
+            largest_advantage: of the minibatch, by its size; the same on all ranks.
 
         Raises:
             RunError: it is the ``limit``-th in a row that is not.
@@ -135,11 +151,16 @@ class StepGuard:
         bad = [f"{name} {float(value):g}" for name, value in numbers.items() if not bool(value.isfinite())]
         bad += [] if nonfinite_reward else [explain(name) for name in numbers if not bool(numbers[name].isfinite())]
         bad += ["a reward is infinite"] if nonfinite_reward else []
+        too_large = bool(bad) and largest_advantage > _LARGE
+        bad += [f"an advantage is {largest_advantage:g}"] if too_large else []
         if bad:
-            self._skip(samples, ", ".join(filter(None, bad)), learned)
+            remedy = _OF_REWARDS if nonfinite_reward or too_large else _OF_STEPS
+            self._skip(samples, ", ".join(filter(None, bad)), remedy, learned)
         return not bad
 
-    def _skip(self, samples: Sequence[Sample], reason: str, learned: Callable[[], Mapping[str, Any]]) -> None:
+    def _skip(
+        self, samples: Sequence[Sample], reason: str, remedy: str, learned: Callable[[], Mapping[str, Any]]
+    ) -> None:
         first, self._bad = not self._bad, True
         self._in_a_row += first
         self._skipped += first
@@ -150,7 +171,7 @@ class StepGuard:
         if self._in_a_row >= self.limit:
             raise RunError(
                 f"trainer.max_bad_steps={self.limit} optimiser steps in a row were skipped, the last for its {reason} "
-                f"({step}); lower trainer.optimizer.lr, or look at them with ngrpo replay-step "
+                f"({step}); {remedy}, or look at them with ngrpo replay-step "
                 f"{self.run_dir}/{FOLDER}; {how_to_resume(self.run_dir) if self.run_dir else 'nothing was saved'}.",
                 everywhere=True,
             )

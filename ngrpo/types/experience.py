@@ -24,7 +24,7 @@ class Experience:
         scores: P * G.
         generate_s: wall-clock seconds spent generating.
         reward_s: wall-clock seconds spent scoring.
-        terms: the weighted values of the reward terms beside correctness, by name; float32 [P * G] each.
+        terms: the weighted values of the reward terms beside correctness, by name; float64 [P * G] each.
         discarded_tokens: response tokens that were generated for the batch and then dropped, with their group or as a
             branch of a tree that was given up.
         finished: training iterations that were finished when the rollouts were made (`StepContext.progress`); of a
@@ -49,23 +49,29 @@ class Experience:
 
     @property
     def rewards(self) -> Tensor:
-        """Correctness and all terms added up; float32 [P, G].
+        """Correctness and all terms added up, in float64, and rounded once; float32 [P, G].
 
+        So that two ways to the same sum, such as 0.1 + 0.2 and 0.3, do not differ by what rounding adds to them.
         NaN masks a sample: where the reference could not be used, where a term says so, where it is `infinite`.
         """
-        total = sum(self.terms.values(), start=self.correctness)
-        return total.masked_fill(self.infinite, torch.nan).view(len(self.prompts), -1)
+        return self._total.float().masked_fill(self.infinite, torch.nan).view(len(self.prompts), -1)
 
     @property
     def infinite(self) -> Tensor:
-        """Whether a summand of each reward is infinite, which would make the step's loss non-finite; bool [P * G]."""
-        return torch.stack([self.correctness, *self.terms.values()]).isinf().any(0)
+        """Whether each reward, or a summand of it, is infinite, which would make the loss non-finite; bool [P * G].
+
+        Finite summands may add up to more than float32 holds.
+        """
+        return torch.stack([self._total.float(), self.correctness, *self.terms.values()]).isinf().any(0)
+
+    @property
+    def _total(self) -> Tensor:
+        return sum(self.terms.values(), start=self.correctness)
 
     @property
     def correctness(self) -> Tensor:
-        """The verifier's rewards, NaN where the reference could not be used; float32 [P * G]."""
-        # Named, since half-precision training changes the default dtype.
-        return torch.tensor([s.reward for s in self.scores], dtype=torch.float32)
+        """The verifier's rewards, NaN where the reference could not be used; float64 [P * G]."""
+        return torch.tensor([s.reward for s in self.scores], dtype=torch.float64)
 
     @property
     def correct(self) -> Tensor:

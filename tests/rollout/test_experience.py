@@ -41,6 +41,22 @@ def test_rewards_are_the_sum_of_correctness_and_terms():
     assert shaped.correct.equal(MADE.correct)
 
 
+def test_a_sum_beyond_float32_is_infinite_and_its_sample_masked():
+    terms = {"a": torch.tensor([3e38, 0, 0, 0, 0, 0]).double(), "b": torch.tensor([2e38, 3e38, 0, 0, 0, 0]).double()}
+    shaped = replace(MADE, terms=terms)
+    assert shaped.infinite.tolist() == [True] + [False] * 5
+    assert shaped.rewards[0].isnan().tolist() == [True, False, False]
+
+
+def test_two_ways_to_one_sum_are_equal():
+    """In float32 the last is 0.70000005."""
+    ways = [(0.0, 0.0, 0.7), (0.7, 0.0, 0.0), (0.0, 0.1, 0.6)]
+    scores = [replace(WRONG, reward=reward) for reward, _, _ in ways]
+    terms = {name: torch.tensor([way[i] for way in ways], dtype=torch.float64) for i, name in ((1, "a"), (2, "b"))}
+    made = experience([rollout([1], [2])] * 3, scores, group_size=3)
+    assert len(set(replace(made, terms=terms).rewards[0].tolist())) == 1
+
+
 def test_groups_are_whole_and_join_again():
     groups = MADE.groups()
     assert [(len(g.rollouts), g.prompts) for g in groups] == [(3, [prompt]) for prompt in MADE.prompts]

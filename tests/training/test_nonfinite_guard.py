@@ -18,6 +18,7 @@ from transformers import AutoModelForCausalLM
 from update_probe import ALGORITHMS, Case, GivenExperience
 
 from ngrpo.algo.adaptive_entropy import AdaptiveEntropy
+from ngrpo.algo.advantage import group_centred
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.config.check import checked
 from ngrpo.config.schema import register
@@ -138,6 +139,22 @@ def test_too_many_in_a_row_end_the_run_and_a_good_one_between_does_not(case: Cas
         " (iteration 3, optimiser step 1); lower trainer.optimizer.lr, or look at them with ngrpo replay-step "
         f"{tmp_path}/bad_steps; there is no checkpoint to resume from."
     )
+
+
+def test_rewards_that_are_too_large_are_named_and_no_learning_rate(case: Case, tmp_path: Path) -> None:
+    algorithm = replace(ALGORITHMS["grpo"], advantage=group_centred)
+    with pytest.raises(RunError) as caught:
+        fit(case, StepGuard(1, tmp_path), {0: case.rewards * 1e30}, poisoned=[], iterations=1, algorithm=algorithm)
+    assert str(caught.value) == (
+        "trainer.max_bad_steps=1 optimiser steps in a row were skipped, the last for its policy/grad_norm inf, an "
+        "advantage is 5e+29 (iteration 1, optimiser step 1); make rewards and reward_terms smaller, or look at them "
+        f"with ngrpo replay-step {tmp_path}/bad_steps; there is no checkpoint to resume from."
+    )
+
+
+def test_advantages_of_which_nothing_is_learned_are_told_once(case: Case, caplog: pytest.LogCaptureFixture) -> None:
+    fit(case, StepGuard(), {0: case.rewards * 1e-12, 1: case.rewards * 1e-12}, poisoned=[], iterations=2)
+    assert caplog.text.count("so that next to nothing is learned: the rewards of a group differ by too little") == 1
 
 
 @pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=pytest.mark.slow)])

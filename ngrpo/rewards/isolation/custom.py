@@ -58,12 +58,12 @@ class IsolatedTerm:
     def __call__(self, responses: Responses) -> Tensor:
         """Returns the term's values, or NaN: its responses are then excluded from what is learned, and counted."""
         try:
-            return torch.tensor(numbers(self.isolated(responses), len(responses)), dtype=torch.float32)
+            return torch.tensor(numbers(self.isolated(responses), len(responses)), dtype=torch.float64)
         except CallFailed as failure:
             log.warning(
                 "%s %s: the rewards of %d responses are excluded", self.isolated.setting, failure, len(responses)
             )
-            return torch.full((len(responses),), torch.nan)
+            return torch.full((len(responses),), torch.nan, dtype=torch.float64)
 
     def state_dict(self) -> dict[str, Any]:
         """Holds the term's state after its last call; nothing if it has none."""

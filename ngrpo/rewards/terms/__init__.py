@@ -6,6 +6,7 @@ r"""Reward terms: what is added to correctness, by weight.
 - ``one_box.py``: Rewards for the format: exactly one ``\boxed{...}``, or any
 - ``overlong.py``: DAPO's soft overlong punishment
 - ``repetition.py``: A punishment for repeated n-grams
+- ``reward_warnings.py``: Warnings of rewards of which nothing is learned, or something else than they say
 - ``results.py``: Results of rewards that the user has written, as numbers and scores, or what is wrong with them
 """
 

@@ -15,6 +15,7 @@ from ngrpo.algo.best import Bounds, sum_of_bounds
 from ngrpo.errors import RunError, SettingError
 from ngrpo.rewards.terms.calls import NONE_ALONE, at
 from ngrpo.rewards.terms.results import WrongResult, numbers
+from ngrpo.rewards.terms.reward_warnings import RewardWarnings
 from ngrpo.types.problems import Problem
 from ngrpo.types.rollouts import Rollout
 from ngrpo.types.scores import Score, Verdict
@@ -66,7 +67,7 @@ class Responses:
 
 
 Term = Callable[[Responses], Tensor]
-"""Returns float32 [N]; NaN excludes a response from the loss; with an infinite value its optimiser step is skipped.
+"""Returns numbers [N]; NaN excludes a response from the loss; with an infinite value its optimiser step is skipped.
 
 An attribute ``bounds``, its smallest and largest value, lets ``algo.advantage.best`` be derived."""
 
@@ -109,14 +110,14 @@ class WeightedTerm:
             raise SettingError(f"reward_terms.{self.name}.weight={self.weight} weighs nothing; set a finite number.")
 
     def weighted(self, responses: Responses) -> Tensor:
-        """Returns ``weight`` times the term's values; float32 [N].
+        """Returns ``weight`` times the term's values; float64 [N].
 
         Raises:
             RunError: the term raised, in which case the message names the first response that it also fails on alone;
                 or its values are not one number a response.
         """
         try:
-            values = torch.tensor(numbers(self.function(responses.copied()), len(responses)), dtype=torch.float32)
+            values = torch.tensor(numbers(self.function(responses.copied()), len(responses)), dtype=torch.float64)
         except (SettingError, RunError):
             raise
         except WrongResult as wrong:
@@ -127,9 +128,6 @@ class WeightedTerm:
                 f"reward_terms.{self.name} raised {error!r}{origin(error)}{self._on(responses)}; fix it and resume with"
                 " ckpt=latest."
             ) from error
-        if values.isinf().any():
-            index = int(values.isinf().nonzero()[0])
-            log.warning("reward_terms.%s returned %s%s", self.name, float(values[index]), _at(responses, index))
         return self.weight * values
 
     def _on(self, responses: Responses) -> str:
@@ -142,9 +140,9 @@ class WeightedTerm:
 
 
 def _rewards_of(scores: Sequence[Score]) -> Tensor:
-    """Returns the verifier's rewards; 0 where it has said by its verdict why there is none; float32 [N]."""
+    """Returns the verifier's rewards; 0 where it has said by its verdict why there is none; float64 [N]."""
     excused = Verdict.UNPARSABLE_REFERENCE
-    return torch.tensor([0.0 if score.status is excused else score.reward for score in scores])
+    return torch.tensor([0.0 if score.status is excused else score.reward for score in scores], dtype=torch.float64)
 
 
 def _at(responses: Responses, index: int) -> str:
@@ -164,7 +162,7 @@ def bounds_of(reward: object, terms: Sequence[WeightedTerm]) -> Bounds | None:
 class RewardTerms:
     """The terms beside correctness, in the order of the configuration.
 
-    The first NaN of each, and of a custom reward, is warned of: it excludes its response from what is learned.
+    What nothing is learned from, or something else than it says, is warned of (`ngrpo.rewards.terms.reward_warnings`).
 
     Args:
         terms: the summands.
@@ -172,14 +170,14 @@ class RewardTerms:
 
     def __init__(self, terms: Sequence[WeightedTerm]) -> None:
         self.terms = tuple(terms)
-        self._warned: set[str] = set()
+        self._warn = RewardWarnings()
 
     def __call__(self, responses: Responses) -> dict[str, Tensor]:
-        """Returns each term's weighted values by name; float32 [N]."""
+        """Returns each term's weighted values by name; float64 [N]."""
         values_by_name = self._values(responses)
-        self._warn("reward", _rewards_of(responses.scores), responses)
-        for name, values in values_by_name.items():
-            self._warn(f"reward_terms.{name}", values, responses)
+        summands = {f"reward_terms.{name}": values for name, values in values_by_name.items()}
+        keys = [problem.key for problem in responses.problems]
+        self._warn({"reward": _rewards_of(responses.scores)} | summands, keys, partial(_at, responses))
         return values_by_name
 
     def _values(self, responses: Responses) -> dict[str, Tensor]:
@@ -191,18 +189,6 @@ class RewardTerms:
                 term.name: started[term.name].result() if term.name in started else term.weighted(responses)
                 for term in self.terms
             }
-
-    def _warn(self, name: str, values: Tensor, responses: Responses) -> None:
-        if name in self._warned or not values.isnan().any():
-            return
-        self._warned.add(name)
-        log.warning(
-            "%s returned nan%s; such responses are excluded from the loss and from their group's statistics, reward/%s "
-            "tells how many: let it return a number for each if that is not meant",
-            name,
-            _at(responses, int(values.isnan().nonzero()[0])),
-            LEFT_OUT,
-        )
 
     def state_dict(self) -> dict[str, Any]:
         """Holds the state of the stateful terms by name."""

@@ -31,7 +31,7 @@ def test_terms_are_weighted_and_named():
     terms = RewardTerms([WeightedTerm("long", -0.5, lengths), WeightedTerm("one", 2.0, lambda s: torch.ones(len(s)))])
     values = terms(THREE)
     assert {name: value.tolist() for name, value in values.items()} == {"long": [-1.0, -1.5, -2.5], "one": [2.0] * 3}
-    assert all(value.dtype == torch.float32 for value in values.values())
+    assert all(value.dtype == torch.float64 for value in values.values())
 
 
 def test_nan_leaves_a_response_out():
@@ -88,12 +88,6 @@ def test_a_term_that_raises_on_no_sample_alone_says_so():
 def test_a_wrong_shape_is_named(values: Tensor):
     with pytest.raises(RunError, match=r"reward_terms\.mine returned shape \(.*\), not one value for each of 3"):
         WeightedTerm("mine", 1.0, lambda seen: values).weighted(THREE)
-
-
-def test_an_infinite_value_names_the_sample(caplog: pytest.LogCaptureFixture):
-    values = WeightedTerm("mine", 1.0, lambda seen: torch.tensor([0.0, -math.inf, 1.0])).weighted(THREE)
-    assert values.tolist() == [0.0, -math.inf, 1.0]
-    assert "reward_terms.mine returned -inf on response 1, to problem 4" in caplog.text
 
 
 @pytest.mark.parametrize("name", ["correctness", "correct", "no_answer", "left_out"])

@@ -11,7 +11,7 @@ from ngrpo.config import config_dir, demo_default, engine_dtype, environment, ru
 
 @dataclass
 class RolloutConfig:
-    """``rollout``: see `ngrpo.rollout.worker.RolloutSettings`; ``engine`` and ``scheduler`` are `_target_` nodes."""
+    """``rollout``: see `ngrpo.rollout.settings.RolloutSettings`; ``engine`` and ``scheduler`` are `_target_` nodes."""
 
     engine: Any = MISSING
     scheduler: Any = MISSING
@@ -95,7 +95,7 @@ class Config:
         model: builds a `ngrpo.modeling.loading.ModelSource`.
         data: builds a `ngrpo.data.datamodule.PromptDataModule`.
         benchmark: builds `ngrpo.evaluation.benchmark.Benchmark` by name; evaluated in place of the data's own problems.
-        reward: builds a `ngrpo.rollout.worker.Reward`.
+        reward: builds a `ngrpo.rewards.protocol.Reward`.
         reward_terms: what is added to it in training, by name.
         selection: builds a `ngrpo.rollout.dynamic_sampling.DynamicSampling`.
         algo: builds an `ngrpo.algo.policy_loss.Algorithm`.
@@ -159,7 +159,7 @@ class EvaluateConfig:
         model: builds a `ngrpo.modeling.loading.ModelSource`.
         benchmark: builds `ngrpo.evaluation.benchmark.Benchmark` by name.
         data: how prompts are made.
-        reward: builds a `ngrpo.rollout.worker.Reward`.
+        reward: builds a `ngrpo.rewards.protocol.Reward`.
         rollout: the engine and ``max_new_tokens``; the rest is for training.
         evaluator: builds an `ngrpo.evaluation.evaluator.Evaluator`.
         n: samples a problem.

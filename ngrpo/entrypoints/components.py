@@ -15,10 +15,11 @@ from ngrpo.entrypoints.trainer import process_count
 from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rewards.isolation.custom import IsolatedReward, IsolatedTerm, build_reward
+from ngrpo.rewards.protocol import Reward
 from ngrpo.rewards.terms.base import WeightedTerm, bounds_of
 from ngrpo.rollout.dynamic_sampling import DynamicSampling
 from ngrpo.rollout.engine import RolloutEngine
-from ngrpo.rollout.worker import Reward, RolloutSettings
+from ngrpo.rollout.settings import RolloutSettings
 from ngrpo.training.critic_update import CriticSettings
 from ngrpo.training.optim.lr_schedule import RunSchedule
 from ngrpo.training.update_settings import UpdateSettings

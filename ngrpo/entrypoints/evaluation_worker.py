@@ -11,7 +11,8 @@ from ngrpo.evaluation.evaluator import Evaluator
 from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rewards.isolation.custom import StrictIsolatedReward, build_reward
-from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+from ngrpo.rollout.settings import RolloutSettings
+from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.utils.torch_settings import accelerator_of
 
 

@@ -25,8 +25,8 @@ from ngrpo.modeling.model_in_memory import ModelInMemory
 from ngrpo.rollout.engine import RolloutEngine
 from ngrpo.rollout.nonfinite_scores import warn_of_nonfinite
 from ngrpo.rollout.recovery import engine_failures
+from ngrpo.rollout.settings import RolloutSettings
 from ngrpo.rollout.torch_engine.engine import TorchEngine
-from ngrpo.rollout.worker import RolloutSettings
 from ngrpo.types.problems import Excluded, Message, Problem, Prompt
 from ngrpo.types.rollouts import Request, Sampling
 from ngrpo.utils.torch_settings import accelerator_of, set_torch

@@ -34,7 +34,7 @@ from ngrpo.planning.meta_model import meta_model
 from ngrpo.rollout.engine import RolloutEngine
 from ngrpo.rollout.recovery import engine_failures
 from ngrpo.rollout.remote_engine import RemoteEngine
-from ngrpo.rollout.worker import RolloutSettings
+from ngrpo.rollout.settings import RolloutSettings
 from ngrpo.serving.app import application
 from ngrpo.serving.asked import Reader
 from ngrpo.serving.catalogue import Catalogue, read_presets

@@ -44,7 +44,7 @@ from ngrpo.rewards.terms.base import WeightedTerm, bounds_of
 from ngrpo.rollout.dynamic_sampling import DynamicSampling
 from ngrpo.rollout.engine import RolloutEngine
 from ngrpo.rollout.scheduling.base import Scheduler
-from ngrpo.rollout.worker import RolloutSettings
+from ngrpo.rollout.settings import RolloutSettings
 from ngrpo.training.critic_update import CriticSettings
 from ngrpo.training.update_settings import UpdateSettings
 

@@ -10,6 +10,7 @@ r"""Rewards: the verifier of answers, further terms, and processes that isolate 
 - ``llm_judge.py``: An LLM judge: a model behind an OpenAI-compatible endpoint that grades completions
 - ``math.py``: The mathematics reward: the boxed answer, compared with the reference
 - ``plain_texts.py``: The mathematics reward for the texts of any program, TRL's reward functions among them
+- ``protocol.py``: The protocol of rewards
 - ``reasoning.py``: The reasoning block that a prompt opens, as a reward sees it
 - ``reward_model.py``: A reward model: a sequence classifier of transformers that scores a chat
 - ``terms/``: Reward terms: what is added to correctness, by weight

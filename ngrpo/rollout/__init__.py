@@ -21,8 +21,15 @@ are the parts of the loop in `ngrpo.callbacks.rollout`. An engine is any object 
 - ``remote_engine.py``: The engine on other machines: rollouts come from servers (``ngrpo serve``), and weights go to
   them
 - ``request_limits.py``: Refusals of requests that an engine cannot serve as they are
+- ``response_decoding.py``: Texts of responses: as they are, as a reward gets them, and without the token that ended
+  them
+- ``returned_rollouts.py``: Refusals of rollouts that lack what was asked of their engine; one of a user's own may not
+  give all
 - ``scheduling/``: Schedulers: which requests make the responses to a prompt, from independent samples to trees
 - ``served_dtype.py``: The dtype that an engine serves a model in: ``rollout.engine.dtype``
+- ``served_engine.py``: An engine that serves the policy: its start, the weights and tables that it gets, its sleep, and
+  its rebuilding
+- ``settings.py``: Settings of rollouts
 - ``torch_engine/``: The rollout engine in plain PyTorch: continuous batching over a preallocated key/value cache
 - ``vllm/``: Rollouts in vLLM: the engine, and the plugin that mixes embeddings inside vLLM's compiled forward
 - ``worker.py``: The rollout worker of a rank, which makes scored rollouts of prompts with its engine, strategy and

@@ -1,23 +1,20 @@
 """The rollout worker of a rank, which makes scored rollouts of prompts with its engine, strategy and reward."""
 
-import logging
-import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar, cast
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
 
-import torch
 from torch import Tensor
 
-from ngrpo.distributed.collectives import from_first, gathered, ranks
-from ngrpo.errors import RunError, SettingError
+from ngrpo.compat.attributes import serve_old_names
+from ngrpo.distributed.collectives import from_first, gathered
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.random import request_key
 from ngrpo.exploration.runtime.bound import BoundExploration, bind
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.rewards.functions.columns import columns_of
-from ngrpo.rewards.reasoning import opening
+from ngrpo.rewards.protocol import Reward
 from ngrpo.rewards.terms.base import Responses, RewardTerms, Stateful, WeightedTerm
 from ngrpo.rewards.terms.calls import scored
 from ngrpo.rollout.continuous_refill import GrowingProgress, ScoredGroups, refilled_rounds
@@ -25,59 +22,22 @@ from ngrpo.rollout.dynamic_sampling import DynamicSampling
 from ngrpo.rollout.engine import Report, RolloutEngine, StreamingEngine
 from ngrpo.rollout.graded_scores import warn_of_graded
 from ngrpo.rollout.nonfinite_scores import warn_of_nonfinite
-from ngrpo.rollout.null_engine import NullEngine
-from ngrpo.rollout.recovery import (
-    EngineFailure,
-    engine_failures,
-    made_with_recovery,
-    quoted,
-    stream_failures,
-    taken_whole,
-    transferred_with_recovery,
-)
-from ngrpo.rollout.scheduling.base import LearningScheduler, Scheduler
+from ngrpo.rollout.recovery import engine_failures, stream_failures
+from ngrpo.rollout.response_decoding import ResponseDecoder
+from ngrpo.rollout.returned_rollouts import check_steered, check_supports
+from ngrpo.rollout.scheduling.base import LearningScheduler
 from ngrpo.rollout.scheduling.growth import grow
-from ngrpo.rollout.scheduling.independent import IndependentSamples
 from ngrpo.rollout.scheduling.outcomes import group_outcomes
+from ngrpo.rollout.served_engine import ServedEngine
+from ngrpo.rollout.settings import RolloutSettings
 from ngrpo.types.experience import Experience
 from ngrpo.types.problems import Prompt
-from ngrpo.types.rollouts import Request, Rollout, Sampling, StopReason
-from ngrpo.types.scores import Score
-from ngrpo.utils.out_of_memory import out_of_memory
+from ngrpo.types.rollouts import Request, Rollout, Sampling
 
-log = logging.getLogger(__name__)
-
-T = TypeVar("T")
+serve_old_names(__name__)
 
 _EVALUATION = -1
 """Stands for the iteration in the keys of evaluation rollouts: each evaluation draws the same randomness."""
-
-_TAIL = 8
-"""Tokens at the end of a prompt in which a generation prompt's `<think>` is looked for."""
-
-
-class Reward(Protocol):
-    """Scores responses against reference answers.
-
-    One that declares a further parameter ``questions`` also gets the question of each response, as text; likewise
-    ``prompts``, ``completions`` and the fields that the data keeps, see `ngrpo.rewards.functions.columns`.
-    """
-
-    def __call__(self, responses: Sequence[str], references: Sequence[str]) -> list[Score]:
-        """Returns a score a response."""
-
-    def close(self) -> None:
-        """Frees the resources of scoring."""
-
-
-class Weights(Protocol):
-    """The policy's weights, which a rebuilt engine gets again."""
-
-    def named_weights(self) -> Iterator[tuple[str, Tensor]]:
-        """Yields all weights by transformers name (a collective)."""
-
-    def learned_exploration(self) -> dict[str, Tensor]:
-        """Returns the strategy's learned parameters by name (a collective)."""
 
 
 class Observer(Protocol):
@@ -90,49 +50,11 @@ class Observer(Protocol):
         """Called when so many responses are to be scored."""
 
 
-@dataclass(frozen=True)
-class RolloutSettings:
-    """Settings of rollouts (``rollout`` in the configuration, without its engine).
-
-    Attributes:
-        group_size: G, rollouts a prompt.
-        max_new_tokens: most response tokens.
-        temperature: tau of rollouts and of the trainer's log-probs.
-        ahead: batches that are prefetched, 0 or 1, with weights as many updates old.
-        exact: trainer and engine give a token the same log-prob, bit for bit (`ngrpo.modeling.exact`).
-        scheduler: which requests make the rollouts of a prompt.
-    """
-
-    group_size: int = 8
-    max_new_tokens: int = 64
-    temperature: float = 1.0
-    ahead: int = 0
-    exact: bool = False
-    scheduler: Scheduler = field(default_factory=IndependentSamples)
-
-    def __post_init__(self) -> None:
-        for name in ("group_size", "max_new_tokens"):
-            if getattr(self, name) < 1:
-                raise SettingError(f"rollout.{name}={getattr(self, name)} makes no rollout; choose 1 or more.")
-        if not 0 < self.temperature < math.inf:
-            raise SettingError(
-                f"rollout.temperature={self.temperature} cannot divide logits; choose a positive value "
-                "(exploration.top_k=1 is greedy decoding)."
-            )
-        if self.ahead not in (0, 1):
-            raise SettingError(f"rollout.ahead={self.ahead} is not supported; choose 0 or 1.")
-
-
-class RolloutWorker:
+class RolloutWorker(ServedEngine):
     """Makes and scores rollouts on one rank, for its tensor group.
-
-    An engine that fails is rebuilt once, with the weights that it had, and goes on where it stood. One that is found
-    broken between two calls is rebuilt by the next.
 
     Attributes:
         observer: hears of its progress, if set.
-        weights: what a rebuilt engine serves; None for those that it loads when it starts.
-        how_to_resume: returns a clause that says how to resume, for the error of an engine that fails twice.
 
     Args:
         engine: makes the rollouts.
@@ -158,170 +80,18 @@ class RolloutWorker:
         learned: Mapping[str, Tensor] | None = None,
         terms: Sequence[WeightedTerm] = (),
     ) -> None:
-        self.engine = engine
-        self._wasted = 0
+        super().__init__(engine, exploration, Vocabulary.of(tokenizer), learned)
         self.tokenizer = tokenizer
         self.reward = reward
-        self.exploration = exploration
         self.settings = settings
         self.seed = seed
         self.terms = RewardTerms(terms)
-        self.vocabulary = Vocabulary.of(tokenizer)
         recorded = settings.scheduler.reads_distributions
         self.sampling = Sampling(settings.temperature, settings.max_new_tokens, stop_ids, recorded)
-        self.device = torch.device("cpu")
         self.observer: Observer | None = None
-        self.weights: Weights | None = None
-        self.how_to_resume: Callable[[], str] = lambda: "start again"
-        self._bound: BoundExploration | None = None
-        self._learned = learned
-        self._finished = 0
-        self._asleep = False
-        self._lost: str | None = None
+        self._decoder = ResponseDecoder(tokenizer)
         self._told_nonfinite = False
         self._told_graded = False
-
-    def start(self, device: torch.device) -> None:
-        """Starts the engine on this rank's device; one serves a tensor group.
-
-        Raises:
-            RunError: it does not start.
-        """
-        self.device = device
-        if not ranks().first:
-            self.engine = NullEngine()
-        try:
-            self.engine.start(device)
-        except (SettingError, RunError):
-            raise
-        except Exception as error:
-            if out_of_memory(error):
-                raise
-            raise RunError(
-                f"the rollout engine could not start ({quoted(error)}); choose another model, change rollout.engine, "
-                "or take another engine such as rollout=torch."
-            ) from error
-
-    def transfer(
-        self,
-        refresh: bool,
-        finished: int | None = None,
-        loaded: bool = False,
-        tables: Mapping[str, Tensor] | None = None,
-    ) -> None:
-        """Gives the policy's weights to the engine, which is rebuilt once if it fails (a collective).
-
-        Args:
-            refresh: see `sync_weights`, as for the next two.
-            finished: training iterations behind the weights.
-            loaded: they are those that the engine has loaded.
-            tables: those of an interrupted run, in place of newly prepared ones; only with ``refresh``.
-
-        Raises:
-            RunError: the engine failed twice, or refuses the weights.
-        """
-        weights = self.weights
-        assert weights is not None
-
-        def transfer(restart: bool) -> None:
-            learned = weights.learned_exploration()
-            self.sync_weights(weights.named_weights(), refresh, learned, loaded, finished, restart)
-            if tables is not None:
-                self.restore_tables(tables)
-            elif ranks().first:
-                _ = self.bound  # nothing is asked of the engine later, when it may be gone
-
-        transferred_with_recovery(transfer, self.how_to_resume)
-
-    def sync_weights(
-        self,
-        tensors: Iterable[tuple[str, Tensor]],
-        refresh: bool,
-        learned: Mapping[str, Tensor] | None = None,
-        loaded: bool = False,
-        finished: int | None = None,
-        restart: bool = False,
-    ) -> None:
-        """Transfers new weights to the engine; ``refresh`` rebuilds the strategy's tables from them.
-
-        Args:
-            tensors: the model's, by transformers name; they are walked to the end whatever the engine does.
-            refresh: rebuild the tables.
-            learned: the strategy's own parameters; None leaves the initial ones.
-            loaded: they are exactly the weights that the engine has loaded, see `RolloutEngine.sync_loaded`.
-            finished: training iterations behind these weights, which a strategy may read; None leaves the number.
-            restart: build the engine anew first.
-
-        Raises:
-            EngineFailure: the engine does not take them.
-        """
-        with taken_whole(tensors) as rest, engine_failures():
-            self._make_ready(restart)
-            (self.engine.sync_loaded if loaded else self.engine.sync_weights)(rest)
-        self._learned = learned
-        self._finished = self._finished if finished is None else finished
-        if refresh:
-            self._bound = None
-        elif self._bound is not None:
-            self._bound = replace(self._bound, parameters=learned or {}).after(self._finished)
-
-    def wasted_tokens(self) -> int:
-        """Returns the tokens that the engine computed for rows that had ended, since this was asked last."""
-        before, self._wasted = self._wasted, getattr(self.engine, "wasted_tokens", 0)
-        return self._wasted - before
-
-    def sleep(self) -> None:
-        """Lets the engine free what it can until weights come; one that fails is rebuilt then."""
-        try:
-            self.engine.sleep()
-            self._asleep = True
-        except Exception as error:
-            self.lose(quoted(error))
-
-    def lose(self, reason: str) -> None:
-        """Frees an engine that was found to be broken; the next weights that come, or rollouts, rebuild it."""
-        self._lost = reason
-        self._close_engine()
-
-    def _make_ready(self, restart: bool) -> None:
-        """Starts the engine anew, or wakes it."""
-        if restart:
-            if self._lost is None:
-                self._close_engine()
-            self._asleep, self._lost = False, None
-            self.engine.start(self.device)
-        self._check_lost()
-        if self._asleep:
-            self.engine.wake()
-            self._asleep = False
-
-    def _check_lost(self) -> None:
-        if self._lost is not None:
-            raise EngineFailure(self._lost)
-
-    def _close_engine(self) -> None:
-        try:
-            self.engine.close()
-        except Exception as error:
-            log.debug("a broken engine did not close: %s", error)
-
-    @property
-    def bound(self) -> BoundExploration:
-        """The training strategy with its tables, its parameters and the finished iterations of the engine's weights."""
-        if self._bound is None:
-            bound = bind(self.exploration, self._embedding(), self.vocabulary, self._learned)
-            self._bound = bound.after(self._finished)
-        return self._bound
-
-    def _embedding(self) -> Tensor:
-        """Returns the served table, [V, d].
-
-        Raises:
-            EngineFailure: the engine does not give it.
-        """
-        with engine_failures():
-            self._check_lost()
-            return self.engine.embedding()
 
     def reward_state(self) -> dict[str, Any]:
         """Returns the state of the reward and of its terms on this rank."""
@@ -333,12 +103,6 @@ class RolloutWorker:
         if state["reward"] and isinstance(self.reward, Stateful):
             self.reward.load_state_dict(state["reward"])
         self.terms.load_state_dict(state["terms"])
-
-    def restore_tables(self, tables: Mapping[str, Tensor]) -> None:
-        """Takes the tables that an interrupted run was using, instead of building them from newer weights."""
-        if ranks().first:
-            bound = bind(self.exploration, self._embedding(), self.vocabulary, self._learned, tables)
-            self._bound = bound.after(self._finished)
 
     def roll_out(self, prompts: list[Prompt], iteration: int) -> Experience:
         """Makes ``group_size`` training rollouts a prompt, scored for correctness; talks to no other rank.
@@ -353,10 +117,10 @@ class RolloutWorker:
             self.settings.scheduler,
             [requests[first : first + size] for first in range(0, len(requests), size)],
             limit,
-            lambda asked: self._check_steered(asked, self._generate(asked, self.sampling, bound)),
+            lambda asked: self._steered(asked, bound),
         )
         rollouts = [leaf for tree in trees for leaf in tree.leaves]
-        self._check_supports(rollouts)
+        check_supports(rollouts, self.engine, self.exploration)
         made = self._scored(prompts, size, rollouts, time.perf_counter() - start, int(bound.progress))
         return replace(made, discarded_tokens=sum(tree.pruned_tokens for tree in trees))
 
@@ -388,22 +152,10 @@ class RolloutWorker:
         """Adds the reward terms to an iteration's rollouts; once an iteration, since terms may count (a collective)."""
         size = experience.group_size
         problems = [prompt.problem for prompt in experience.prompts for _ in range(size)]
-        texts = self._texts_to_score(experience.prompts, size, experience.texts)
-        completions = self._completions(experience.rollouts, experience.texts)
+        texts = self._decoder.judged(experience.prompts, size, experience.texts)
+        completions = self._decoder.completions(experience.rollouts, experience.texts, self.sampling.stop_ids)
         responses = Responses(problems, experience.rollouts, texts, experience.scores, completions)
         return replace(experience, terms=from_first(lambda: self.terms(responses)))
-
-    def recovered(self, make: Callable[[], T]) -> T:
-        """Makes rollouts on the first rank of each tensor group, for all of it (a collective).
-
-        Args:
-            make: makes them; called again when the engine failed and was rebuilt.
-
-        Raises:
-            RunError: the engine failed twice, or something else than an engine failed.
-        """
-        made = made_with_recovery(lambda: make() if ranks().first else None, self._transfer_again, self.how_to_resume)
-        return from_first(lambda: cast(T, made))
 
     def evaluate(
         self,
@@ -469,7 +221,7 @@ class RolloutWorker:
         progress = None if self.observer is None else GrowingProgress(self.observer.generating)
 
         def score(prompt: Prompt, rollouts: list[Rollout], seconds: float) -> Experience:
-            self._check_supports(rollouts)
+            check_supports(rollouts, self.engine, self.exploration)
             return self._scored([prompt], size, rollouts, seconds, int(bound.progress))
 
         def requests(further: Sequence[Prompt]) -> list[Request]:
@@ -505,38 +257,6 @@ class RolloutWorker:
         requests = self._requests(prompts, size, iteration)
         return [replace(one, prefix=given[number // size]) for number, one in enumerate(requests)]
 
-    def _check_supports(self, rollouts: Sequence[Rollout]) -> None:
-        """Refuses rollouts of truncated sampling that do not say what was kept; engines of a user's own may not."""
-        if self.exploration.support and any(rollout.support is None for rollout in rollouts):
-            raise SettingError(
-                f"rollout.engine={type(self.engine).__name__} returns no Rollout.support, on which the tokens of "
-                f"exploration={type(self.exploration).__name__} must be scored; let it keep what the steps return, or "
-                "choose an exploration that does not truncate."
-            )
-
-    def _check_steered(self, asked: Sequence[Request], rollouts: list[Rollout]) -> list[Rollout]:
-        """Refuses rollouts without what the scheduler reads, or that began otherwise than it asked for."""
-        read = self.sampling.distributions
-        for request, rollout in zip(asked, rollouts, strict=True):
-            if read and rollout.distributions is None:
-                raise self._not_for_trees(
-                    "returns no Rollout.distributions, which",
-                    "reads; let it record them where Sampling.distributions asks for it",
-                )
-            forced = request.forced_token
-            if forced is not None and forced != int(rollout.response_ids[request.given]):
-                raise self._not_for_trees(
-                    "draws tokens where Request.forced_token, by which", "forks, names one; let it take that one"
-                )
-        return rollouts
-
-    def _not_for_trees(self, fault: str, remedy: str) -> SettingError:
-        engine, scheduler = type(self.engine).__name__, type(self.settings.scheduler).__name__
-        return SettingError(
-            f"rollout.engine={engine} {fault} rollout.scheduler={scheduler} {remedy}, or set "
-            "rollout/scheduler=independent."
-        )
-
     def _requests(self, prompts: Sequence[Prompt], samples: int, iteration: int) -> list[Request]:
         return [
             # A batch may hold a problem twice, of two epochs: the samples are numbered through.
@@ -553,21 +273,24 @@ class RolloutWorker:
         self._told_nonfinite = self._told_nonfinite or warn_of_nonfinite(rollouts, self.engine)
         if self.observer is not None:
             self.observer.scoring(len(rollouts))
-        texts = self.tokenizer.batch_decode(
-            [r.response_ids.tolist() for r in rollouts],
-            skip_special_tokens=False,
-            clean_up_tokenization_spaces=False,
-        )
+        texts = self._decoder.texts(rollouts)
         problems = [prompt.problem for prompt in prompts for _ in range(samples)]
         references = [problem.answer for problem in problems]
         keys = [problem.key for problem in problems]
         questions = [problem.question for problem in problems]
-        columns = {"completions": self._completions(rollouts, texts), **columns_of(problems)}
-        judged = self._texts_to_score(prompts, samples, texts)
+        completions = self._decoder.completions(rollouts, texts, self.sampling.stop_ids)
+        columns = {"completions": completions, **columns_of(problems)}
+        judged = self._decoder.judged(prompts, samples, texts)
         scores = scored(self.reward, judged, references, keys, questions, columns)
         self._told_graded = self._told_graded or warn_of_graded(scores)
         reward_s = time.perf_counter() - start
         return Experience(prompts, rollouts, keys, texts, scores, generate_s, reward_s, finished=finished)
+
+    def _steered(self, requests: Sequence[Request], bound: BoundExploration) -> list[Rollout]:
+        """Generates what the scheduler asks for."""
+        rollouts = self._generate(requests, self.sampling, bound)
+        check_steered(requests, rollouts, self.engine, self.settings.scheduler)
+        return rollouts
 
     def _generate(self, requests: Sequence[Request], sampling: Sampling, bound: BoundExploration) -> list[Rollout]:
         """Generates with the engine.
@@ -580,39 +303,9 @@ class RolloutWorker:
             self._check_lost()
             return self.engine.generate(requests, sampling, bound, report)
 
-    def _transfer_again(self, restart: bool) -> None:
-        """Transfers the weights that the engine had, after a restart if it failed; the tables stay as they are."""
-        bound = self._bound
-        if self.weights is not None:
-            learned = self.weights.learned_exploration()
-            self.sync_weights(self.weights.named_weights(), refresh=False, learned=learned, restart=restart)
-        elif restart:
-            with engine_failures():
-                self._make_ready(restart)
-        self._bound = bound
-
     def close(self) -> None:
         """Frees engine and reward."""
         close = getattr(self.reward, "close", None)  # a function has nothing to free
         if close is not None:
             close()
         self.engine.close()
-
-    def _texts_to_score(self, prompts: Sequence[Prompt], samples: int, texts: Sequence[str]) -> list[str]:
-        """Returns the responses as the reward gets them, each after the reasoning marker that its prompt ends with."""
-        openings = [self._opening(prompt) for prompt in prompts for _ in range(samples)]
-        return [opening + text for opening, text in zip(openings, texts, strict=True)]
-
-    def _completions(self, rollouts: Sequence[Rollout], texts: Sequence[str]) -> list[str]:
-        """Returns the responses without the token that ended them."""
-        ends = {number: self.tokenizer.decode([number]) for number in self.sampling.stop_ids}
-        return [
-            text.removesuffix(ends.get(int(rollout.response_ids[-1]), ""))
-            if rollout.stop_reason is StopReason.STOP
-            else text
-            for rollout, text in zip(rollouts, texts, strict=True)
-        ]
-
-    def _opening(self, prompt: Prompt) -> str:
-        """Returns the reasoning marker that the prompt ends with, if it does."""
-        return opening(self.tokenizer.decode(list(prompt.ids[-_TAIL:])))

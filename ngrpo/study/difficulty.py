@@ -9,7 +9,8 @@ import torch
 from ngrpo.config.instantiate import build
 from ngrpo.errors import SettingError
 from ngrpo.evaluation.evaluator import Evaluator
-from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+from ngrpo.rollout.settings import RolloutSettings
+from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.study.definition import LevelsConfig, StudyConfig
 from ngrpo.study.room import Room
 from ngrpo.study.untrained import training_config

@@ -18,7 +18,8 @@ from ngrpo.config.schema import register
 from ngrpo.exploration.base import Exploration
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.engine import RolloutEngine
-from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+from ngrpo.rollout.settings import RolloutSettings
+from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.utils.torch_settings import accelerator_of, set_torch
 
 

@@ -31,7 +31,7 @@ from ngrpo.config.schema import register
 from ngrpo.entrypoints.algorithm_trial import try_algorithm
 from ngrpo.entrypoints.validation import check_algorithm, check_clip, check_group
 from ngrpo.errors import SettingError
-from ngrpo.rollout.worker import RolloutSettings
+from ngrpo.rollout.settings import RolloutSettings
 
 GROUPS = (
     "advantage",

@@ -55,7 +55,14 @@ def test_the_extras_are_those_that_messages_name() -> None:
 
 
 CORE = ["types", "exploration", "replay", "modeling", "rollout", "algo"]
-ABOVE = ["rollout.worker", "rollout.prefetch", "rollout.auto", "rollout.recovery", "rollout.dynamic_sampling"]
+ABOVE = [
+    "rollout.worker",
+    "rollout.served_engine",
+    "rollout.prefetch",
+    "rollout.auto",
+    "rollout.recovery",
+    "rollout.dynamic_sampling",
+]
 """Modules of the training loop."""
 
 

@@ -16,7 +16,8 @@ from ngrpo.modeling.loading import ModelSource
 from ngrpo.rewards.terms.base import RewardTerms, WeightedTerm
 from ngrpo.rewards.terms.count_bonus import CountBonus
 from ngrpo.rollout.dynamic_sampling import DynamicSampling, every_group, mixed_outcomes
-from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+from ngrpo.rollout.settings import RolloutSettings
+from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.training.run_length import RunLength
 from ngrpo.types.problems import PassRate, Problem, Prompt, PromptBatch
 from ngrpo.types.scores import Verdict

@@ -15,7 +15,7 @@ from ngrpo.callbacks.rollout import RolloutCallback
 from ngrpo.distributed.collectives import Ranks
 from ngrpo.rollout.dynamic_sampling import DynamicSampling, every_group, mixed_outcomes
 from ngrpo.rollout.recovery import made_with_recovery
-from ngrpo.rollout.worker import RolloutSettings
+from ngrpo.rollout.settings import RolloutSettings
 from ngrpo.training.run_length import RunLength
 from ngrpo.types.experience import Experience
 from ngrpo.types.problems import PassRate, Problem, Prompt, PromptBatch

@@ -28,8 +28,9 @@ from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rewards.math import MathReward
 from ngrpo.rollout.dynamic_sampling import DynamicSampling, every_group
+from ngrpo.rollout.settings import RolloutSettings
 from ngrpo.rollout.torch_engine.engine import TorchEngine
-from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.study.definition import load_study
 from ngrpo.study.study_jobs import StudyJobs
 from ngrpo.study.untrained import training_config

@@ -19,7 +19,7 @@ from ngrpo.errors import SettingError
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.soft import SoftThinking
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.rollout.worker import RolloutSettings
+from ngrpo.rollout.settings import RolloutSettings
 
 CONF = str(ROOT / "conf")
 TERMS = "reward_terms=[format,overlong,repetition,count_bonus,stated_answer]"

@@ -23,7 +23,7 @@ from ngrpo.rollout.scheduling.latr import LookaheadTree
 from ngrpo.rollout.scheduling.prefix_sampling import PrefixSampling
 from ngrpo.rollout.scheduling.segments import ForkAtSegments
 from ngrpo.rollout.scheduling.tree import Branch, Tree
-from ngrpo.rollout.worker import RolloutSettings
+from ngrpo.rollout.settings import RolloutSettings
 
 SHIPPED: list[Scheduler] = [
     IndependentSamples(), ForkAtShare(), ForkAtSegments(), ForkAtSegments(segment=3), ForkAtSurprise(),

@@ -49,8 +49,8 @@ from ngrpo.modeling.loading import ModelSource
 from ngrpo.rewards.terms.base import WeightedTerm
 from ngrpo.rewards.terms.overlong import OverlongPunishment
 from ngrpo.rollout.dynamic_sampling import DynamicSampling, every_group
+from ngrpo.rollout.settings import RolloutSettings
 from ngrpo.rollout.torch_engine.engine import TorchEngine
-from ngrpo.rollout.worker import RolloutSettings
 from ngrpo.training.critic_update import CriticSettings
 
 CONF = ROOT / "conf"

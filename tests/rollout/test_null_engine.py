@@ -7,7 +7,8 @@ from ngrpo.distributed.collectives import Ranks
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.rollout.null_engine import NullEngine
 from ngrpo.rollout.recovery import EngineFailure
-from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+from ngrpo.rollout.settings import RolloutSettings
+from ngrpo.rollout.worker import RolloutWorker
 
 
 def test_it_takes_part_in_the_transfer_of_weights_and_makes_nothing(
@@ -20,7 +21,7 @@ def test_it_takes_part_in_the_transfer_of_weights_and_makes_nothing(
     worker = RolloutWorker(
         Engine(), tiny_source.tokenizer(), None, TokenSampling(), RolloutSettings(group_size=2), (3,), seed=0
     )
-    monkeypatch.setattr("ngrpo.rollout.worker.ranks", lambda: Ranks(0, 1, tensor_rank=1, tensor_size=2))
+    monkeypatch.setattr("ngrpo.rollout.served_engine.ranks", lambda: Ranks(0, 1, tensor_rank=1, tensor_size=2))
     worker.start(torch.device("cpu"))
     assert isinstance(worker.engine, NullEngine)
     tensors = iter([("one", torch.ones(1)), ("two", torch.ones(1))])

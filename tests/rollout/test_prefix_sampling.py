@@ -19,8 +19,9 @@ from ngrpo.modeling.policy import ScoringModel
 from ngrpo.rollout.scheduling.base import Example, GroupOutcome
 from ngrpo.rollout.scheduling.outcomes import group_outcomes, hidden_from, tokens_before
 from ngrpo.rollout.scheduling.prefix_sampling import PrefixSampling, given_tokens, steered
+from ngrpo.rollout.settings import RolloutSettings
 from ngrpo.rollout.torch_engine.engine import TorchEngine
-from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.types.experience import Experience
 from ngrpo.types.problems import Problem, Prompt
 from ngrpo.types.rollouts import Rollout

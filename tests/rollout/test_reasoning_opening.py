@@ -6,7 +6,8 @@ import torch
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rewards.math import MathReward
-from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+from ngrpo.rollout.settings import RolloutSettings
+from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.types.problems import Problem, Prompt
 from ngrpo.types.records import Record
 from ngrpo.types.rollouts import Mixture, Rollout, StopReason

@@ -15,8 +15,9 @@ from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rewards.terms.base import Responses, WeightedTerm
 from ngrpo.rollout.scheduling.latr import LookaheadTree
+from ngrpo.rollout.settings import RolloutSettings
 from ngrpo.rollout.torch_engine.engine import TorchEngine
-from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.types.problems import Problem, Prompt
 from ngrpo.types.rollouts import Rollout
 from ngrpo.types.scores import Score, Verdict

@@ -17,8 +17,9 @@ from ngrpo.exploration.runtime.bound import BoundExploration
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rollout.dynamic_sampling import DynamicSampling, mixed_outcomes
 from ngrpo.rollout.engine import Report, StreamingEngine
+from ngrpo.rollout.settings import RolloutSettings
 from ngrpo.rollout.torch_engine.engine import TorchEngine
-from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.training.run_length import RunLength
 from ngrpo.types.experience import Experience
 from ngrpo.types.problems import Problem, Prompt, PromptBatch

@@ -13,8 +13,9 @@ from ngrpo.exploration.random import request_key
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.rewards.math import MathReward
+from ngrpo.rollout.settings import RolloutSettings
 from ngrpo.rollout.torch_engine.engine import TorchEngine
-from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.study import probing
 from ngrpo.study.effect import effect
 from ngrpo.study.probing import effects, speeds

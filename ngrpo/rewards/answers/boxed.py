@@ -92,7 +92,7 @@ def answer_of(response: str, reasoning_end: str | None) -> str | None:
       answer;
     - if neither occurs, the whole response is searched: the model may be one that has no reasoning blocks. Where
       the prompt ends inside a block, as templates that prefill ``<think>`` make it, the caller puts that marker
-      before the response (`ngrpo.rollout.worker`).
+      before the response (`ngrpo.rollout.response_decoding`).
 
     Args:
         response: the decoded response, special tokens that mark reasoning included.

@@ -51,7 +51,7 @@ class _Adapter:
 
 
 class RewardFunction(_Adapter):
-    """A reward function as a reward (`ngrpo.rollout.worker.Reward`), but that its result is as the function returns it.
+    """A reward function as a `ngrpo.rewards.protocol.Reward`, but that its result is as the function returns it.
 
     Args:
         node: its `_target_` node, of plain containers.

@@ -75,7 +75,7 @@ class IsolatedTerm:
 
 
 class IsolatedReward:
-    """A reward (`ngrpo.rollout.worker.Reward`) in a process of its own; a failed call gives no response a reward."""
+    """A reward (`ngrpo.rewards.protocol.Reward`) in a process of its own; a failed call gives no response a reward."""
 
     def __init__(self, isolated: IsolatedObject) -> None:
         self.isolated = isolated

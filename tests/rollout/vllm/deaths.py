@@ -24,8 +24,9 @@ from process_tree import holding, shared_memory, tree
 from vllm_checks import RunsOut, random_requests, say_where_it_hangs, start_engine
 
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.rollout.settings import RolloutSettings
 from ngrpo.rollout.vllm.engine import VllmEngine
-from ngrpo.rollout.worker import RolloutSettings, RolloutWorker
+from ngrpo.rollout.worker import RolloutWorker
 from ngrpo.types.problems import Problem, Prompt
 from ngrpo.types.rollouts import Request, Rollout
 from ngrpo.types.scores import Score, Verdict

@@ -62,7 +62,10 @@ class ModelCheck(Callback):
             overflow = _overflow(pl_module, refused, rollouts)
             raise RunError(_refusal(self.source.path, worst, overflow), everywhere=True)
         self.worker.transfer(refresh=False)
-        if trainer.is_global_zero:
+        coarsest = max((one for one in findings if one.kind == "plain"), key=lambda one: one.deviation.mean_limit)
+        if not coarsest.deviation.telling:
+            log.warning(_too_coarse(self.source.path, coarsest))
+        elif trainer.is_global_zero:
             remember(name)
         largest = max(one.deviation.max for one in findings)
         log.info(
@@ -116,6 +119,15 @@ def _overflow(module: PolicyOptimization, refused: Sequence[Finding], rollouts: 
         return None
     with computing_in(module.policy, torch.float16):
         return module.scorer.overflow(module.policy, [one.without_mixtures() for one in rollouts])
+
+
+def _too_coarse(path: str, coarsest: Finding) -> str:
+    dtype = str(coarsest.numbers.dtype).removeprefix("torch.")
+    finer = "" if coarsest.numbers.dtype == torch.float32 else ", or compute in float32"
+    return (
+        f"rounding to {dtype} changes the log-probs of model.path={path} so much that faults of the {coarsest.path} of "
+        f"{coarsest.deviation.mean_limit:.2g} nats on average would pass for it; choose another model{finer}."
+    )
 
 
 def _refusal(path: str, worst: Finding, overflow: str | None) -> str:

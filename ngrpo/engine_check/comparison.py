@@ -32,6 +32,9 @@ that a variation of the logits may meet none where the engine meets two, as vLLM
 RATIO = 2.0
 """Most of the difference at explored positions over that at plain ones, both relative to rounding, in such numbers."""
 
+PLAIN_SCORES = "log-probs of plain positions"
+"""What a finding compares them as."""
+
 
 @dataclass(frozen=True)
 class Finding:

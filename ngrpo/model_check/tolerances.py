@@ -15,6 +15,10 @@ OF_DENSITIES = 2e-3
 FACTOR = 3.0
 """Most of a path's difference over the model's own difference between two batchings of the same rows."""
 
+_TELLING = 1.0
+"""Nats on average, or fraction of decisions, below which a limit must be to tell faults from rounding: tokens that are
+scored one position off differ by about so much."""
+
 _CERTAIN = 4.0
 """Standard errors by which scores must be nearer to those without mixtures before these count as missing."""
 
@@ -60,6 +64,11 @@ class Deviation:
         """Whether it is more than rounding; NaN and infinity are, also where the model's own scores are not finite."""
         within = self.mean <= self.mean_limit and self.max <= self.max_limit
         return self.without_mixtures or not (within and math.isfinite(self.max))
+
+    @property
+    def telling(self) -> bool:
+        """Whether rounding allows so little that passing says something."""
+        return self.mean_limit < _TELLING
 
 
 def rounding(own: Tensor, again: Tensor) -> Rounding:

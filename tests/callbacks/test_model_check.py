@@ -1,7 +1,8 @@
 """The comparison at start-up in whole runs of the demo: what passes, what is refused, what it would have cost."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from ngrpo.callbacks import model_check
 from ngrpo.config.schema import register
 from ngrpo.entrypoints.train import train
 from ngrpo.errors import RunError
-from ngrpo.model_check import known
+from ngrpo.model_check import comparison, known
 from ngrpo.modeling import policy
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.packing import PackedBatch
@@ -131,6 +132,25 @@ def test_what_passed_once_is_not_compared_again(tmp_path: Path, monkeypatch: pyt
         file.write_text('{"passed": tr')
     run(tmp_path / "third", ON)
     assert len(calls) == 4
+
+
+def test_a_model_that_rounds_too_coarsely_is_told_in_each_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    @contextmanager
+    def coarsely(model: torch.nn.Module, dtype: torch.dtype) -> Iterator[None]:
+        inner = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
+        handles = [one.register_forward_hook(lambda _, __, made: made * (1 + torch.rand_like(made))) for one in inner]
+        yield
+        for handle in handles:
+            handle.remove()
+
+    monkeypatch.setattr(comparison, "rounded_anew", coarsely)
+    for name in ("first", "second"):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING):
+            run(tmp_path / name, ON)
+        assert "would pass for it; choose another model." in caplog.text
 
 
 def test_the_engines_own_reason_is_told_before_any_iteration(

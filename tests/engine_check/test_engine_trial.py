@@ -18,7 +18,7 @@ from made_rollouts import rollout
 from tiny_kinds import VOCABULARY, tiny
 
 from ngrpo.engine_check import probe
-from ngrpo.engine_check.comparison import Finding, worst
+from ngrpo.engine_check.comparison import PLAIN_SCORES, Finding, worst
 from ngrpo.engine_check.own_decisions import OwnModel
 from ngrpo.engine_check.trial import EngineTrial, WeightTransfer
 from ngrpo.exploration.base import Exploration
@@ -94,6 +94,8 @@ def refused_in(findings: list[Finding]) -> tuple[str, str]:
 def test_every_strategy_passes(tried: Trial, strategy: Exploration):
     findings = tried(TorchEngine, strategy)
     assert not [str(one) for one in findings if one.excessive]
+    assert all(one.deviation.telling for one in findings if one.what == PLAIN_SCORES)
+    assert sum(one.what == PLAIN_SCORES for one in findings) >= 1
     assert len({one.rollouts for one in findings}) == 3
     assert all(one.deviation.mean == 0 for one in findings if one.what in ("tokens", "mixed flags"))
     mixed = sum(one.deviation.tokens for one in findings if one.what == "mixtures")

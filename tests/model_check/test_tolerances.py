@@ -34,6 +34,14 @@ def test_few_tokens_say_nothing() -> None:
     assert not nearer_without(own, own, own + 1)
 
 
+@pytest.mark.parametrize(("noise", "telling"), [(0.3, True), (0.4, False)])
+def test_a_limit_that_faults_pass_says_nothing(noise: float, telling: bool) -> None:
+    own = torch.zeros(8)
+    found = deviation(own, own, rounding(own, own + noise))
+    assert not found.excessive
+    assert found.telling == telling
+
+
 def test_what_is_no_number_is_excessive() -> None:
     own = torch.tensor([-1.0, -2.0])
     assert deviation(own, torch.tensor([-1.0, math.nan]), rounding(own, own)).excessive

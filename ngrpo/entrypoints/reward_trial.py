@@ -28,6 +28,7 @@ from ngrpo.rewards.functions.columns import (
     takes_columns,
 )
 from ngrpo.rewards.isolation.isolated import LIMIT, CallFailed, IsolatedObject
+from ngrpo.rewards.math import MathReward
 from ngrpo.rewards.terms.base import Responses, Stateful
 from ngrpo.rewards.terms.calls import called
 from ngrpo.rewards.terms.results import WrongResult, numbers, refuse_nan
@@ -53,6 +54,8 @@ def try_rewards(
 ) -> None:
     """Calls a reward of the user's own, and each reward term that is a reward function or the user's own, once.
 
+    The mathematics reward starts a process and judges an answer that is right.
+
     Args:
         config: checked.
         parts: what it builds.
@@ -61,8 +64,8 @@ def try_rewards(
         tokenizer: the model's.
 
     Raises:
-        SettingError: one asks for columns that are not there, raises, takes too long, does not return one number for
-            each response, or has a state that no checkpoint can hold.
+        SettingError: answers cannot be checked; or one asks for columns that are not there, raises, takes too long,
+            does not return one number for each response, or has a state that no checkpoint can hold.
     """
     trained = _problems_of(datamodule)
     unkept = _unkept_fields(datamodule)
@@ -127,6 +130,8 @@ class _Tried:
 
 def _try_reward(tried: _Tried, places: Mapping[str, Sequence[Problem]]) -> None:
     function = tried.takes_columns
+    if isinstance(tried.made, MathReward):
+        tried.made.try_out()
     if not function and tried.own:
         return
     _check_places(tried)

@@ -90,6 +90,14 @@ class MathReward:
             statuses = self._without_echoes(statuses, references, answers, questions)
         return [self._score(answer, status) for answer, status in zip(answers, statuses, strict=True)]
 
+    def try_out(self) -> None:
+        """Judge an answer that is known to be right.
+
+        Raises:
+            SettingError: no process starts, or it does not find so; see `VerifierPool.try_out`.
+        """
+        self._pool.try_out()
+
     def close(self) -> None:
         """End the processes; a later call starts them again."""
         self._pool.close()

@@ -49,6 +49,14 @@ def nothing_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ngrpo.entrypoints.train._module", refuse)
 
 
+def test_answers_that_cannot_be_checked_are_refused_before_anything_is_generated(
+    tmp_path: Path, nothing_is_loaded: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.executable", "/bin/false")
+    with pytest.raises(SettingError, match=r"^an answer-checking process did not start, .*; fix that, or choose"):
+        run(tmp_path / "run")
+
+
 IN_PROCESS = "custom_reward_timeout_s=null"
 REWARD = ["reward=custom", "reward._target_=reward_functions.returning"]
 

@@ -9,7 +9,7 @@ from threading import Lock
 from types import TracebackType
 from typing import Self
 
-from ngrpo.errors import RunError
+from ngrpo.errors import RunError, SettingError
 from ngrpo.rewards.isolation.child_process import ChildProcess, ProcessDied
 from ngrpo.types.scores import Verdict
 from ngrpo.utils.remote_error import RemoteError
@@ -19,8 +19,14 @@ Pair = tuple[str, str]
 _START_LIMIT_S = 120.0  # importing SymPy and the grammar takes 2 s, on a cold network disk much longer
 _MEMORY_MIB = 1024  # beyond the 200 or so that the libraries take
 _REMEMBERED = 65_536
+_RIGHT: Pair = (r"\frac{x}{2}+\sqrt{3}", r"\sqrt{3}+\frac{x}{2}")
+"""Equal for the grammar and SymPy alone, whose exceptions make an answer a wrong one: all would be, silently."""
 _LONGEST_REMEMBERED = 200
 """Characters of a pair. Long answers seldom come twice, and so many of 2,000 characters would take 0.5 GB."""
+
+
+class NotStarted(Exception):
+    """An answer-checking process did not start; the message is a sentence without what to do."""
 
 
 class _Worker:
@@ -35,7 +41,7 @@ class _Worker:
         """Judge one pair; a process that dies on it is replaced and gets it once more."""
         for _ in range(2):
             if self.child.pid is None:
-                self._start()
+                self.start()
             try:
                 return Verdict(self.child.call(json.dumps(pair).encode(), self.timeout_s).decode())
             except TimeoutError:
@@ -47,20 +53,26 @@ class _Worker:
                 pass
         return Verdict.CRASHED
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Starts the process.
+
+        Raises:
+            NotStarted: it does not start.
+        """
         try:
             self.child.start(json.dumps(_MEMORY_MIB).encode(), _START_LIMIT_S)
-        except (ProcessDied, RemoteError, TimeoutError) as error:
-            raise RunError(
-                "an answer-checking process did not start; see its messages above, fix what they say and resume with "
-                "ckpt=latest."
-            ) from error
+        except RemoteError as error:
+            raise NotStarted(f"an answer-checking process did not start ({error})") from error
+        except TimeoutError as error:
+            raise NotStarted(f"an answer-checking process did not start within {_START_LIMIT_S:g} s") from error
+        except ProcessDied as error:
+            raise NotStarted("an answer-checking process did not start, see its messages above") from error
 
 
 class VerifierPool:
     """Processes that judge answers, each killed and replaced when an answer takes too long.
 
-    Processes start at the first use, outlive no interpreter, and may be used from any thread.
+    Processes start when they are needed, outlive no interpreter, and may be used from any thread.
 
     Args:
         workers: number of processes.
@@ -89,6 +101,33 @@ class VerifierPool:
         Raises:
             RunError: a process could not be started.
         """
+        try:
+            return self._judged(pairs)
+        except NotStarted as error:
+            raise RunError(f"{error}; fix that and resume with ckpt=latest.") from error
+
+    def try_out(self) -> None:
+        """Has a process, which stays for the answers to come, judge an answer that is right.
+
+        Raises:
+            SettingError: it does not start, or does not find so.
+        """
+        try:
+            (verdict,) = self._judged([_RIGHT])
+        except NotStarted as error:
+            raise SettingError(f"{error}; fix that, or choose a reward of your own with reward=custom.") from error
+        if verdict is Verdict.TIMEOUT:
+            raise SettingError(
+                f"reward.timeout_s={self._workers[0].timeout_s:g} is too short to check the simplest of answers; raise "
+                "it to 5, say."
+            )
+        if verdict is not Verdict.CORRECT:
+            raise SettingError(
+                f"the answer checker finds {_RIGHT[1]} for {_RIGHT[0]} {verdict}; install latex2sympy2_extended and "
+                "SymPy anew, as ngrpo[math] pins them."
+            )
+
+    def _judged(self, pairs: Sequence[Pair]) -> list[Verdict]:
         verdicts = self._recall(pairs)
         unknown = [pair for pair in dict.fromkeys(pairs) if pair not in verdicts]
         if unknown:

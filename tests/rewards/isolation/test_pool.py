@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from places import ROOT
 
+from ngrpo.errors import SettingError
 from ngrpo.rewards.isolation import pool as pool_module
 from ngrpo.rewards.isolation.child_process import ChildProcess
 from ngrpo.rewards.isolation.pool import Pair, VerifierPool, _Worker
@@ -165,6 +166,54 @@ def test_a_process_that_cannot_start_is_an_error(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with VerifierPool(workers=1, timeout_s=1.0) as pool, pytest.raises(RuntimeError, match="did not start"):
         pool.judge([("1", "1")])
+
+
+def test_a_process_that_cannot_start_is_found_by_a_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with VerifierPool(workers=1, timeout_s=1.0) as pool, pytest.raises(SettingError) as caught:
+        pool.try_out()
+    assert str(caught.value) == (
+        "an answer-checking process did not start, see its messages above; fix that, or choose a reward of your own "
+        "with reward=custom."
+    )
+
+
+def test_a_grammar_that_does_not_go_with_the_rest_is_found_by_a_trial(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Of an answer its exceptions make a wrong one: nothing else would tell that all answers are."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import latex2sympy2_extended.latex2sympy2 as library\n"
+        "def parse(*_, **__):\n"
+        "    raise TypeError('of another version')\n"
+        "library._Latex2Sympy.parse = parse\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with VerifierPool(workers=1, timeout_s=5.0) as pool, pytest.raises(SettingError, match=r" wrong; install .*"):
+        pool.try_out()
+
+
+@pytest.mark.parametrize(
+    ("verdict", "said"),
+    [
+        (Verdict.TIMEOUT, r"^reward\.timeout_s=0\.5 is too short .* raise it to 5, say\.$"),
+        (Verdict.WRONG, r"^the answer checker finds .* wrong; install .* anew, as ngrpo\[math\] pins them\.$"),
+    ],
+)
+def test_a_trial_that_is_not_found_right_is_refused(
+    verdict: Verdict, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_Worker, "judge", lambda *_: verdict)
+    with VerifierPool(workers=1, timeout_s=0.5) as pool, pytest.raises(SettingError, match=said):
+        pool.try_out()
+
+
+def test_the_process_of_a_trial_stays_for_the_answers() -> None:
+    with VerifierPool(workers=2, timeout_s=5.0) as pool:
+        pool.try_out()
+        (pid,) = [worker.child.pid for worker in pool._workers if worker.child.pid is not None]
+        assert pool.judge([("1", "1")]) == [Verdict.CORRECT]
+        assert [worker.child.pid for worker in pool._workers if worker.child.pid is not None] == [pid]
 
 
 def test_processes_end_with_the_interpreter_and_start_in_any_directory(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Compiled strategies decide what plain ones do; one that the compiler fails on runs plainly."""
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import NoReturn
 
@@ -72,8 +72,63 @@ def test_a_mistake_of_the_strategy_is_not_taken_for_the_compilers() -> None:
 def test_what_compiles_runs_compiled() -> None:
     run = compiled(doubled, TokenSampling())
     assert torch.equal(run(torch.arange(5.0), 3.0), doubled(TokenSampling(), torch.arange(5.0), 3.0))
-    assert compiled(doubled, TokenSampling()) is run
-    assert run.run is not run.plain  # type: ignore[attr-defined]
+    assert compiled(doubled, TokenSampling()).func is run.func  # type: ignore[attr-defined]
+    assert run.func.run is not run.func.plain  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class Shifting(Exploration):
+    by: float = field(default=1.0, repr=False)
+
+    def step(self, logits: Tensor, ctx: StepContext) -> Step:
+        raise NotImplementedError
+
+
+class Written(Shifting):
+    """As a newcomer writes it, without a text of its own."""
+
+    __repr__ = object.__repr__
+
+
+def shifted(strategy: Shifting, values: Tensor) -> Tensor:
+    return values + strategy.by
+
+
+@pytest.mark.parametrize("kind", [Shifting, Written])
+def test_settings_that_the_text_does_not_show_are_those_of_the_strategy_that_is_run(kind: type[Shifting]) -> None:
+    values = torch.arange(5.0)
+    for by in (1.0, 2.0):
+        assert torch.equal(compiled(shifted, kind(by))(values), values + by)
+
+
+def test_copies_of_a_strategy_share_what_was_compiled() -> None:
+    counter, values = CompileCounter(), torch.arange(5.0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(torch, "compile", partial(torch.compile, backend=counter))
+        patch.setattr(module, "_OPTIONS", None)
+        for kind in (Shifting, Written):
+            for _ in range(3):
+                compiled(shifted, kind())(values)
+    assert len(module._COMPILED) == counter.frame_count == 2
+
+
+def test_a_class_that_is_defined_anew_is_compiled_anew() -> None:
+    """As when the cell of a notebook is run again."""
+
+    def defined(factor: float) -> Exploration:
+        @dataclass(frozen=True)
+        class Mine(Exploration):
+            def step(self, logits: Tensor, ctx: StepContext) -> Step:
+                return Step.plain((factor * logits).long())
+
+        return Mine()
+
+    def first_token(strategy: Exploration, logits: Tensor) -> Tensor:
+        return strategy.step(logits, None).token  # type: ignore[arg-type]
+
+    for factor in (2.0, 3.0):
+        strategy = defined(factor)
+        assert torch.equal(compiled(first_token, strategy)(torch.arange(4.0)), (factor * torch.arange(4.0)).long())
 
 
 STRATEGIES = [

@@ -1,6 +1,6 @@
 """The model's hidden state in a step: what the head got, for strategies that declare to read it."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -13,20 +13,21 @@ from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.policy import ScoringModel
 
+SEEN: dict[tuple[Tensor, Tensor], Tensor] = {}
+
 
 @dataclass(frozen=True)
 class MixBySign(Exploration):
-    """Mixes the two most likely tokens where the first number of the hidden state is positive; keeps what it saw."""
+    """Mixes the two most likely tokens where the first number of the hidden state is positive; fills `SEEN`."""
 
     width: int = 2
-    seen: dict[tuple[int, int], Tensor] = field(default_factory=dict, compare=False, repr=False)
 
     reads_hidden = True
 
     def step(self, logits: Tensor, ctx: StepContext) -> Step:
         assert ctx.hidden is not None
         for key, position, hidden in zip(ctx.keys.unbind(), ctx.positions.unbind(), ctx.hidden.unbind(), strict=True):
-            self.seen[key, position] = hidden
+            SEEN[key, position] = hidden
         probs, ids = logits.softmax(-1).topk(2)
         mixed = ctx.hidden[:, 0] > 0
         return Step(ctx.sample(logits), mixed, ids, probs / probs.sum(-1, keepdim=True))
@@ -41,9 +42,9 @@ def test_it_is_the_last_hidden_state_of_the_model(make_engine, bound, requests, 
     """Of each token's step: that of the position before it, of the inputs that the rollout saw."""
     engine = make_engine(max_batch_size=5)
     exploration = bound(engine, strategy)
-    strategy.seen.clear()
+    SEEN.clear()
     rollouts = engine.generate(requests, sampling, exploration)
-    seen = {(int(key), int(position)): hidden for (key, position), hidden in strategy.seen.items()}
+    seen = {(int(key), int(position)): hidden for (key, position), hidden in SEEN.items()}
     model = AutoModelForCausalLM.from_pretrained(tiny_model_path, attn_implementation="eager").eval()
     table = model.get_input_embeddings().weight
     mixed = 0

@@ -8,6 +8,8 @@ from torch import Tensor
 
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.runtime.dry_run import check_learned, check_steps, check_tables
+from ngrpo.exploration.runtime.kept_state import attributes
+from ngrpo.exploration.runtime.step_check import refusal
 from ngrpo.exploration.vocabulary import Vocabulary
 
 
@@ -58,7 +60,14 @@ def bind(
     dim = embedding.shape[-1]
     check_learned(strategy, dim)
     learned = strategy.initial_parameters(dim) if parameters is None else parameters
+    changed = attributes(strategy)
     prepared = strategy.prepare(embedding, vocabulary) if tables is None else tables
+    if names := changed():
+        raise refusal(
+            strategy,
+            f"prepare keeps {names[0]} on the object, which grows stale and which a resumed run does not have; return "
+            "it as a table",
+        )
     check_tables(strategy, prepared)
     bound = BoundExploration(
         strategy,

@@ -16,7 +16,9 @@ from torch.nn.functional import embedding as look_up
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration, RowContext, Step, StepContext
 from ngrpo.exploration.runtime.global_draws import draws_globally
+from ngrpo.exploration.runtime.gradient_check import check_gradients
 from ngrpo.exploration.runtime.host_reads import NoHostReads
+from ngrpo.exploration.runtime.kept_state import attributes
 from ngrpo.exploration.runtime.step_check import Expected, check_result, check_step, refusal
 from ngrpo.utils.written_tensors import watch
 
@@ -89,8 +91,8 @@ def check_steps(
 
     Raises:
         SettingError: what it returns is not what its class declares, cannot be used, differs from call to call, or
-            depends on the other row or the row's place; or it draws from a global generator, or writes into what it
-            is given.
+            depends on the other row or the row's place; or it draws from a global generator, writes into what it is
+            given, keeps state of its own, or has no gradient.
     """
     run = _DryRun(strategy, parameters, embedding, _logits(embedding), _hidden(embedding))
     state = torch.zeros(_ROWS if strategy.stateful else 0, dtype=torch.int32, device=embedding.device)
@@ -160,6 +162,8 @@ class _DryRun:
         self._check_scored(step, context)
         if self.strategy.mixes and bool(step.mixed.any()):
             self._check_inputs(step, context)
+        rows = RowContext(context.keys, context.positions, self.embedding)
+        check_gradients(self.strategy, _as_recorded(step), self.logits, rows, self.parameters)
         return step
 
     def check_repeated(self, context: _Gated, step: Step) -> None:
@@ -203,9 +207,10 @@ class _DryRun:
         """Scores as the engine does, and as the trainer does, which has the record of mixed rows only."""
 
         def scored(by: Step) -> Tensor:
-            return self._called(
-                "log_prob", context, lambda ctx: self.strategy.log_prob(self.logits, by, _plain(ctx)), self.logits
-            )
+            def call(ctx: _Gated) -> Tensor:
+                return self.strategy.log_prob(self.logits, by, _plain(ctx))
+
+            return self._called("log_prob", context, call, self.logits, _channels(by))
 
         scores, everywhere = scored(step), torch.ones_like(step.mixed)
         check_result(self.strategy, "log_prob", scores, Expected((_ROWS,), torch.float32), everywhere)
@@ -215,10 +220,18 @@ class _DryRun:
                 "log_prob depends on what is not recorded; of rows that are not mixed only token and support are kept",
             )
 
-    def _called(self, method: str, context: _Gated, call: Callable[[_Gated], Result], logits: Tensor) -> Result:
+    def _called(
+        self,
+        method: str,
+        context: _Gated,
+        call: Callable[[_Gated], Result],
+        logits: Tensor,
+        given: Mapping[str, Tensor] | None = None,
+    ) -> Result:
         """Calls a method, which must write into nothing that it is given and draw from the context alone."""
         made: list[Result] = []
-        written = watch({"its logits": logits, **_tensors(context)})
+        written = watch({"its logits": logits, **_tensors(context), **(given or {})})
+        changed = attributes(self.strategy)
         if draws_globally(lambda: made.append(self._tried(method, context, call)), logits.device):
             raise refusal(
                 self.strategy,
@@ -230,6 +243,12 @@ class _DryRun:
                 self.strategy,
                 f"{method} writes into {names[0]}, which others go on with; make a new tensor, as by masked_fill "
                 "or torch.where",
+            )
+        if names := changed():
+            raise refusal(
+                self.strategy,
+                f"{method} changes {names[0]} of its object, which many rows share and no other process sees; keep "
+                "state in Step.state, and return from prepare what is made once",
             )
         return made[0]
 
@@ -265,6 +284,7 @@ class _DryRun:
             replace(context, embedding=self.embedding),
             lambda ctx: self.strategy.inputs(embed, recorded, _plain(ctx), self.parameters),
             self.logits,
+            {**_channels(recorded), **{f'parameters["{name}"]': value for name, value in self.parameters.items()}},
         )
         shape = (_ROWS, self.embedding.shape[-1])
         check_result(self.strategy, "inputs", vectors, Expected(shape, self.embedding.dtype), step.mixed)
@@ -298,6 +318,11 @@ def _tensors(context: _Gated) -> dict[str, Tensor]:
     """Returns what a strategy gets with a context, by the names under which it gets them."""
     fields = {f"ctx.{name}": value for name, value in vars(context).items() if isinstance(value, Tensor)}
     return {**fields, **{f'ctx.tables["{name}"]': table for name, table in context.tables.items()}}
+
+
+def _channels(step: Step) -> dict[str, Tensor]:
+    """Returns what `log_prob` and `inputs` get of a step, by the names under which they get it."""
+    return {f"step.{name}": channel for name, channel in step._asdict().items() if channel is not None}
 
 
 def _rows(context: _Gated, at: slice | Tensor) -> _Gated:

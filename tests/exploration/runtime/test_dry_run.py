@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy
 import pytest
@@ -166,6 +167,20 @@ UNUSABLE = {
     "a loop over rows": (
         wrong(token=lambda s, *_: torch.tensor([t + 0 for t in s.token.tolist()])), "reads values back to the host"
     ),
+    "a condition's places": (
+        wrong(ids=lambda s, *_: s.ids[torch.where(s.token >= 0)[0]]), "torch.where of a condition alone"
+    ),
+    "the time as an index": (
+        wrong(weights=lambda s, _, ctx: s.weights * torch.ones(2_000_000)[ctx.progress]), "index_select takes it"
+    ),
+    "numbers under a mask": (
+        wrong(weights=lambda s, *_: s.weights.clone().__setitem__(s.mixed, s.weights[:1])), "indexing with a mask"
+    ),
+    "repeats of a row's own number": (
+        wrong(token=lambda s, *_: s.token.repeat_interleave(torch.ones_like(s.token))), "Tensor.repeat_interleave"
+    ),
+    "a printed tensor": (wrong(token=lambda s, *_: (str(s.token), s.token)[1]), "Tensor.__repr__"),
+    "a comparison": (wrong(token=lambda s, *_: s.token * torch.allclose(s.weights, s.weights)), "Tensor.allclose"),
     "a mask as an index": (wrong(weights=lambda s, *_: s.weights * len(s.token[s.mixed])), "indexing with a mask"),
     "the other rows": (
         wrong(weights=lambda s, logits, _: s.weights * logits.mean()), "another weights for a row alone than"
@@ -245,6 +260,111 @@ def test_changes_that_pytorch_does_not_count_are_refused(mode: Callable[[], Abst
         bind(Blend(), TABLE, VOCABULARY)
 
 
+def test_state_of_the_object_that_does_not_show_yet_is_refused():
+    class Counting(Blend):
+        calls = {"step": 0}
+        drawn = torch.Generator()
+
+        def changed(self, step, logits, ctx):
+            self.calls["step"] += 1
+            return step
+
+    class Drawing(Counting):
+        def changed(self, step, logits, ctx):
+            return step._replace(mixed=step.mixed & (torch.rand(len(logits), generator=self.drawn) < 2))
+
+    class Stale(Blend):
+        def prepare(self, embedding, vocabulary):
+            object.__setattr__(self, "norms", embedding.norm(dim=-1))
+            return {}
+
+    class Lasting(Blend):
+        @cached_property
+        def weights(self):
+            return torch.full((1, 2), 0.5)
+
+        def changed(self, step, logits, ctx):
+            return step._replace(weights=self.weights.expand(len(logits), 2))
+
+    for strategy, fault in [
+        (Counting(), "step changes calls of its object"),
+        (Drawing(), "step changes drawn of its object"),
+        (Stale(), "prepare keeps norms on the object"),
+        (Lasting(), "step changes weights of its object"),
+    ]:
+        with pytest.raises(SettingError, match=fault):
+            bind(strategy, TABLE, VOCABULARY)
+
+
+def test_what_is_written_once_into_a_mask_is_no_read():
+    def halved(step, logits, ctx):
+        weights = step.weights.clone()
+        weights[step.mixed] = 0.5
+        return weights
+
+    bind(wrong(weights=halved), TABLE, VOCABULARY)
+
+
+def test_a_change_of_the_record_in_place_is_refused():
+    class Scoring(Blend):
+        def log_prob(self, logits, step, ctx):
+            step.weights.div_(2)
+            return super().log_prob(logits, step, ctx)
+
+    class Feeding(Blend):
+        def inputs(self, embed, step, ctx, parameters):
+            step.weights.div_(2)
+            return super().inputs(embed, step, ctx, parameters)
+
+    for strategy, fault in [
+        (Scoring(), "log_prob writes into step.weights"),
+        (Feeding(), "inputs writes into step.we"),
+    ]:
+        with pytest.raises(SettingError, match=fault):
+            bind(strategy, TABLE, VOCABULARY)
+
+
+def test_gradients_that_the_trainer_cannot_use_are_refused():
+    class Detached(Blend):
+        def log_prob(self, logits, step, ctx):
+            return super().log_prob(logits, step, ctx).detach()
+
+    class Entropic(Blend):
+        def log_prob(self, logits, step, ctx):
+            probs = logits.softmax(-1)
+            terms = torch.where(probs > 0, probs * probs.log(), torch.zeros_like(probs))
+            return super().log_prob(logits, step, ctx) - terms.sum(-1)
+
+    class Rooted(Blend):
+        def inputs(self, embed, step, ctx, parameters):
+            vectors = super().inputs(embed, step, ctx, parameters)
+            return vectors + (vectors - vectors.detach()).abs().sqrt()
+
+    class Unused(Blend):
+        def initial_parameters(self, dim):
+            return {"gain": torch.ones(dim)}
+
+        def learning_rates(self):
+            return {"gain": 0.1}
+
+    class Written(Unused):
+        def inputs(self, embed, step, ctx, parameters):
+            parameters["gain"].clamp_(max=0.5)
+            return super().inputs(embed, step, ctx, parameters) * parameters["gain"]
+
+    for strategy, fault in [
+        (Detached(), "log_prob has no gradient towards its logits"),
+        (Entropic(), "the gradient of log_prob towards its logits is not finite"),
+        (Rooted(), "the gradient of inputs towards the embedding is not finite"),
+        (Unused(), "inputs has no gradient towards the learned gain"),
+        (Written(), r'inputs writes into parameters\["gain"\]'),
+    ]:
+        with pytest.raises(SettingError, match=fault):
+            bind(strategy, TABLE, VOCABULARY)
+    with torch.inference_mode():
+        bind(Detached(), TABLE, VOCABULARY)
+
+
 def test_a_change_of_a_table_in_place_is_refused():
     class Counting(Blend):
         def prepare(self, embedding, vocabulary):
@@ -309,6 +429,9 @@ def test_tables_and_learned_parameters_are_tried():
 
         def learning_rates(self):
             return self.rates
+
+        def inputs(self, embed, step, ctx, parameters):
+            return super().inputs(embed, step, ctx, parameters) * parameters["gain"]
 
     class Unpaced(Learning):
         rates = {}

@@ -6,6 +6,7 @@ object that knows how this pass lays out its sequences. Packed training, packed 
 three plans. Masks and caches of transformers are not used.
 """
 
+import inspect
 import math
 from itertools import accumulate
 from typing import Any, Protocol
@@ -96,18 +97,31 @@ def attention(
     return output.transpose(1, 2), None
 
 
+_SEES_LATER = {"is_causal": False, "use_bidirectional_attention": True}
+"""Values in a configuration that make an encoder of a decoder; EmbeddingGemma is such a ``gemma3_text``."""
+
+
 def check_attention(config: PretrainedConfig) -> None:
-    """Refuses models whose layers do not all attend to the whole context.
+    """Refuses models whose layers do not all attend to the whole context before a token, and to nothing else.
 
     A window that is as long as the model's positions hides nothing.
 
     Raises:
-        SettingError: the model has sliding-window or linear attention layers, or caps their scores.
+        SettingError: the model attends to later tokens, has sliding-window or linear attention layers, or caps their
+            scores.
     """
-    # Models whose layers are all alike (Mistral, Phi-3) list none.
+    for name, sees_later in _SEES_LATER.items():
+        value = getattr(config, name, None)
+        if value is not None and bool(value) == sees_later:
+            raise SettingError(
+                f"model.path={config._name_or_path} has {name}={value} in its config.json, with which tokens see those "
+                "that follow them; give a causal language model."
+            )
     window = getattr(config, "sliding_window", None)
-    alike = "sliding_attention" if window else "full_attention"
+    alike = "full_attention" if window is None else "sliding_attention"
     kinds = set(getattr(config, "layer_types", None) or [alike])
+    if not _reads_layer_types(config):
+        kinds.add(alike)
     full = {"full_attention"}
     if window and window >= getattr(config, "max_position_embeddings", math.inf):
         full.add("sliding_attention")
@@ -122,6 +136,12 @@ def check_attention(config: PretrainedConfig) -> None:
             f"model.path={config._name_or_path} has attn_logit_softcapping={cap} in its config.json, and only plain "
             "softmax attention is supported; choose a model such as Qwen2, Qwen3 or Llama."
         )
+
+
+def _reads_layer_types(config: PretrainedConfig) -> bool:
+    """Whether a model's layers may differ; those of Mistral and Phi-3 all have the window, whatever is listed."""
+    made_from = inspect.signature(type(config).__init__).parameters
+    return hasattr(type(config), "layer_types") or "layer_types" in made_from
 
 
 AttentionInterface.register(IMPLEMENTATION, attention)

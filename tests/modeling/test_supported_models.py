@@ -167,7 +167,10 @@ def test_a_supported_type_that_is_quantised_is_refused(tmp_path: Path, kind: str
     ("qwen2", {"use_sliding_window": True, "sliding_window": 8, "max_window_layers": 0}, "sliding_attention"),
     ("mistral", {"sliding_window": 8}, "sliding_attention"),
     ("gemma2", {"layer_types": ["sliding_attention", "full_attention"], "sliding_window": 8}, "sliding_attention"),
+    ("mistral", {"sliding_window": 0}, "sliding_attention"),
     ("gemma2", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping=50.0"),
+    ("gemma3_text", {"use_bidirectional_attention": True}, "use_bidirectional_attention=True"),
+    ("llama", {"is_causal": False}, "is_causal=False"),
     ("llama", {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}}, "rope_type=dynamic"),
 ])  # fmt: skip
 def test_settings_that_would_be_left_out_are_refused(kind: str, changes: dict[str, Any], words: str):
@@ -177,6 +180,18 @@ def test_settings_that_would_be_left_out_are_refused(kind: str, changes: dict[st
 
 def test_a_window_that_hides_nothing_is_supported():
     check_supported(tiny_config("mistral", sliding_window=128))
+
+
+@pytest.mark.parametrize("kind", EVERY_SUPPORTED)
+def test_a_window_is_not_overlooked_where_full_layers_are_listed(kind: str):
+    """Mistral's own forward, and that of others, takes the window and knows no list."""
+    windowed = {"sliding_window": 4, "use_sliding_window": True, "layer_types": ["full_attention"] * 2}
+    config, full = tiny_config(kind, **windowed), tiny_config(kind)
+    if torch.equal(of_responses(own_log_probs(tiny_model(config))), of_responses(own_log_probs(tiny_model(full)))):
+        assert_scores_are_those_of_the_model(full)
+        return
+    with pytest.raises(SettingError, match="sliding_attention"):
+        check_supported(config)
 
 
 def test_every_function_after_the_head_belongs_to_a_supported_type():

@@ -18,9 +18,13 @@ from ngrpo.entrypoints.exact_check import check_exact
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.vocabulary import Vocabulary
-from ngrpo.modeling.loading import ModelSource
+from ngrpo.modeling.embedding_scale import check_rows
+from ngrpo.modeling.loading import DTYPES, ModelSource
+from ngrpo.modeling.lora import check_targets
+from ngrpo.modeling.policy import ScoringModel
 from ngrpo.modeling.rope import positions_of
 from ngrpo.modeling.tensor_parallel import check_split
+from ngrpo.planning.meta_model import meta_model
 from ngrpo.rollout.engine import InstalledEngine, RolloutEngine
 from ngrpo.utils.torch_settings import accelerator_of
 
@@ -66,6 +70,7 @@ def check_inputs(
     if isinstance(engine, InstalledEngine):
         engine.check_installed()
     source.check_files()
+    check_modules(source, exploration)
     model, max_new_tokens = source.config(), config.rollout.max_new_tokens
     check_context(model, config.data.max_prompt_tokens, max_new_tokens)
     engine.check_load(exploration, requests, max_new_tokens)
@@ -74,6 +79,14 @@ def check_inputs(
     check_end_token(exploration, tokenizer)
     check_template(source, tokenizer, config.data.get("plain_prompts", False))
     return tokenizer
+
+
+def check_modules(source: ModelSource, exploration: Exploration) -> None:
+    """Checks adapters and strategy against the modules of the model, of which no weights are read."""
+    check_rows(source, exploration)
+    if source.lora is not None:
+        policy: ScoringModel = meta_model(source.config(), DTYPES[source.dtype], None, source.trust_remote_code)
+        check_targets(policy.lm, source.lora)
 
 
 def check_accelerator(name: str, setting: str, remedy: str) -> None:

@@ -36,6 +36,10 @@ class LoraSettings:
         for name in ("rank", "alpha"):
             if getattr(self, name) < 1:
                 raise SettingError(f"model.lora.{name}={getattr(self, name)} is too small; choose 1 or more.")
+        if isinstance(self.targets, str) or not self.targets:
+            raise SettingError(
+                f"model.lora.targets={self.targets} is no list of names; name linear layers, such as [q_proj, v_proj]."
+            )
         require("peft", f"model.lora.rank={self.rank}")
 
     @property
@@ -50,18 +54,12 @@ def add_adapter(lm: PreTrainedModel, settings: LoraSettings) -> None:
     Adapters are float32 whatever the model's dtype, and the same on every rank.
 
     Raises:
-        SettingError: the model has no layer of a target's name, or it is the embedding or the head.
+        SettingError: the model has no linear layer of a target's name, or it is the embedding or the head.
     """
     from peft import LoraConfig, inject_adapter_in_model
 
     targets = list(settings.targets)
-    missing = [t for t in targets if not any(name.rpartition(".")[2] == t for name, _ in lm.named_modules())]
-    if missing:
-        raise SettingError(
-            f"model.lora.targets={targets} names {', '.join(missing)}, which the model does not have; remove what it "
-            "has not."
-        )
-    _check_body(lm, targets)
+    check_targets(lm, settings)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         inject_adapter_in_model(LoraConfig(r=settings.rank, lora_alpha=settings.alpha, target_modules=targets), lm)
@@ -72,15 +70,53 @@ def add_adapter(lm: PreTrainedModel, settings: LoraSettings) -> None:
             parameter.data = parameter.data.float()
 
 
+def check_targets(lm: PreTrainedModel, settings: LoraSettings) -> None:
+    """Refuses names of what is no linear layer of the decoder.
+
+    Args:
+        lm: without adapters; its weights are not read.
+        settings: of the adapters.
+
+    Raises:
+        SettingError: see `add_adapter`.
+    """
+    targets = list(settings.targets)
+    _check_linear(lm, targets)
+    _check_body(lm, targets)
+
+
+def _check_linear(lm: PreTrainedModel, targets: Sequence[str]) -> None:
+    """Every module of a target's name must compute what `nn.Linear` does: `merged` adds to matrices alone."""
+    named: dict[str, list[nn.Module]] = {}
+    for name, module in lm.named_modules():
+        named.setdefault(name.rpartition(".")[2], []).append(module)
+    outside = _outside(lm)
+    linear = [
+        name
+        for name, modules in named.items()
+        if all(type(module).forward is nn.Linear.forward and module not in outside for module in modules)
+    ]
+    others = [t for t in targets if t not in linear and not any(module in outside for module in named.get(t, ()))]
+    if others:
+        raise SettingError(
+            f"model.lora.targets={list(targets)} names {', '.join(others)}, and the linear layers of the model's "
+            f"decoder are {', '.join(sorted(linear))}; name some of these."
+        )
+
+
 def _check_body(lm: PreTrainedModel, targets: Sequence[str]) -> None:
     """The trainer multiplies with the weights of embedding and head themselves: their adapters would be lost."""
-    outside = [lm.get_input_embeddings(), lm.get_output_embeddings()]
+    outside = _outside(lm)
     for name, module in lm.named_modules():
-        if name.rpartition(".")[2] in targets and any(module is one for one in outside):
+        if name.rpartition(".")[2] in targets and module in outside:
             raise SettingError(
                 f"model.lora.targets={list(targets)} puts an adapter on {name}, which is not supported; name linear "
                 "layers of the decoder."
             )
+
+
+def _outside(lm: PreTrainedModel) -> list[nn.Module]:
+    return [lm.get_input_embeddings(), lm.get_output_embeddings()]
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from ngrpo.errors import RunError, SettingError
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.runtime.bound import BoundExploration, bind
 from ngrpo.exploration.vocabulary import Vocabulary
+from ngrpo.modeling.embedding_scale import check_rows
 from ngrpo.modeling.learned import load_learned
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.remote.tensor_parts import version_of
@@ -219,6 +220,7 @@ class ServedModel:
 
     def _newly_bound(self, choice: Choice) -> BoundExploration:
         strategy, table = choice.strategy, self.engine.embedding()
+        check_rows(self.source, strategy)
         tables = None if choice.tables is None else self._tables(choice.tables)
         if choice.parameters is None:
             learned = load_learned(self.source, strategy)

@@ -1,12 +1,17 @@
 """Adapters: what trains, what is transferred, what the reference is."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+from made_models import tiny_config, tiny_model
 from made_rollouts import rollout
 from torch import Tensor
 
+from ngrpo.entrypoints.input_validation import check_modules
 from ngrpo.errors import SettingError
 from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.lora import LoraSettings, adapter_off, add_adapter, merged
 from ngrpo.modeling.packing import pack
@@ -102,10 +107,35 @@ def test_an_adapter_starts_as_nothing_and_alike_everywhere(tiny_source: ModelSou
         assert torch.equal(one, other)
 
 
-def test_an_unknown_target_is_named(tiny_source: ModelSource):
+@pytest.mark.parametrize("target", ["c_attn", "mlp", "input_layernorm", "rotary_emb", "0"])
+def test_a_target_that_is_no_linear_layer_is_refused_with_those_that_are(tiny_source: ModelSource, target: str):
+    """Before weights are read, too."""
     pytest.importorskip("peft")
-    with pytest.raises(SettingError, match=r"^model\.lora\.targets=.* names c_attn, which"):
-        add_adapter(tiny_source.load(), LoraSettings(targets=["q_proj", "c_attn"]))
+    settings = LoraSettings(targets=["q_proj", target])
+    known = "down_proj, gate_proj, k_proj, o_proj, q_proj, up_proj, v_proj"
+    refusal = (
+        rf"^model\.lora\.targets=.* names {target}, and the linear layers of .* are {known}; name some of these\.$"
+    )
+    with pytest.raises(SettingError, match=refusal):
+        add_adapter(tiny_source.load(), settings)
+    with pytest.raises(SettingError, match=refusal):
+        check_modules(replace(tiny_source, lora=settings), TokenSampling())
+
+
+def test_a_router_is_no_linear_layer():
+    """That of Phi-3.5-MoE is derived from one, and returns more than a product."""
+    pytest.importorskip("peft")
+    with pytest.raises(SettingError, match=r"names router, and the linear layers of .* are k_proj, o_proj, q_proj, v"):
+        add_adapter(tiny_model(tiny_config("phimoe")), LoraSettings(targets=["router"]))
+
+
+@pytest.mark.parametrize("targets", [[], "all-linear"])
+def test_targets_must_be_a_list_of_names(targets):
+    pytest.importorskip("peft")
+    with pytest.raises(
+        SettingError, match=r"^model\.lora\.targets=.* is no list of names; name linear layers, such as"
+    ):
+        LoraSettings(targets=targets)
 
 
 @pytest.mark.parametrize("target", ["lm_head", "embed_tokens"])

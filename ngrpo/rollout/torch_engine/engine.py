@@ -19,6 +19,7 @@ from ngrpo.exploration.runtime.decide import decide
 from ngrpo.exploration.runtime.distributions import distributions_of
 from ngrpo.exploration.support import on_support
 from ngrpo.modeling.attention import AttentionPlan
+from ngrpo.modeling.embedding_scale import check_embedding_scale
 from ngrpo.modeling.exact.model import exact_calls, make_exact
 from ngrpo.modeling.exact.token_scores import exact_token_scores
 from ngrpo.modeling.head import output_logits
@@ -217,6 +218,7 @@ class TorchEngine:
         report: Report | None,
     ) -> TorchStream:
         table = self.embedding()
+        check_embedding_scale(self.lm, exploration.strategy, self.model.path)
         operations = Operations(
             self._cache_for, self._steps, self._admit, self.max_batch_size, self._burst(table.device)
         )

@@ -18,6 +18,7 @@ from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.runtime import compiled as compiled_strategies
 from ngrpo.exploration.runtime.compiled import compiled
 from ngrpo.exploration.soft import SoftThinking
+from ngrpo.exploration.token import TokenSampling
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.rollout.records import stepper
 from ngrpo.rollout.records.buffers import MixingBuffers
@@ -218,6 +219,33 @@ def test_every_way_to_choose_has_code_of_its_own(monkeypatch: pytest.MonkeyPatch
             tokens = run(session.records, session.inputs, temperature, *arguments)
         assert torch.equal(tokens, choose(whole, *arguments))
     torch._dynamo.reset()
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("way", ["plain_requests", "steered", "distributions"])
+@pytest.mark.parametrize("strategy", [NeighborMixing(rate=0.6), TokenSampling(top_p=0.9)])
+def test_on_a_gpu_each_way_to_choose_compiles_for_a_large_vocabulary(strategy: Exploration, way: str) -> None:
+    """What it says where it fails is an error in tests."""
+    vocabulary, rows, device = 151_936, 64, torch.device("cuda")
+    torch.manual_seed(0)
+    with device:
+        embedding = torch.randn(vocabulary, DIM)
+        tables = strategy.prepare(embedding, Vocabulary(vocabulary, frozenset(), {}))
+        logits, recorded = 3 * torch.randn(rows, vocabulary), torch.ones(rows).bool()
+        addresses, positions = torch.arange(rows), torch.full((rows,), 4)
+    chosen: dict[str, bool] = {"plain_requests": False, way: True}
+    spec = replace(session_of(strategy, rows).spec, tables=tables, **chosen)  # type: ignore[arg-type]
+    fast, slow = (Session(spec, embedding, device) for _ in range(2))
+    tokens = choose(fast, logits, addresses, positions, recorded)
+    inputs = (slow.inputs, spec.temperature, logits, addresses, positions, recorded)
+    same = tokens == choose_and_record(strategy, slow.records, *inputs)
+    assert same.float().mean() > 0.95  # a draw near the border of two tokens may round to either
+    at = (torch.arange(rows, device=device)[same], 4)
+    torch.testing.assert_close(fast.records.log_probs[at], slow.records.log_probs[at], atol=1e-4, rtol=1e-4)
+    kept = [one.records.distributions for one in (fast, slow)]
+    entropies = [one.entropy[at] for one in kept if one is not None]
+    assert len(entropies) == 2 * (way == "distributions")
+    torch.testing.assert_close(entropies[:1], entropies[1:], atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.slow

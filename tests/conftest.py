@@ -50,9 +50,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts what takes long first, so that no process works alone at the end."""
+    """Puts what takes long first, so that no process works alone at the end; skips what needs a GPU without one."""
     long = [ROOT / "tests" / name for name in LONG]
     items.sort(key=lambda item: not any(item.path.is_relative_to(place) for place in long))
+    if not torch.cuda.is_available():
+        for item in items:
+            if item.get_closest_marker("gpu"):
+                item.add_marker(pytest.mark.skip(reason="needs a GPU"))
 
 
 @pytest.fixture(scope="session")

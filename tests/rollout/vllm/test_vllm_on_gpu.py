@@ -29,7 +29,6 @@ pytest.importorskip("vllm.v1", reason="vLLM is not installed")
 pytestmark = [
     pytest.mark.vllm,
     pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
 ]
 
 

@@ -19,6 +19,7 @@ _OPTIONS: dict[str, str | int | bool | Callable[..., Any]] = {"split_reductions"
 3.6 rejects; the other strategies' steps take about as long either way."""
 
 _COMPILED: dict[tuple[object, ...], "_Compiled"] = {}
+"""Kept for good: kernels are unloaded with the code that they belong to, and captured steps may still run them."""
 
 
 def compiled(function: Callable[..., Any], strategy: Exploration, *branches: bool) -> Callable[..., Any]:

@@ -1,6 +1,7 @@
 """The embedded engine in plain PyTorch: it runs everywhere, and other engines are tested against it."""
 
 import logging
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -50,7 +51,8 @@ _BURST_ON_GPU = 32
 class TorchEngine:
     """Continuous batching over a preallocated cache: finished rows are dropped, waiting requests admitted.
 
-    Requests that start with the same prompt and prefix and are admitted together share their prefill.
+    Requests that start with the same prompt and prefix and are admitted together share their prefill. Calls from
+    several threads wait for one another: they would share the cache.
 
     Args:
         model: where the weights come from, or a causal language model in memory; the engine holds its own copy.
@@ -103,6 +105,7 @@ class TorchEngine:
         self.burst = burst
         self.wasted = self.wasted_tokens = 0
         self._uncaptured: set[str] = set()
+        self._turn = threading.Lock()
         self._layers: CompiledLayers | None = None
         self._cache: SlotCache | None = None
 
@@ -130,7 +133,7 @@ class TorchEngine:
         """Copies new weights in.
 
         Raises:
-            ValueError: a tensor that the model does not have, or one that is missing.
+            ValueError: a tensor that the model does not have, one of another shape, or one that is missing.
         """
         self._copy_in(tensors)
 
@@ -152,6 +155,8 @@ class TorchEngine:
             if name not in parameters:
                 raise ValueError(f"weights for an unknown or repeated parameter: {name}")
             served = parameters.pop(name)
+            if tensor.shape != served.shape:  # which copying would repeat to the other's size, where it can
+                raise ValueError(f"weights of shape {list(tensor.shape)} for {name} of shape {list(served.shape)}")
             if not torch.equal(served, tensor.to(served.device)):
                 changed.append(name)
             served.copy_(tensor)
@@ -191,22 +196,23 @@ class TorchEngine:
             return []
         check_requests(requests, sampling, exploration.strategy, self.embedding().shape)
         explores, steered = all(r.explore for r in requests), any(r.steered for r in requests)
-        stream = self._stream(sampling, exploration, explores, steered, grows=False, report=report)
-        stream.add(requests)
-        while stream.unfinished:
-            stream.wait()
-        self._end(stream)
-        return stream.rollouts(range(len(requests)))
+        with self._turn:
+            stream = self._stream(sampling, exploration, explores, steered, grows=False, report=report)
+            stream.add(requests)
+            while stream.unfinished:
+                stream.wait()
+            self._end(stream)
+            return stream.rollouts(range(len(requests)))
 
     @contextmanager
     def serving_stream(
         self, sampling: Sampling, exploration: BoundExploration, plain: bool, steered: bool = False
     ) -> Iterator[ServingStream]:
         """Opens a stream for requests of many askers (see `ServingEngine`)."""
-        with torch.no_grad():
+        with self._turn, torch.no_grad():
             stream = self._stream(sampling, exploration, not plain, steered, grows=True, report=None)
             yield stream
-        self._end(stream)
+            self._end(stream)
 
     def _stream(
         self,

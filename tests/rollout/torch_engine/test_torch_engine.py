@@ -1,6 +1,7 @@
 """Exactness and invariance of the torch engine."""
 
 import random
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -145,6 +146,27 @@ def test_sync_weights_changes_what_is_served_and_names_are_checked(make_engine, 
         engine.sync_weights([("nope", torch.zeros(1))])
     with pytest.raises(ValueError, match="no weights came for"):
         engine.sync_weights([])
+
+
+def test_weights_of_another_shape_are_refused_instead_of_repeated(make_engine, bound, requests, sampling):
+    engine = make_engine()
+    served = {name: parameter.clone() for name, parameter in engine.lm.named_parameters()}
+    name = next(name for name, parameter in served.items() if parameter.dim() == 2)
+    with pytest.raises(ValueError, match=rf"weights of shape \[1, .* for {name} of shape"):
+        engine.sync_weights({**served, name: served[name][:1]}.items())
+    assert torch.equal(dict(engine.lm.named_parameters())[name], served[name])
+
+
+def test_threads_wait_for_one_another(make_engine, bound, requests, sampling):
+    """They would share the cache, and each would read what another has written."""
+    engine = make_engine()
+    exploration = bound(engine, MIXING)
+    parts = [requests[at : at + 6] for at in range(0, 24, 6)]
+    alone = [engine.generate(part, sampling, exploration) for part in parts]
+    with ThreadPoolExecutor(len(parts)) as pool:
+        together = list(pool.map(lambda part: engine.generate(part, sampling, exploration), parts * 3))
+    for ours, theirs in zip(together, alone * 3, strict=True):
+        assert all(same(a, b) for a, b in zip(ours, theirs, strict=True))
 
 
 def test_sleep_and_wake_do_not_change_rollouts(make_engine, bound, requests, sampling):

@@ -117,12 +117,7 @@ def check_attention(config: PretrainedConfig) -> None:
                 f"model.path={config._name_or_path} has {name}={value} in its config.json, with which tokens see those "
                 "that follow them; give a causal language model."
             )
-    window = getattr(config, "sliding_window", None)
-    alike = "full_attention" if window is None else "sliding_attention"
-    kinds = set(getattr(config, "layer_types", None) or [alike])
-    if not _reads_layer_types(config):
-        kinds.add(alike)
-    full = {"full_attention"}
+    window, kinds, full = getattr(config, "sliding_window", None), _kinds(config), {"full_attention"}
     if window and window >= getattr(config, "max_position_embeddings", math.inf):
         full.add("sliding_attention")
     if kinds - full:
@@ -136,6 +131,18 @@ def check_attention(config: PretrainedConfig) -> None:
             f"model.path={config._name_or_path} has attn_logit_softcapping={cap} in its config.json, and only plain "
             "softmax attention is supported; choose a model such as Qwen2, Qwen3 or Llama."
         )
+
+
+def window_of(config: PretrainedConfig) -> int | None:
+    """Returns how many tokens the layers of a supported model see, where some have a window."""
+    window: int | None = getattr(config, "sliding_window", None)
+    return window if "sliding_attention" in _kinds(config) else None
+
+
+def _kinds(config: PretrainedConfig) -> set[str]:
+    alike = "full_attention" if getattr(config, "sliding_window", None) is None else "sliding_attention"
+    kinds = set(getattr(config, "layer_types", None) or [alike])
+    return kinds if _reads_layer_types(config) else kinds | {alike}
 
 
 def _reads_layer_types(config: PretrainedConfig) -> bool:

@@ -40,8 +40,13 @@ def check_rope(config: PretrainedConfig) -> None:
 
 def positions_of(config: PretrainedConfig) -> int | None:
     """Returns how many positions can be used: the model's, or those before its frequencies are switched."""
-    limits = [getattr(config, "max_position_embeddings", None)]
-    limits += [
+    limits = [getattr(config, "max_position_embeddings", None), before_switch(config)]
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def before_switch(config: PretrainedConfig) -> int | None:
+    """Returns how many positions there are before frequencies are switched; None where they never are."""
+    limits = [
         rope.get("original_max_position_embeddings", getattr(config, "original_max_position_embeddings", None))
         for rope in _parameters(config)
         if rope.get("rope_type", rope.get("type")) == _SWITCHED

@@ -80,6 +80,30 @@ def check_requests(
             _check_mixture(who, request.prefix.mixture, strategy, embedding_shape)
 
 
+def check_positions(requests: Sequence[Request], sampling: Sampling, most: int | None, path: str) -> None:
+    """Refuses the first request that could be longer than a model can be run on exactly.
+
+    Args:
+        requests: of one call.
+        sampling: its settings.
+        most: positions before rotary frequencies are switched or a window hides tokens; None for no limit.
+        path: of the model, for the message.
+
+    Raises:
+        SettingError: says which request.
+    """
+    if most is None:
+        return
+    for number, request in enumerate(requests):
+        length, budget = len(request.prompt_ids), request.limit(sampling.max_new_tokens)
+        if length + budget > most:
+            raise SettingError(
+                f"request {number} has {length} prompt tokens, which with max_new_tokens={budget} are more than the "
+                f"{most} positions within which model.path={path} has one set of rotary frequencies and no window; "
+                "shorten it, or lower max_new_tokens."
+            )
+
+
 def _check_prompt(number: int, request: Request, budget: int, max_tokens: int | None, vocabulary: int) -> None:
     length = len(request.prompt_ids)
     if length == 0:

@@ -19,7 +19,7 @@ from ngrpo.exploration.runtime.compiled import compiled
 from ngrpo.exploration.runtime.decide import decide
 from ngrpo.exploration.runtime.distributions import distributions_of
 from ngrpo.exploration.support import on_support
-from ngrpo.modeling.attention import AttentionPlan
+from ngrpo.modeling.attention import AttentionPlan, window_of
 from ngrpo.modeling.embedding_scale import check_embedding_scale
 from ngrpo.modeling.exact.model import exact_calls, make_exact
 from ngrpo.modeling.exact.token_scores import exact_token_scores
@@ -30,8 +30,9 @@ from ngrpo.modeling.model_in_memory import ModelInMemory
 from ngrpo.modeling.overflow import cast_weights
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.replay import replay
+from ngrpo.modeling.rope import before_switch
 from ngrpo.rollout.engine import NOT_STARTED, Report, ServingStream
-from ngrpo.rollout.request_limits import check_requests
+from ngrpo.rollout.request_limits import check_positions, check_requests
 from ngrpo.rollout.served_dtype import AUTO, served_dtype
 from ngrpo.rollout.torch_engine.batch_state import BatchState
 from ngrpo.rollout.torch_engine.burst import Steps, StepShape, captures
@@ -195,6 +196,8 @@ class TorchEngine:
         if not requests:
             return []
         check_requests(requests, sampling, exploration.strategy, self.embedding().shape)
+        limits = [one for one in (before_switch(self.lm.config), window_of(self.lm.config)) if one is not None]
+        check_positions(requests, sampling, min(limits, default=None), self.model.path)
         explores, steered = all(r.explore for r in requests), any(r.steered for r in requests)
         with self._turn:
             stream = self._stream(sampling, exploration, explores, steered, grows=False, report=report)

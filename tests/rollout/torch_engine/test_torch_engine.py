@@ -5,16 +5,17 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from made_models import tiny_config, tiny_model
 from made_rollouts import same_distributions
 from transformers import AutoModelForCausalLM
 
-from ngrpo.errors import RunError
+from ngrpo.errors import RunError, SettingError
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.packing import pack
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.rollout.torch_engine.engine import TorchEngine
-from ngrpo.types.rollouts import Request, Rollout, StopReason
+from ngrpo.types.rollouts import Request, Rollout, Sampling, StopReason
 
 MIXING = NeighborMixing(rate=0.4, k=3)
 
@@ -200,3 +201,26 @@ def test_an_engine_that_does_not_run_says_so(make_engine, bound, requests, sampl
     ):
         with pytest.raises(RuntimeError, match="^the engine is not running; call start first$"):
             use()
+
+
+LONGROPE = {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.5] * 4, "long_factor": [4.0] * 4}
+
+
+@pytest.mark.parametrize(("kind", "changes"), [
+    ("phi3", {"rope_parameters": LONGROPE, "original_max_position_embeddings": 32}),
+    ("mistral", {"sliding_window": 32, "max_position_embeddings": 32}),
+])  # fmt: skip
+def test_what_could_grow_past_a_switch_of_frequencies_or_a_window_is_refused(bound, requests, kind, changes):
+    """Before it, log-probs are the model's own; of an engine by itself no script has checked the lengths."""
+    lm = tiny_model(tiny_config(kind, **changes))
+    engine = TorchEngine(lm)
+    engine.start(torch.device("cpu"))
+    longest = max(len(request.prompt_ids) for request in requests)
+    for rollout in engine.generate(requests, Sampling(1.0, 32 - longest, ()), bound(engine, TokenSampling())):
+        with torch.no_grad():
+            logits = lm(input_ids=torch.cat([rollout.prompt_ids, rollout.response_ids])[None]).logits[0]
+        own = logits[len(rollout.prompt_ids) - 1 : -1].log_softmax(-1)
+        own = own[torch.arange(rollout.length), rollout.response_ids]
+        torch.testing.assert_close(rollout.log_probs, own, atol=1e-4, rtol=0)
+    with pytest.raises(SettingError, match=rf"max_new_tokens={33 - longest} are more than the 32 positions within"):
+        engine.generate(requests, Sampling(1.0, 33 - longest, ()), bound(engine, TokenSampling()))

@@ -58,8 +58,8 @@ class SourceSettings:
         Raises:
             SettingError: naming the setting under `where`.
         """
-        if not self.weight > 0:
-            raise SettingError(f"{where}.weight={self.weight} draws nothing; give a positive weight, or leave it out.")
+        if not 0 < self.weight < math.inf:
+            raise SettingError(f"{where}.weight={self.weight} is no share; give a positive weight, or leave it out.")
         low, high = self.min_difficulty, self.max_difficulty
         for name, bound in (("min_difficulty", low), ("max_difficulty", high)):
             if bound is not None and math.isnan(bound):
@@ -98,6 +98,8 @@ def training_sources(
 
 def _entry(name: str, entry: Mapping[str, Any], default: SourceSettings) -> SourceSettings:
     known = [field.name for field in fields(SourceSettings)]
+    if not isinstance(entry, Mapping):
+        raise SettingError(f"data.sources.{name}={entry} has no settings; set data.sources.{name}.path to it.")
     for key in entry:
         if key not in known:
             raise SettingError(f"data.sources.{name}.{key}={entry[key]} is not a setting; it has {', '.join(known)}.")

@@ -232,7 +232,7 @@ def test_difficulty_bounds_need_a_difficulty(tmp_path: Path) -> None:
         data(train, min_difficulty=3.0, max_difficulty=2.0)
     with pytest.raises(SettingError, match=r"data\.min_difficulty=nan is no number"):
         data(train, min_difficulty=float("nan"))
-    with pytest.raises(SettingError, match=r"\(missing_difficulty: 2\); point difficulty_field"):
+    with pytest.raises(SettingError, match=r"\(missing_difficulty: 2\); point data.difficulty_field"):
         data(rows_file(tmp_path / "none.json", ["a", "b"], difficulty=None), curriculum=RisingDifficulty())
 
 
@@ -258,7 +258,9 @@ def test_a_mixture_takes_what_its_sources_do_not_say_from_the_data(tmp_path: Pat
         (None, {}, r"data\.path=null with data\.sources=\{\} names no data"),
         (None, {"a": {"weight": 1.0}}, r"data\.sources\.a\.path=null names no data"),
         (None, {"a": {"path": "demo", "wieght": 1.0}}, r"data\.sources\.a\.wieght=1.0 is not a setting; it has path,"),
-        (None, {"a": {"path": "demo", "weight": 0.0}}, r"data\.sources\.a\.weight=0.0 draws nothing"),
+        (None, {"a": {"path": "demo", "weight": 0.0}}, r"data\.sources\.a\.weight=0.0 is no share"),
+        (None, {"a": {"path": "demo", "weight": float("inf")}}, r"data\.sources\.a\.weight=inf is no share"),
+        (None, {"a": "demo"}, r"data\.sources\.a=demo has no settings; set data\.sources\.a\.path to it"),
         (None, {"a": {"path": "nowhere"}}, r"data\.sources\.a\.path='nowhere' names no source"),
     ],
 )

@@ -1,5 +1,6 @@
 from decimal import Decimal
 
+import numpy as np
 import pytest
 
 from ngrpo.data.sources import Fields, normalise_answer, read_difficulty
@@ -32,6 +33,11 @@ from ngrpo.types.problems import Excluded, Problem
         (float("inf"), None),
         (float("nan"), None),
         (["142"], None),
+        (np.float32("inf"), None),
+        (np.float32("nan"), None),
+        (Decimal("-Infinity"), None),
+        ("infinity", "infinity"),
+        (10**400, str(10**400)),
     ],
 )
 def test_normalise_answer(raw: object, expected: str | None) -> None:

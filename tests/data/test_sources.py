@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 import datasets
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -52,10 +53,12 @@ WRITERS: dict[str, Callable[[Path, list[dict[str, Any]]], None]] = {
 }
 
 
-def hub_source(monkeypatch: pytest.MonkeyPatch, records: list[dict[str, Any]]) -> HubSource:
+def hub_source(
+    monkeypatch: pytest.MonkeyPatch, records: list[dict[str, Any]], features: datasets.Features | None = None
+) -> HubSource:
     def load_dataset(name: str, part: str | None, split: str, streaming: bool) -> datasets.IterableDataset:
         assert (name, part, split, streaming) == ("org/name", None, "train", True)
-        return datasets.IterableDataset.from_generator(lambda: iter(records))
+        return datasets.IterableDataset.from_generator(lambda: iter(records), features=features)
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     source = open_source("org/name")
@@ -264,6 +267,27 @@ def test_what_is_no_ordinary_file_is_not_waited_for(tmp_path: Path) -> None:
         FileSource([pipe])
     with pytest.raises(SettingError, match="is no ordinary file; give a file"):
         FileSource([Path("/dev/zero")])
+
+
+NARROW = [(0.1, "0.1"), (2.5, "2.5"), (12345.678, "12345.678"), (None, None), (float("nan"), None), (1e-7, "1e-07")]
+
+
+def test_narrow_floats_of_parquet_are_answers_as_they_were_written(tmp_path: Path) -> None:
+    """In float64 the 0.1 of float32 is 0.10000000149011612, which no right answer equals."""
+    file = tmp_path / "rows.parquet"
+    answers = pa.array([value for value, _ in NARROW], pa.float32())
+    pq.write_table(pa.table({"problem": [f"p{i}" for i in range(len(NARROW))], "answer": answers}), file)
+    read = [row.answer if isinstance(row, Problem) else None for row in FileSource([file]).rows()]
+    assert read == [answer for _, answer in NARROW]
+
+
+def test_narrow_floats_of_the_hub_are_answers_as_they_were_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = [value for value, _ in NARROW]
+    records = [{"problem": f"p{i}", "answer": v and float(np.float32(v))} for i, v in enumerate(values)]
+    features = datasets.Features({"problem": datasets.Value("string"), "answer": datasets.Value("float32")})
+    source = hub_source(monkeypatch, records, features)
+    read = [row.answer if isinstance(row, Problem) else None for row in source.rows()]
+    assert read == [answer for _, answer in NARROW]
 
 
 def test_deep_nesting_and_damaged_parquet_are_refused(tmp_path: Path) -> None:

@@ -4,6 +4,8 @@ import math
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
+from numbers import Real
 from typing import Any
 
 from ngrpo.data.sources.base import Row
@@ -25,14 +27,20 @@ def normalise_answer(raw: object) -> str | None:
 
     None stands for no answer: None, blank text, a number that is not finite, or what is no scalar (a list, a mapping).
     """
-    if raw is None or _is_compound(raw):
-        return None
-    if isinstance(raw, float) and not math.isfinite(raw):
+    if raw is None or _is_compound(raw) or not _is_finite(raw):
         return None
     text = str(raw).strip()
     if whole := _WHOLE_NUMBER.fullmatch(text):
         return whole[1] + whole[2] if whole[2] != "0" else "0"
     return text if text and text.lower() != "nan" else None
+
+
+def _is_finite(raw: object) -> bool:
+    """Whether it is no number, or a finite one; also of NumPy's and of decimals."""
+    try:
+        return not isinstance(raw, Real | Decimal) or math.isfinite(raw)
+    except (OverflowError, ValueError):  # a whole number beyond floats; a signalling NaN, whose text is none of nan
+        return True
 
 
 def read_difficulty(raw: object) -> float | None:

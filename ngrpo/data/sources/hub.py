@@ -7,7 +7,9 @@ from typing import Any, TypeVar
 
 from ngrpo.data.sources.base import BOXED_INSTRUCTION, Row
 from ngrpo.data.sources.fields import Fields
+from ngrpo.data.sources.files import NARROW_FLOATS
 from ngrpo.errors import SettingError, first_line
+from ngrpo.utils.given_values import as_written
 from ngrpo.utils.hub_access import offline_if_unreachable
 
 # Rows that are in memory at a time for shuffling: a quarter of the DeepScaleR training set, some megabytes.
@@ -71,13 +73,17 @@ class HubSource:
                 " configuration and split ('org/name:configuration@split'), the network and the access token, or give a"
                 " local file."
             ) from error
+        features = getattr(self._records, "features", None) or {}
+        kinds = {name: NARROW_FLOATS.get(getattr(feature, "dtype", "")) for name, feature in features.items()}
+        self._narrow = {name: kind for name, kind in kinds.items() if kind is not None}
         self.unkept = self._fields.unkept(first)
         self._fields.check(first.keys(), f"{setting}={shown!r}", setting.rpartition(".")[0])
 
     def rows(self, start: int = 0) -> Iterator[Row]:
         """Yield the rows as streamed."""
         for key, record in enumerate(self._records.skip(start), start):
-            yield self._fields.row(key, record)
+            written = {name: as_written(kind(record[name])) for name, kind in self._narrow.items() if record.get(name)}
+            yield self._fields.row(key, {**record, **written})
 
     def epoch_rows(self, seed: int, epoch: int, start: int = 0) -> Iterator[Row]:
         """Yield the rows through the epoch's shuffle buffer."""

@@ -5,6 +5,7 @@ import traceback
 from difflib import get_close_matches
 
 from hydra._internal.config_repository import IConfigRepository
+from hydra.errors import OverrideParseException
 from omegaconf import DictConfig
 from omegaconf.errors import ConfigKeyError, MissingMandatoryValue, OmegaConfBaseException
 
@@ -15,7 +16,6 @@ _UNKNOWN_KEY = re.compile(r"Could not override '([^']+)'")
 _UNKNOWN_OPTION = re.compile(r"Could not find '([^']+)'\s+Available options in '([^']+)':(.*?)Config", re.S)
 _UNKNOWN_FILE = re.compile(r"Could not (?:load|find) '([^']+)/([^'/]+)'")
 _WRONG_TYPE = re.compile(r"Error merging override (\S+=.*)")
-_SYNTAX = re.compile(r"Error parsing override '(.*?)'", re.S)
 ONLY_VLLM = (
     "gpu_memory_utilization",
     "tensor_parallel_size",
@@ -26,6 +26,9 @@ ONLY_VLLM = (
     "options",
 )
 """Settings of ``rollout.engine`` that are vLLM's alone."""
+
+_LONGEST = 200
+"""Characters of an override that a sentence quotes."""
 
 _HOMES = ("/hydra/", "/omegaconf/", "/antlr4/", "/site-packages/yaml/")
 
@@ -41,8 +44,12 @@ def composition_sentence(error: BaseException) -> str:
     text, cause = str(error), error.__cause__ or error
     if (typed := _typed_for_preset(error)) is not None:
         return f"{typed} is not how a preset is chosen; give the name of one, or a list of names."
-    if found := _SYNTAX.search(text):
-        return f"{found[1]!r} is no setting=value; write it like trainer.iterations=10, and quote what has spaces or =."
+    if isinstance(error, OverrideParseException):  # whose text names the override in few of its kinds
+        typed = error.override if len(error.override) <= _LONGEST else f"{error.override[:_LONGEST]}..."
+        return (
+            f"{typed!r} is no setting=value; write it like trainer.iterations=10, and quote what has braces, brackets "
+            "or =, as in 'data.instruction=\"Use \\boxed{}.\"'."
+        )
     if found := _WRONG_TYPE.search(text):
         return f"{found[1].strip()} has a value of another type ({first_line(cause)}); change it."
     if found := _UNKNOWN_OPTION.search(text):

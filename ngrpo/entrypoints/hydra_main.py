@@ -8,7 +8,7 @@ give. The only module that knows Hydra's internals.
 import re
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -40,6 +40,7 @@ _OWN_FILES = ("hydra/job_logging=ngrpo", "hydra/help=train", "hydra/help=evaluat
 _HYDRAS = re.compile(r"[+~]*hydra[./]")
 _load, _search = ConfigLoaderImpl.load_configuration, ConfigLoaderImpl._process_config_searchpath
 _load_file, _list = ConfigRepository.load_config, ConfigLoaderImpl.get_group_options
+_NEEDED = ("model", "data", "reward", "selection", "algo", "exploration", "rollout", "trainer", "evaluator")
 _RUNS_CODE = (
     "callbacks", "launcher", "sweeper", "hydra_logging", "job_logging", "searchpath", "job.env_set", "job.env_copy",
     "job.chdir",
@@ -64,6 +65,17 @@ def _run(main: Callable[[], Any]) -> None:
         main()
 
 
+def _check_deleted(overrides: Sequence[str]) -> None:
+    """Without a part Hydra stumbles wherever another setting refers to it, and names that one."""
+    for text in overrides:
+        group = text.removeprefix("~").partition("=")[0]
+        if text.startswith("~") and group in _NEEDED:
+            raise SettingError(
+                f"{text} takes away a part that every run needs; choose another instead, as {group}=<name> of "
+                f"conf/{group}."
+            )
+
+
 def grant_typed(config: DictConfig) -> None:
     """Gives a configuration the permissions of this process's command line; see `ngrpo.config.permissions.grant`."""
     arguments = _arguments()
@@ -80,7 +92,12 @@ def _arguments() -> Namespace:
 
 @contextmanager
 def typed_only(overrides: list[str]) -> Iterator[None]:
-    """Refuses what is composed meanwhile if a file gives Hydra something to run that these overrides do not give."""
+    """Refuses what is composed meanwhile if a file gives Hydra something to run that these overrides do not give.
+
+    Raises:
+        SettingError: the overrides take a needed part away.
+    """
+    _check_deleted(overrides)
 
     def checked_load(self: ConfigLoaderImpl, *arguments: Any, **named: Any) -> DictConfig:
         config = _load(self, *arguments, **named)

@@ -1,4 +1,4 @@
-"""Hydra's listing of the groups for ``--help``: the same as its own, without a copy of the repository for each."""
+"""Hydra's listing of the groups for ``--help``, without a copy of the repository for each; parts that are needed."""
 
 import pytest
 from hydra._internal import config_loader_impl
@@ -6,7 +6,9 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.utils import create_config_search_path
 from hydra.core.object_type import ObjectType
 
+from ngrpo.entrypoints.composition import composed
 from ngrpo.entrypoints.hydra_main import CONF, typed_only
+from ngrpo.errors import SettingError
 
 GROUPS = ["", "algo", "callbacks", "hydra", "hydra/job_logging", "trainer/optimizer", "no_such_group"]
 KINDS = [ObjectType.CONFIG, ObjectType.GROUP, None]
@@ -25,3 +27,18 @@ def test_the_groups_of_help_are_those_that_hydra_lists_but_at_once(monkeypatch: 
         assert listings() == expected
     with pytest.raises(TypeError):
         listings()
+
+
+@pytest.mark.parametrize("override", ["~algo", "~exploration", "~algo=grpo", "~rollout", "~data"])
+def test_a_part_that_every_run_needs_cannot_be_taken_away(override: str) -> None:
+    group = override.strip("~").partition("=")[0]
+    with pytest.raises(SettingError) as caught:
+        composed("train", ["seed=1", override])
+    assert str(caught.value) == (
+        f"{override} takes away a part that every run needs; choose another instead, as {group}=<name> of conf/{group}."
+    )
+
+
+def test_other_parts_and_single_settings_can_be() -> None:
+    made = composed("train", ["~callbacks.export", "~algo.kl_coef", "~logger"])
+    assert "kl_coef" not in made.config.algo

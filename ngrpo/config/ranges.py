@@ -22,6 +22,7 @@ LARGEST: dict[str, float] = {
     "*max_batch_size": 65_536,
     "algo.prompts_per_batch": 1_000_000,
     "algo.clip.low": 1.0,
+    "algo.bonus.coef": 1e6,
     "algo.kl_coef": 1e6,
     "algo.entropy_coef": 1e6,
     "critic.clip": 1e6,

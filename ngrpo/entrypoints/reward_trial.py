@@ -27,7 +27,7 @@ from ngrpo.rewards.functions.columns import (
     places_of,
     takes_columns,
 )
-from ngrpo.rewards.isolation.isolated import LIMIT, CallFailed, IsolatedObject
+from ngrpo.rewards.isolation.isolated import CallFailed, IsolatedObject
 from ngrpo.rewards.math import MathReward
 from ngrpo.rewards.terms.base import Responses, Stateful
 from ngrpo.rewards.terms.calls import called
@@ -240,7 +240,7 @@ def _refusing(tried: _Tried, count: int) -> Iterator[None]:
     except WrongResult as wrong:
         raise SettingError(f"{setting} {wrong} {asked}; let it return one number for each.") from wrong
     except CallFailed as failure:
-        raise SettingError(f"{setting} {failure} {asked}; fix it, or raise {LIMIT}.") from failure
+        raise SettingError(f"{setting} {failure} {asked}; {failure.remedy}.") from failure
     except (SettingError, RunError):
         raise
     except SystemExit as end:

@@ -218,8 +218,13 @@ def check_shaping(algorithm: Algorithm, terms: Sequence[WeightedTerm]) -> None:
 
 
 def check_rewards(algorithm: Algorithm, bounds: Bounds | None) -> None:
-    """Negative rewards are refused by an advantage that cannot use them; rewards that tell no bounds are trusted."""
+    """Rewards must be within float32, and not negative for some advantages; those that tell no bounds are trusted."""
     advantage = inner(algorithm.advantage)
+    if bounds is not None and not all(map(math.isfinite, bounds)):
+        raise SettingError(
+            f"reward and reward_terms give from {bounds[0]:g} to {bounds[1]:g} in float32, and steps with infinite "
+            "rewards are skipped; make reward.correct, reward.wrong or reward_terms.<name>.weight smaller."
+        )
     if bounds is not None and bounds[0] < 0 and getattr(advantage, "not_negative", False):
         raise SettingError(
             f"reward and reward_terms give as little as {bounds[0]:g}, and algo.advantage={advantage.__name__} needs "

@@ -30,7 +30,7 @@ COMPOSED = {
     "soft": ["algo=dapo", "exploration=soft", "selection=mixed_outcomes", "rollout=torch"],
     "gaussian": ["algo=ngrpo", "exploration=gaussian_top_k", "algo/correction=mask"],
     "min_p": ["algo=w_reinforce", "exploration=min_p"],
-    "token": ["algo=gspo", "exploration=token", "algo/correction=truncate"],
+    "token": ["algo=gspo", "exploration=token", "algo/correction=truncate", "algo/bonus=ucb"],
 }
 BUILT = ("algo", "exploration", "selection", "reward", "evaluator")
 """Groups whose parts need nothing of a run."""

@@ -46,7 +46,8 @@ from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.soft import SoftThinking
 from ngrpo.exploration.token import TokenSampling
 from ngrpo.modeling.loading import ModelSource
-from ngrpo.rewards.terms.base import WeightedTerm
+from ngrpo.rewards.math import MathReward
+from ngrpo.rewards.terms.base import WeightedTerm, bounds_of
 from ngrpo.rewards.terms.overlong import OverlongPunishment
 from ngrpo.rollout.dynamic_sampling import DynamicSampling, every_group
 from ngrpo.rollout.settings import RolloutSettings
@@ -127,6 +128,17 @@ def test_what_the_numbers_of_own_functions_mean_is_not_guessed() -> None:
     check_clip(own)
     with pytest.raises(SettingError, match=r"^algo\.within_group\.k=2 "):  # the function's own default
         check_group(algorithm(within_group=shortest), RolloutSettings(group_size=2))
+
+
+def test_rewards_beyond_float32_are_refused_before_they_are_given() -> None:
+    """Their steps would be skipped; finite summands may be beyond it together."""
+    weighted = [WeightedTerm("overlong", 1e6, OverlongPunishment(8, 4))]
+    check_rewards(algorithm(), bounds_of(MathReward(correct=3e38), weighted))
+    for reward in (MathReward(correct=1e39), MathReward(wrong=-3.4028e38)):
+        weighted = [WeightedTerm("overlong", 1e34, OverlongPunishment(8, 4))]
+        with pytest.raises(SettingError) as caught:
+            check_rewards(algorithm(), bounds_of(reward, weighted))
+        assert_refused(caught.value, "reward and reward_terms give from ", "inf", "reward_terms.<name>.weight smaller")
 
 
 @pytest.mark.parametrize(("bounds", "refused"), [((0.0, 1.0), False), ((-1.0, 1.0), True), (None, False)])

@@ -109,6 +109,6 @@ class StrictIsolatedReward(IsolatedReward):
 
     def _unjudged(self, failure: CallFailed, count: int) -> list[Score]:
         raise RunError(
-            f"{self.isolated.setting} {failure}; fix it, or raise {LIMIT}; the same command continues with what is not "
+            f"{self.isolated.setting} {failure}; {failure.remedy}; the same command continues with what is not "
             "answered yet."
         ) from failure

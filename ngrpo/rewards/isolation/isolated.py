@@ -27,6 +27,11 @@ class CallFailed(Exception):
         super().__init__(reason)
         self.verdict = verdict
 
+    @property
+    def remedy(self) -> str:
+        """What to do about it, as a clause; more time helps only what ran out of it."""
+        return f"fix it, or raise {LIMIT}" if self.verdict is Verdict.TIMEOUT else "fix it"
+
 
 class IsolatedObject:
     """An object that lives in a process of its own.
@@ -111,7 +116,7 @@ class IsolatedObject:
         self._failures_in_a_row += 1
         if self._failures_in_a_row >= _MOST_FAILURES:
             raise RunError(
-                f"{self.setting} {failure}, for the {_MOST_FAILURES}rd time in a row; fix it, or raise {LIMIT}, and "
+                f"{self.setting} {failure}, for the {_MOST_FAILURES}rd time in a row; {failure.remedy}, and "
                 "resume with ckpt=latest."
             ) from failure
 

@@ -151,8 +151,8 @@ def test_three_failures_in_a_row_end_the_run_and_fewer_do_not(make):
     with pytest.raises(RunError) as caught:
         isolated(["fail"])
     assert str(caught.value) == (
-        "reward_terms.mine ended the process that it runs in, for the 3rd time in a row; fix it, or raise "
-        "custom_reward_timeout_s, and resume with ckpt=latest."
+        "reward_terms.mine ended the process that it runs in, for the 3rd time in a row; fix it, and resume with "
+        "ckpt=latest."
     )
 
 

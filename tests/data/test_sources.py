@@ -1,5 +1,6 @@
 import json
 import os
+import re
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
@@ -267,6 +268,24 @@ def test_what_is_no_ordinary_file_is_not_waited_for(tmp_path: Path) -> None:
         FileSource([pipe])
     with pytest.raises(SettingError, match="is no ordinary file; give a file"):
         FileSource([Path("/dev/zero")])
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_a_folder_of_save_to_disk_is_told_from_one_of_rows(whole: bool, tmp_path: Path) -> None:
+    rows = datasets.Dataset.from_list([{"problem": "1 + 1", "answer": "2"}])
+    saved = datasets.DatasetDict({"train": rows}) if whole else rows
+    saved.save_to_disk(str(tmp_path / "saved"))
+    with pytest.raises(SettingError, match=r"^data\.path='.*saved' is of save_to_disk, .*to_parquet"):
+        open_source(str(tmp_path / "saved"))
+
+
+def test_a_folder_with_rows_in_its_folders_says_where(tmp_path: Path) -> None:
+    (tmp_path / "set" / "data").mkdir(parents=True)
+    write_jsonl(tmp_path / "set" / "data" / "train-00000.jsonl", RECORDS)
+    pattern = re.escape(str(tmp_path / "set" / "data" / "*.jsonl"))
+    with pytest.raises(SettingError, match=f"has no rows but in its folders; name them, such as '{pattern}'"):
+        open_source(str(tmp_path / "set"))
+    assert list(open_source(str(tmp_path / "set" / "data" / "*.jsonl")).rows()) == ROWS
 
 
 NARROW = [(0.1, "0.1"), (2.5, "2.5"), (12345.678, "12345.678"), (None, None), (float("nan"), None), (1e-7, "1e-07")]

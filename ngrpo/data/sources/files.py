@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,10 @@ READERS: dict[str, Callable[[bytes], Any]] = {
 }
 
 
+_SAVED = ("dataset_dict.json", "dataset_info.json")
+_LOOKED_AT = 1000
+"""Files below a directory, which may be somebody's home."""
+
 _SPLITS = {
     "train": {"train", "training"},
     "validation": {"validation", "valid", "val", "dev"},
@@ -73,6 +78,30 @@ def find_files(path: str) -> list[Path]:
     if place.is_file():
         return [place]
     return sorted(map(Path, glob.glob(str(place), recursive=True)))
+
+
+def check_layout(path: str, setting: str) -> None:
+    """Refuses a directory whose own files are none of its rows: of ``save_to_disk``, or one with folders alone.
+
+    Args:
+        path: a file, a directory or a pattern.
+        setting: the setting that holds `path`, for messages.
+
+    Raises:
+        SettingError: says how to read it.
+    """
+    place = Path(path).expanduser()
+    if any((place / name).is_file() for name in _SAVED):
+        raise SettingError(
+            f"{setting}={path!r} is of save_to_disk, whose files cannot be read alone; write a split of it with "
+            "datasets.load_from_disk(...).to_parquet('rows.parquet'), and give that."
+        )
+    if not place.is_dir() or find_files(path):
+        return
+    inside = next((file for file in sorted(islice(place.rglob("*"), _LOOKED_AT)) if file.suffix in READERS), None)
+    if inside is not None:
+        pattern = str(inside.parent / f"*{inside.suffix}")
+        raise SettingError(f"{setting}={path!r} has no rows but in its folders; name them, such as {pattern!r}.")
 
 
 def check_one_split(path: str, files: Sequence[Path], setting: str) -> None:

@@ -8,7 +8,7 @@ from typing import TypeGuard
 from ngrpo.data.sources.base import ProblemSource, Split
 from ngrpo.data.sources.endless import GeneratedSource
 from ngrpo.data.sources.fields import Fields
-from ngrpo.data.sources.files import READERS, FileSource, check_one_split, find_files
+from ngrpo.data.sources.files import READERS, FileSource, check_layout, check_one_split, find_files
 from ngrpo.data.sources.generated import generated_source
 from ngrpo.data.sources.hub import HubSource
 from ngrpo.data.sources.records import Records, RecordSource
@@ -58,6 +58,8 @@ def open_source(
         found = [find_files(part) for part in parts if part.strip()]
     except (OSError, ValueError, RuntimeError) as error:  # too long, a null byte, the home of an unknown user
         raise SettingError(f"{setting}={path!r} is no path ({error}); give that of a file.") from error
+    for part in filter(str.strip, parts):
+        check_layout(part, setting)
     if found and all(found) and len(found) == len(parts):
         for part, files in zip(parts, found, strict=True):
             check_one_split(part, files, setting)

@@ -19,6 +19,9 @@ _COUNTS = (
 )
 _MAY_BE_ABSENT = {"head_dim": int, "rope_theta": float, "rms_norm_eps": float, "layer_norm_eps": float}
 
+_ACTIVATIONS = ("hidden_act", "hidden_activation")
+"""Gemma 2 and 3 have the second name."""
+
 
 def check_values(config: PretrainedConfig) -> None:
     """Refuses sizes that are not positive whole numbers, and heads that do not divide.
@@ -34,9 +37,10 @@ def check_values(config: PretrainedConfig) -> None:
         value = getattr(config, name, None)
         if value is not None and not _positive(value, kind):
             raise _bad(config, name, value, "a positive number")
-    act = getattr(config, "hidden_act", None)
-    if act is not None and act not in ACT2FN:
-        raise _bad(config, "hidden_act", act, "an activation function that transformers knows")
+    for name in _ACTIVATIONS:
+        act = getattr(config, name, None)
+        if act is not None and act not in ACT2FN:
+            raise _bad(config, name, act, "an activation function that transformers knows")
     heads, shared = config.num_attention_heads, config.num_key_value_heads
     if heads % shared:
         raise _bad(config, "num_key_value_heads", shared, f"a divisor of num_attention_heads={heads}")

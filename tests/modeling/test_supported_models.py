@@ -171,6 +171,8 @@ def test_a_supported_type_that_is_quantised_is_refused(tmp_path: Path, kind: str
     ("gemma2", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping=50.0"),
     ("gemma3_text", {"use_bidirectional_attention": True}, "use_bidirectional_attention=True"),
     ("llama", {"is_causal": False}, "is_causal=False"),
+    ("llama", {"hidden_act": "nope"}, "hidden_act='nope'"),
+    ("gemma2", {"hidden_activation": "nope"}, "hidden_activation='nope'"),
     ("llama", {"rope_parameters": {"rope_type": "dynamic", "rope_theta": 1e4, "factor": 2.0}}, "rope_type=dynamic"),
 ])  # fmt: skip
 def test_settings_that_would_be_left_out_are_refused(kind: str, changes: dict[str, Any], words: str):

@@ -15,6 +15,7 @@ from starlette.routing import Route
 from ngrpo.serving.answers import error_message
 from ngrpo.serving.bodies import Body, here_or_aside, unless_gone
 from ngrpo.serving.event_stream import DONE, EventStream, event
+from ngrpo.serving.fields import FieldError
 from ngrpo.serving.following import Following
 from ngrpo.serving.handling import Handling, octets_of
 from ngrpo.serving.openai_answers import Answer, Chat, Completion, Form
@@ -62,6 +63,8 @@ class _OpenAI:
         def read() -> Asked:
             prompt = self._reader.chat(body.fields.take("messages"))
             length = "max_completion_tokens" if body.fields.has("max_completion_tokens") else "max_tokens"
+            if length != "max_tokens" and body.fields.has("max_tokens"):
+                raise FieldError("max_tokens", f"max_tokens and {length} are two names of one setting; give one.")
             return read_asked(self._reader, self._handling.name, body.fields, [prompt], length)
 
         return await self._answered(request, body, read, Chat())

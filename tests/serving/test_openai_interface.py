@@ -83,6 +83,7 @@ def test_the_model_is_listed(server: RunningServer) -> None:
         ({"n": 0}, "give a whole number in [1, 1024]"),
         ({"n": 5000}, "give a whole number in [1, 1024]"),
         ({"max_tokens": 100000}, "give a whole number in [1, 64]"),
+        ({"max_tokens": 5, "max_completion_tokens": 5}, "are two names of one setting; give one"),
         ({"logprobs": 5}, "the chosen tokens' are told only"),
         ({"messages": [{"role": "assistant", "content": "x"}]}, "messages are no conversation"),
         ({"messages": [{"role": "user", "content": "x " * 500}]}, "the prompt cannot be used (prompt too long)"),

@@ -106,5 +106,7 @@ def _alternative(name: str, cause: BaseException) -> str:
     near = get_close_matches(key, known, n=1)
     if near:
         return f"; the nearest is {f'{place}.{near[0]}'.lstrip('.')}"
+    if known == ["_target_"]:
+        return f" of the preset; if a class of yours takes it, write +{name}"
     known = [key for key in known if key not in ("hydra", "_target_", "_partial_")]
     return f"; {place or 'the configuration'} has {', '.join(known)}" if known else "; --cfg job shows what there is"

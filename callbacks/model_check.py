@@ -12,7 +12,15 @@ from lightning import Callback, Trainer
 from ngrpo.distributed.collectives import from_first, gathered_everywhere
 from ngrpo.engine_check.engine_rollouts import engine_rollouts
 from ngrpo.errors import RunError
-from ngrpo.model_check.comparison import Finding, Numbers, OwnModel, compare, requests, sampling
+from ngrpo.model_check.comparison import (
+    Finding,
+    Numbers,
+    OwnModel,
+    compare,
+    requests,
+    sampling,
+    too_coarse,
+)
 from ngrpo.model_check.known import has_passed, key, remember
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.overflow import beyond_range
@@ -64,7 +72,8 @@ class ModelCheck(Callback):
         self.worker.transfer(refresh=False)
         coarsest = max((one for one in findings if one.kind == "plain"), key=lambda one: one.deviation.mean_limit)
         if not coarsest.deviation.telling:
-            log.warning(_too_coarse(self.source.path, coarsest))
+            limit, of = coarsest.deviation.mean_limit, f"the {coarsest.path}"
+            log.warning(too_coarse(self.source.path, of, coarsest.numbers, limit, "compute in float32"))
         elif trainer.is_global_zero:
             remember(name)
         largest = max(one.deviation.max for one in findings)
@@ -119,15 +128,6 @@ def _overflow(module: PolicyOptimization, refused: Sequence[Finding], rollouts: 
         return None
     with computing_in(module.policy, torch.float16):
         return module.scorer.overflow(module.policy, [one.without_mixtures() for one in rollouts])
-
-
-def _too_coarse(path: str, coarsest: Finding) -> str:
-    dtype = str(coarsest.numbers.dtype).removeprefix("torch.")
-    finer = "" if coarsest.numbers.dtype == torch.float32 else ", or compute in float32"
-    return (
-        f"rounding to {dtype} changes the log-probs of model.path={path} so much that faults of the {coarsest.path} of "
-        f"{coarsest.deviation.mean_limit:.2g} nats on average would pass for it; choose another model{finer}."
-    )
 
 
 def _refusal(path: str, worst: Finding, overflow: str | None) -> str:

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-
 from ngrpo.engine_check.comparison import PLAIN_SCORES, Finding, worst
 from ngrpo.errors import RunError
 from ngrpo.exploration.base import Exploration
 from ngrpo.model_check import known
+from ngrpo.model_check.comparison import too_coarse
 from ngrpo.modeling.loading import ModelSource
 
 log = logging.getLogger(__name__)
@@ -58,7 +57,8 @@ class Verdict:
             raise RunError(self._refusal(found), everywhere=True)
         coarse = [one for one in findings if one.what == PLAIN_SCORES and not one.deviation.telling]
         if coarse:
-            log.warning(self._too_coarse(coarse[0]))
+            limit, finer = coarse[0].deviation.mean_limit, "set rollout.engine.dtype=float32"
+            log.warning(too_coarse(self.source.path, self.engine, coarse[0].numbers, limit, finer))
         elif remember:
             known.remember(self.key)
         log.info(
@@ -66,15 +66,6 @@ class Verdict:
             self.engine,
             sum(one.deviation.tokens for one in findings if one.what == "tokens"),
             time.perf_counter() - self.started,
-        )
-
-    def _too_coarse(self, coarsest: Finding) -> str:
-        dtype = str(coarsest.numbers.dtype).removeprefix("torch.")
-        finer = "" if coarsest.numbers.dtype == torch.float32 else ", or set rollout.engine.dtype=float32"
-        return (
-            f"rounding to {dtype} changes the log-probs of model.path={self.source.path} so much that faults of "
-            f"{self.engine} of {coarsest.deviation.mean_limit:.2g} nats on average would pass for it; choose another "
-            f"model{finer}."
         )
 
     def _refusal(self, found: Finding) -> str:

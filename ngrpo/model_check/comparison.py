@@ -72,6 +72,24 @@ class Finding:
         )
 
 
+def too_coarse(path: str, of: str, numbers: Numbers, limit: float, finer: str) -> str:
+    """Returns the warning of a model that rounds so coarsely that passing says little.
+
+    Args:
+        path: the model's.
+        of: whose faults would pass.
+        numbers: that it computes with.
+        limit: nats on average that rounding allows.
+        finer: how it computes in float32, unless it does.
+    """
+    dtype = str(numbers.dtype).removeprefix("torch.")
+    remedy = "" if numbers.dtype == torch.float32 else f", or {finer}"
+    return (
+        f"rounding to {dtype} changes the log-probs of model.path={path} so much that faults of {of} of {limit:.2g} "
+        f"nats on average would pass for it; choose another model{remedy}."
+    )
+
+
 def requests(vocabulary: int, max_prompt_tokens: int, explores: bool) -> list[Request]:
     """Returns requests for random prompts, plain ones and, if there is a strategy to try, its own.
 

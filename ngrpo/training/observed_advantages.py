@@ -20,9 +20,10 @@ _SMALL = 1e-4
 
 def largest(advantages: Iterable[Tensor]) -> float:
     """Returns the largest size of any advantage; 0 where there is none, or none that counts (NaN)."""
-    return max(
-        (float(one.abs().nan_to_num(0.0, posinf=torch.inf).max()) for one in advantages if one.numel()), default=0.0
-    )
+    values = [one.flatten() for one in advantages]
+    if not any(one.numel() for one in values):
+        return 0.0
+    return float(torch.cat(values).abs().nan_to_num(0.0, posinf=torch.inf).max())  # read from a device once
 
 
 class AdvantageWarnings:
@@ -38,8 +39,10 @@ class AdvantageWarnings:
             advantages: of this rank's responses; float [A, T] each, NaN where they do not count.
             reduce: over the data ranks.
         """
+        if self._told:  # on all ranks alike
+            return
         found = float(reduce(torch.tensor(largest(advantages), dtype=torch.float64), "max"))
-        if self._told or not 0.0 < found < _SMALL:
+        if not 0.0 < found < _SMALL:
             return
         self._told = True
         log.warning(

@@ -59,6 +59,7 @@ class TrainerConfig:
         offload_optimizer: keep the optimiser's moments in host memory while rollouts are made.
         gather_once: with several devices, gather weights and sum gradients once an optimiser step; null where that
             takes a small part of a GPU's memory.
+        share_prompts: compute a prompt once for those of its responses that are in one forward pass of the update.
         plan_memory: say the planned peak at the start on a GPU, and refuse what certainly cannot fit.
         optimizer: a partial `_target_` node, called with the parameters.
         schedule: a partial `_target_` node, called with the optimiser steps made and those of the whole run; see
@@ -79,6 +80,7 @@ class TrainerConfig:
     offload_reference: bool = False
     offload_optimizer: bool = False
     gather_once: bool | None = None
+    share_prompts: bool = True
     max_bad_steps: int = MISSING
     max_time: str | None = None
     max_generated_tokens: int | None = None

@@ -127,6 +127,7 @@ def _update_settings(config: DictConfig, optimizer_steps: int) -> UpdateSettings
         offload_reference=trainer.offload_reference,
         offload_optimizer=trainer.offload_optimizer,
         gather_once=trainer.gather_once,
+        share_prompts=trainer.share_prompts,
         exact=config.rollout.exact,
     )
 

@@ -19,6 +19,7 @@ from ngrpo.errors import SettingError
 from ngrpo.modeling.cudnn_attention import attention_on
 from ngrpo.modeling.exact.causal_attention import exact_packed_attention
 from ngrpo.modeling.exact.model import is_exact
+from ngrpo.modeling.shared_prompts import SharedPrompts
 from ngrpo.modeling.transfer import onto
 from ngrpo.modeling.varlen import packed_attention
 
@@ -49,18 +50,26 @@ class PackedAttention:
     Made once a pass: all layers use the same bounds.
 
     Args:
-        lengths: tokens of each sequence, in order; their sum is N.
+        lengths: tokens of each sequence, in order; their sum is N, or E where prompts are shared.
         device: where the row is.
+        shared: the rows that sequences have in common; None without any.
     """
 
-    def __init__(self, lengths: list[int], device: torch.device) -> None:
+    def __init__(self, lengths: list[int], device: torch.device, shared: SharedPrompts | None = None) -> None:
         starts = torch.tensor([0, *accumulate(lengths)], dtype=torch.int32)
         self.starts = onto(starts, device)
         self.longest = max(lengths)
         self.kernel = attention_on(device)
+        self.shared = shared
 
     def attend(self, module: Any, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         """Attends; no token sees another sequence."""
+        if self.shared is None:
+            return self._attend(module, query, key, value, scale)
+        queries, keys, values = map(self.shared.at_slots, (query, key, value))
+        return self.shared.at_rows(self._attend(module, queries, keys, values, scale))
+
+    def _attend(self, module: Any, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         if is_exact(module):
             return exact_packed_attention(query, key, value, self.starts, self.longest, scale, packed_attention)
         return self.kernel(query, key, value, self.starts, self.longest, scale)

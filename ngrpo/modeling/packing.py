@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from ngrpo.exploration.context import RowContext
+from ngrpo.modeling.shared_prompts import SharedPrompts
 from ngrpo.modeling.transfer import onto
 from ngrpo.types.records import Record, Step
 from ngrpo.types.rollouts import Rollout
@@ -16,23 +17,26 @@ from ngrpo.types.support import Support
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """S sequences (prompt + response) of N tokens in all, R of them generated, M of them mixed.
+    """S sequences (prompt + response) in N rows, R of them generated, M of them mixed.
 
-    A prefix that was given to a response is context, as the prompt is: it is replayed, and not scored.
+    A prefix that was given to a response is context, as the prompt is: it is replayed, and not scored. Where prompts
+    are shared, a prompt has rows in the first of its sequences only; else N is the sum of all lengths.
 
     Attributes:
         tokens: int64 [N].
-        positions: restarting at 0 in each sequence; int64 [N].
+        positions: of each token in its sequence, from 0; int64 [N].
         keys: the request key of each token's sequence; int64 [N].
-        lengths: tokens of each sequence; S ints.
+        lengths: tokens of each sequence, prompt included; S ints.
         response_lengths: generated tokens of each sequence; int64 [S].
-        scored_rows: the output row that scores each generated token, i.e. the slot before it; int64 [R].
-        response_slots: the slot of each generated token; int64 [R].
-        mixed_slots: slots whose input comes from the record; int64 [M].
+        scored_rows: the row that scores each generated token, i.e. that of the token before it; int64 [R].
+        response_slots: the row of each generated token; int64 [R].
+        state_rows: the rows before each generated token and after the last, sequence by sequence; int64 [R + S].
+        mixed_slots: rows whose input comes from the record; int64 [M].
         record: what stands there; the ids are int64 [M, K].
         support: the set that each generated token was drawn from, as in `Step`; int64 [R, C], None where all were drawn
             from the whole vocabulary.
         partly_whole: there is a support, and some were drawn from the whole vocabulary.
+        shared: where the rows of shared prompts belong; None without any.
     """
 
     tokens: Tensor
@@ -42,22 +46,18 @@ class PackedBatch:
     response_lengths: Tensor
     scored_rows: Tensor
     response_slots: Tensor
+    state_rows: Tensor
     mixed_slots: Tensor
     record: Record
     support: Tensor | None = None
     partly_whole: bool = False
-
-    @property
-    def state_rows(self) -> Tensor:
-        """The output rows before each generated token and after the last, sequence by sequence; int64 [R + S]."""
-        visited = torch.zeros_like(self.tokens, dtype=torch.bool)
-        visited[self.scored_rows] = visited[self.response_slots] = True
-        return visited.nonzero()[:, 0]
+    shared: SharedPrompts | None = None
 
     def to(self, device: torch.device) -> "PackedBatch":
         """Returns the batch on ``device``."""
         moved: dict[str, Any] = {n: onto(value, device) for n, value in vars(self).items() if isinstance(value, Tensor)}
-        return replace(self, **moved, record=self.record.map(lambda channel: onto(channel, device)))
+        shared = None if self.shared is None else self.shared.to(device)
+        return replace(self, **moved, record=self.record.map(lambda channel: onto(channel, device)), shared=shared)
 
     def steps(self) -> Step:
         """Returns the recorded decision of every generated token, R rows."""
@@ -82,33 +82,59 @@ class PackedBatch:
         return RowContext(self.keys[slots], self.positions[slots], embedding)
 
 
-def pack(rollouts: Sequence[Rollout]) -> PackedBatch:
+def pack(rollouts: Sequence[Rollout], share_prompts: bool = False) -> PackedBatch:
     """Packs rollouts in their order; all must have records of one strategy.
 
-    Token o_t of a sequence that starts at slot s stands at slot s + P + t - 1 and is scored by the row before it.
+    Token o_t of a sequence of P prompt tokens is scored by the row of its position P + t - 2.
+
+    Args:
+        rollouts: at least one.
+        share_prompts: a prompt of several rollouts gets rows once. It is never mixed, and no response sees another.
     """
-    lengths = [r.tokens for r in rollouts]
-    starts = torch.tensor([0, *lengths[:-1]]).cumsum(0).tolist()
-    slots = [
-        torch.arange(start + len(r.prompt_ids) + r.prefix_length, start + total)
-        for r, start, total in zip(rollouts, starts, lengths, strict=True)
-    ]
-    response_slots = torch.cat(slots)
+    rows, total = _rows(rollouts, share_prompts)
+    shared = SharedPrompts.of(torch.cat(rows), total)
+    first = [len(r.prompt_ids) + r.prefix_length for r in rollouts]
+    states = [at[start - 1 :] for at, start in zip(rows, first, strict=True)]
     record = Record.cat([r.mixture.record for r in rollouts])
     support = _generated_support(rollouts)
+
+    def by_row(values: list[Tensor]) -> Tensor:
+        return torch.cat(values) if shared is None else torch.cat(values)[shared.slot_of]
+
     return PackedBatch(
-        tokens=torch.cat([part for r in rollouts for part in (r.prompt_ids, r.response_ids)]),
-        positions=torch.cat([torch.arange(total) for total in lengths]),
-        keys=torch.tensor([r.key for r in rollouts]).repeat_interleave(torch.tensor(lengths)),
-        lengths=lengths,
+        tokens=by_row([torch.cat((r.prompt_ids, r.response_ids)) for r in rollouts]),
+        positions=by_row([torch.arange(r.tokens) for r in rollouts]),
+        keys=by_row([torch.full((r.tokens,), r.key) for r in rollouts]),
+        lengths=[r.tokens for r in rollouts],
         response_lengths=torch.tensor([r.generated for r in rollouts]),
-        scored_rows=response_slots - 1,
-        response_slots=response_slots,
-        mixed_slots=torch.cat([r.mixture.positions + s for r, s in zip(rollouts, starts, strict=True)]),
+        scored_rows=torch.cat([at[:-1] for at in states]),
+        response_slots=torch.cat([at[1:] for at in states]),
+        state_rows=torch.cat(states),
+        mixed_slots=torch.cat([at[r.mixture.positions] for r, at in zip(rollouts, rows, strict=True)]),
         record=record._replace(ids=record.ids.long()),
         support=None if support is None else support.rows(),
         partly_whole=support is not None and not bool(support.counts.all()),
+        shared=shared,
     )
+
+
+def first_with_prompt(rollouts: Sequence[Rollout]) -> list[int]:
+    """Returns for each rollout the index of the first that has the same prompt."""
+    first: dict[bytes, int] = {}
+    return [first.setdefault(r.prompt_ids.numpy().tobytes(), index) for index, r in enumerate(rollouts)]
+
+
+def _rows(rollouts: Sequence[Rollout], share_prompts: bool) -> tuple[list[Tensor], int]:
+    """Returns the row of each token of each rollout, int64 [P + T] each, and the number of rows."""
+    first = first_with_prompt(rollouts) if share_prompts else range(len(rollouts))
+    rows: list[Tensor] = []
+    total = 0
+    for index, rollout in enumerate(rollouts):
+        shared = rows[first[index]][: len(rollout.prompt_ids)] if first[index] < index else torch.arange(0)
+        own = rollout.tokens - len(shared)
+        rows.append(torch.cat((shared, torch.arange(total, total + own))))
+        total += own
+    return rows, total
 
 
 def _generated_support(rollouts: Sequence[Rollout]) -> Support | None:

@@ -110,7 +110,7 @@ class ScoringModel(nn.Module):
             inputs_embeds=torch.stack([inputs]),  # a view would be a case of its own to the compiler
             position_ids=batch.positions[None],
             use_cache=False,
-            plan=PackedAttention(batch.lengths, batch.tokens.device),
+            plan=PackedAttention(batch.lengths, batch.tokens.device, batch.shared),
         ).last_hidden_state[0]
         return hidden[rows]
 

@@ -12,10 +12,10 @@ from ngrpo.algo.moments import Reduce
 from ngrpo.distributed.collectives import world_size
 from ngrpo.modeling.cost import PassCost
 from ngrpo.modeling.gathering import gathered_once, reshard
-from ngrpo.modeling.packing import PackedBatch, pack
+from ngrpo.modeling.packing import PackedBatch, first_with_prompt, pack
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.modeling.precision import computing_in
-from ngrpo.training.batching import microbatches
+from ngrpo.training.batching import Prompt, microbatches
 from ngrpo.training.memory_budget import MemoryBudget
 from ngrpo.types.rollouts import Rollout
 
@@ -34,6 +34,7 @@ class ForwardPasses:
         reduce: over the data ranks.
         gather_once: let sharded models keep gathered weights, and gradients, over the microbatches that belong
             together.
+        share_prompts: compute a prompt once in a microbatch, and keep rollouts of one together.
     """
 
     device: torch.device
@@ -42,6 +43,7 @@ class ForwardPasses:
     cost: PassCost
     reduce: Reduce
     gather_once: bool = False
+    share_prompts: bool = True
 
     def precision(self, model: ScoringModel) -> AbstractContextManager[None]:
         """Returns the context that forward and backward of a model belong into."""
@@ -63,7 +65,9 @@ class ForwardPasses:
         lengths = [r.tokens for r in rollouts]
         costs = [self.cost(n) for n in lengths]
         most = self.budget.tokens
-        return microbatches(lengths, costs, most, lambda count: int(self.reduce(torch.tensor(count), "max")))
+        first = first_with_prompt(rollouts)
+        prompts = [Prompt(at, len(rollouts[at].prompt_ids)) for at in first] if self.share_prompts else None
+        return microbatches(lengths, costs, most, lambda count: int(self.reduce(torch.tensor(count), "max")), prompts)
 
     def within_memory(
         self, work: Callable[[], T], rollouts: Sequence[Rollout], clear: Callable[[], None] = lambda: None
@@ -82,7 +86,7 @@ class ForwardPasses:
 
     def run(self, forward: Callable[[PackedBatch], T], rollouts: Sequence[Rollout]) -> tuple[PackedBatch, T]:
         """Runs one microbatch; returns it as the model saw it, and what the model makes of it."""
-        batch = pack(rollouts).to(self.device)
+        batch = pack(rollouts, self.share_prompts).to(self.device)
         return batch, forward(batch)
 
     @torch.no_grad()

@@ -153,6 +153,7 @@ class PolicyOptimization(LightningModule):
             cost=PassCost.of(self.policy.lm.config),
             reduce=partial(over_ranks, self.trainer),
             gather_once=self._gathers_once(),
+            share_prompts=self.settings.share_prompts,
         )
         self.scorer = Scorer(
             models=self.models,

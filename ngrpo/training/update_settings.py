@@ -28,6 +28,7 @@ class UpdateSettings:
         offload_reference: keep the reference in host memory outside its forward passes.
         offload_optimizer: keep the optimisers' moments in host memory from the end of an update to the first step of
             the next.
+        share_prompts: compute a prompt once for those of its responses that are in one forward pass.
         exact: policy and reference give a token the log-prob that an exact engine gives it (`ngrpo.modeling.exact`).
         gather_once: sharded models gather weights and sum gradients once an optimiser step, not once a microbatch;
             None where there is memory enough, see `ngrpo.modeling.gathering.gathers_once`.
@@ -45,6 +46,7 @@ class UpdateSettings:
     offload_reference: bool = False
     offload_optimizer: bool = False
     gather_once: bool | None = None
+    share_prompts: bool = True
     exact: bool = False
 
     def __post_init__(self) -> None:

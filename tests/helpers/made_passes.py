@@ -10,11 +10,14 @@ from ngrpo.training.forward import ForwardPasses
 from ngrpo.training.memory_budget import MemoryBudget
 
 
-def made_passes(model: ScoringModel, reduce: Reduce = alone, tokens: int = 80) -> ForwardPasses:
+def made_passes(
+    model: ScoringModel, reduce: Reduce = alone, tokens: int = 80, share_prompts: bool = True
+) -> ForwardPasses:
     return ForwardPasses(
         device=torch.device("cpu"),
         budget=MemoryBudget(tokens),
         mixed_in=None,
         cost=PassCost.of(model.lm.config),
         reduce=reduce,
+        share_prompts=share_prompts,
     )

@@ -32,11 +32,13 @@ def test_two_sequences_by_hand():
         "response_lengths": [3, 1],
         "scored_rows": [2, 3, 4, 7],
         "response_slots": [3, 4, 5, 8],
+        "state_rows": [2, 3, 4, 5, 7, 8],
         "mixed_slots": [3, 5, 8],
         "ids": [[30, 31], [32, 33], [34, 35]],
         "weights": [[0.75, 0.25], [0.5, 0.5], [0.125, 0.875]],
         "support": None,
         "partly_whole": False,
+        "shared": None,
     }
 
 

@@ -77,7 +77,7 @@ def updater(path: Path, algorithm: Algorithm, temperature: float) -> PolicyUpdat
         settings=UpdateSettings(temperature=temperature, max_grad_norm=1e9),
         algorithm=algorithm,
         exploration=STRATEGY,
-        forward_passes=made_passes(model, alone),
+        forward_passes=made_passes(model, alone, share_prompts=False),  # which would add in another order
         loss_scale=LossScale(),
         data_ranks=1,
         schedule=LambdaLR(torch.optim.SGD(model.parameters(), lr=1.0), lambda step: 1.0),
@@ -223,7 +223,7 @@ def test_the_critic_learns_the_states_of_generated_tokens(tiny_source, rollouts:
         model=model,
         settings=CriticSettings(optimizer, clip=None),
         exploration=STRATEGY,
-        forward_passes=made_passes(model, alone),
+        forward_passes=made_passes(model, alone, share_prompts=False),  # which would add in another order
         loss_scale=LossScale(),
         data_ranks=1,
     )

@@ -1,0 +1,130 @@
+"""Prompts that several sequences of a packed batch have in common, computed once.
+
+The rows of such a batch are the distinct ones: a prompt stands before the first of its responses only. All that a layer
+does to each token by itself is done to these N rows. Attention sees the E slots of whole sequences, so that every
+response attends as it does alone, by any kernel: queries, keys and values of a prompt are repeated before it, and what
+attention makes of the repetitions is dropped. Gradients of repeated rows are added in float32.
+
+After Prefix Grouper, arXiv 2506.05433, which also attends once for a prompt.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ngrpo.modeling.transfer import onto
+
+
+@dataclass(frozen=True)
+class SharedPrompts:
+    """Which of N distinct rows stands at each of E slots.
+
+    Attributes:
+        row_of: the row of each slot; int64 [E].
+        slot_of: the first slot of each row, whose attention counts; int64 [N].
+        repeated: the rows of several slots; int64 [D].
+        slots: theirs in ascending order, then others; int64 [D, C].
+        filled: which of them are theirs; bool [D, C].
+    """
+
+    row_of: Tensor
+    slot_of: Tensor
+    repeated: Tensor
+    slots: Tensor
+    filled: Tensor
+
+    @classmethod
+    def of(cls, row_of: Tensor, rows: int) -> "SharedPrompts | None":
+        """Finds the slots of each of N ``rows``; None if every row has one slot. ``row_of`` is int64 [E]."""
+        if rows == len(row_of):
+            return None
+        counts = torch.bincount(row_of, minlength=rows)
+        by_row, starts = row_of.argsort(stable=True), counts.cumsum(0) - counts
+        repeated, place = (counts > 1).nonzero()[:, 0], torch.arange(int(counts.max()))
+        slots = by_row[(starts[repeated, None] + place).clamp(max=len(by_row) - 1)]
+        return cls(row_of, by_row[starts], repeated, slots, place < counts[repeated, None])
+
+    def to(self, device: torch.device) -> "SharedPrompts":
+        """Returns them on ``device``."""
+        return replace(self, **{name: onto(value, device) for name, value in vars(self).items()})
+
+    def at_slots(self, rows: Tensor) -> Tensor:
+        """Returns the row of each slot; [1, H, N, D] -> [1, H, E, D]."""
+        where = self.row_of, self.slot_of, self.repeated, self.slots, self.filled
+        made: Tensor = at_slots(rows[0].transpose(0, 1), *where)
+        return made.transpose(0, 1)[None]
+
+    def at_rows(self, attended: Tensor) -> Tensor:
+        """Returns what is at the first slot of each row; [1, H, E, D] -> [1, H, N, D]."""
+        made: Tensor = at_rows(attended[0].transpose(0, 1), self.slot_of)
+        return made.transpose(0, 1)[None]
+
+
+# Operators of their own: the compiler's gradient of an index is added with atomics, in any order and in bfloat16.
+@torch.library.custom_op("ngrpo::at_slots", mutates_args=())
+def at_slots(rows: Tensor, row_of: Tensor, slot_of: Tensor, repeated: Tensor, slots: Tensor, filled: Tensor) -> Tensor:
+    """Returns [N, H, D] at each slot; [E, H, D]. See `SharedPrompts`."""
+    return rows.index_select(0, row_of)
+
+
+@at_slots.register_fake
+def _(rows: Tensor, row_of: Tensor, slot_of: Tensor, repeated: Tensor, slots: Tensor, filled: Tensor) -> Tensor:
+    return rows.new_empty(row_of.shape[0], *rows.shape[1:])
+
+
+@torch.library.custom_op("ngrpo::at_slots_backward", mutates_args=())
+def at_slots_backward(gradient: Tensor, slot_of: Tensor, repeated: Tensor, slots: Tensor, filled: Tensor) -> Tensor:
+    """Returns the sum of [E, H, D] over the slots of each row; [N, H, D]."""
+    of_repeated = gradient[slots].masked_fill(~filled[..., None, None], 0).sum(1, dtype=torch.float32)
+    return gradient.index_select(0, slot_of).index_copy_(0, repeated, of_repeated.to(gradient.dtype))
+
+
+@at_slots_backward.register_fake
+def _(gradient: Tensor, slot_of: Tensor, repeated: Tensor, slots: Tensor, filled: Tensor) -> Tensor:
+    return gradient.new_empty(slot_of.shape[0], *gradient.shape[1:])
+
+
+@torch.library.custom_op("ngrpo::at_rows", mutates_args=())
+def at_rows(slots: Tensor, slot_of: Tensor) -> Tensor:
+    """Returns [E, H, D] at the first slot of each row; [N, H, D]."""
+    return slots.index_select(0, slot_of)
+
+
+@at_rows.register_fake
+def _(slots: Tensor, slot_of: Tensor) -> Tensor:
+    return slots.new_empty(slot_of.shape[0], *slots.shape[1:])
+
+
+@torch.library.custom_op("ngrpo::at_rows_backward", mutates_args=())
+def at_rows_backward(gradient: Tensor, slot_of: Tensor, count: int) -> Tensor:
+    """Returns [N, H, D] at the first slot of each row, and 0 at the others; [count, H, D]."""
+    return gradient.new_zeros(count, *gradient.shape[1:]).index_copy_(0, slot_of, gradient)
+
+
+@at_rows_backward.register_fake
+def _(gradient: Tensor, slot_of: Tensor, count: int) -> Tensor:
+    return gradient.new_empty(count, *gradient.shape[1:])
+
+
+def _keep_slots(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs[2:])
+
+
+def _to_rows(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    return at_slots_backward(gradient, *ctx.saved_tensors), *(None,) * 5
+
+
+def _keep_rows(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    slots, slot_of = inputs
+    ctx.save_for_backward(slot_of)
+    ctx.count = slots.shape[0]
+
+
+def _to_slots(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+    return at_rows_backward(gradient, ctx.saved_tensors[0], ctx.count), None
+
+
+at_slots.register_autograd(_to_rows, setup_context=_keep_slots)
+at_rows.register_autograd(_to_slots, setup_context=_keep_rows)

@@ -77,7 +77,8 @@ def _(rows: Tensor, row_of: Tensor, slot_of: Tensor, repeated: Tensor, slots: Te
 @torch.library.custom_op("ngrpo::at_slots_backward", mutates_args=())
 def at_slots_backward(gradient: Tensor, slot_of: Tensor, repeated: Tensor, slots: Tensor, filled: Tensor) -> Tensor:
     """Returns the sum of [E, H, D] over the slots of each row; [N, H, D]."""
-    of_repeated = gradient[slots].masked_fill(~filled[..., None, None], 0).sum(1, dtype=torch.float32)
+    wide = torch.promote_types(gradient.dtype, torch.float32)
+    of_repeated = gradient[slots].masked_fill(~filled[..., None, None], 0).sum(1, dtype=wide)
     return gradient.index_select(0, slot_of).index_copy_(0, repeated, of_repeated.to(gradient.dtype))
 
 

@@ -1,0 +1,214 @@
+"""Prompts that are computed once: the same scores and gradients as where each response has its own."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from made_models import EVERY_SUPPORTED, tiny_config, tiny_model
+from made_rollouts import rollout
+from torch import Tensor
+from torch._dynamo.utils import counters
+
+from ngrpo.exploration.base import Exploration
+from ngrpo.exploration.gaussian import GaussianSoftTokens
+from ngrpo.exploration.hrpo import HybridReasoning
+from ngrpo.exploration.min_p import MinPSampling
+from ngrpo.exploration.neighbor import NeighborMixing
+from ngrpo.exploration.token import TokenSampling
+from ngrpo.modeling.attention import IMPLEMENTATION
+from ngrpo.modeling.critic import ValueModel
+from ngrpo.modeling.exact.model import make_exact
+from ngrpo.modeling.layers import CHECKPOINTING, prepare_layers
+from ngrpo.modeling.loading import ModelSource
+from ngrpo.modeling.packing import PackedBatch, pack
+from ngrpo.modeling.policy import ScoringModel
+from ngrpo.modeling.shared_prompts import SharedPrompts, at_rows, at_slots
+from ngrpo.types.rollouts import Rollout
+
+LONG, SHORT = [5, 6, 7, 8], [9]
+MIXED = [
+    rollout(LONG, [20, 21, 22], {4: {30: 0.75, 31: 0.25}}, key=1),
+    rollout(SHORT, [23], key=2),
+    rollout(LONG, [24], key=3),
+    rollout(LONG[:3], [25, 26], {4: {33: 0.25, 34: 0.75}}, key=4),
+    rollout(SHORT, [27, 28], {1: {35: 0.5, 36: 0.5}}, key=5),
+    rollout(LONG, [29, 30, 31, 32], {5: {37: 0.5, 38: 0.5}, 7: {39: 0.125, 40: 0.875}}, key=6),
+]
+"""Prompts of three, of two and of one response, of four tokens and of one."""
+
+
+def test_rows_by_hand():
+    """LONG's rows are 0 to 3, SHORT's row is 7, and the prompt of the fourth is no prompt of others."""
+    batch = pack(MIXED, share_prompts=True)
+    assert batch.tokens.tolist() == [5, 6, 7, 8, 20, 21, 22, 9, 23, 24, 5, 6, 7, 25, 26, 27, 28, 29, 30, 31, 32]
+    assert batch.positions.tolist() == [0, 1, 2, 3, 4, 5, 6, 0, 1, 4, 0, 1, 2, 3, 4, 1, 2, 4, 5, 6, 7]
+    assert batch.keys.tolist() == [1] * 7 + [2] * 2 + [3] + [4] * 5 + [5] * 2 + [6] * 4
+    assert batch.lengths == [7, 2, 5, 5, 3, 8]
+    assert batch.response_lengths.tolist() == [3, 1, 1, 2, 2, 4]
+    assert batch.response_slots.tolist() == [4, 5, 6, 8, 9, 13, 14, 15, 16, 17, 18, 19, 20]
+    assert batch.scored_rows.tolist() == [3, 4, 5, 7, 3, 12, 13, 7, 15, 3, 17, 18, 19]
+    assert batch.state_rows.tolist() == [3, 4, 5, 6, 7, 8, 3, 9, 12, 13, 14, 7, 15, 16, 3, 17, 18, 19, 20]
+    assert batch.mixed_slots.tolist() == [4, 14, 15, 18, 20]
+    shared = batch.shared
+    assert shared is not None
+    assert shared.row_of.tolist() == [
+        *(0, 1, 2, 3, 4, 5, 6),
+        *(7, 8),
+        *(0, 1, 2, 3, 9),
+        *(10, 11, 12, 13, 14),
+        *(7, 15, 16),
+        *(0, 1, 2, 3, 17, 18, 19, 20),
+    ]
+    assert shared.slot_of.tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8, 13, 14, 15, 16, 17, 18, 20, 21, 26, 27, 28, 29]
+    assert shared.repeated.tolist() == [0, 1, 2, 3, 7]
+    assert [s[f].tolist() for s, f in zip(shared.slots, shared.filled, strict=True)] == [
+        *([slot, 9 + slot, 22 + slot] for slot in range(4)),
+        [7, 19],
+    ]
+
+
+def test_without_a_common_prompt_nothing_is_shared():
+    apart = [MIXED[0], MIXED[1], MIXED[3]]
+    assert pack(apart, share_prompts=True).shared is None
+    assert pack(MIXED).shared is None
+
+
+def model(source: ModelSource, strategy: Exploration) -> ScoringModel:
+    lm = source.load()
+    return ScoringModel(lm, strategy.initial_parameters(lm.config.hidden_size))
+
+
+def scored(policy: ScoringModel, batch: PackedBatch, strategy: Exploration) -> tuple[Tensor, Tensor, Tensor]:
+    """Returns log-probs, entropies and the gradient of all parameters."""
+    policy.zero_grad()
+    log_prob, entropy = policy(batch, 0.8, strategy, entropy_gradient=True)
+    slopes = torch.linspace(-1, 1, len(log_prob))
+    ((log_prob + 0.1 * entropy) * slopes).sum().backward()
+    gradients = [p.grad.flatten() for p in policy.parameters() if p.grad is not None]
+    return log_prob.detach(), entropy.detach(), torch.cat(gradients)
+
+
+def assert_same(policy: ScoringModel, strategy: Exploration, rollouts: list[Rollout]) -> None:
+    together, apart = pack(rollouts, share_prompts=True), pack(rollouts)
+    assert len(together.tokens) < len(apart.tokens)
+    found, expected = scored(policy, together, strategy), scored(policy, apart, strategy)
+    assert float(expected[0].std()) > 1e-3
+    torch.testing.assert_close(found[:2], expected[:2], atol=1e-5, rtol=0)
+    assert float((found[2] - expected[2]).norm()) < 1e-5 * float(expected[2].norm())
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        TokenSampling(),
+        MinPSampling(0.05, largest_support=40),
+        NeighborMixing(rate=0.4),
+        HybridReasoning(end_token=None),
+        GaussianSoftTokens(end_token=None),
+    ],
+    ids=lambda one: type(one).__name__,
+)
+def test_rollouts_of_an_engine(strategy: Exploration, tiny_source, make_engine, bound, requests, sampling):
+    engine = make_engine()
+    rollouts = engine.generate(requests, sampling, bound(engine, strategy))
+    assert_same(model(tiny_source, strategy), strategy, [rollouts[i] for i in (0, 5, 1, 2, 4, 3, 6)])
+
+
+def test_prefixes_are_not_shared(tiny_source: ModelSource):
+    """A response of a prompt that begins with a given prefix is scored from the prefix on."""
+    given = replace(MIXED[5], prefix_length=2)
+    assert pack([MIXED[0], given], share_prompts=True).scored_rows.tolist() == [3, 4, 5, 8, 9]
+    assert_same(model(tiny_source, NeighborMixing()), NeighborMixing(), [MIXED[0], given, MIXED[2], given])
+
+
+@pytest.mark.parametrize("kind", EVERY_SUPPORTED)
+def test_every_supported_model(kind: str):
+    policy = ScoringModel(tiny_model(tiny_config(kind), IMPLEMENTATION))
+    assert_same(policy, NeighborMixing(), MIXED)
+
+
+def test_values(tiny_source: ModelSource):
+    critic = ValueModel(tiny_source.load())
+    torch.nn.init.normal_(critic.head.weight)
+    for last in (False, True):
+        together, apart = (critic(pack(MIXED, share), NeighborMixing(), last=last) for share in (True, False))
+        torch.testing.assert_close(together, apart, atol=1e-5, rtol=0)
+
+
+def test_layers_see_a_prompt_once(tiny_source: ModelSource):
+    policy, seen = model(tiny_source, NeighborMixing()), []
+    policy.lm.base_model.layers[0].mlp.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].shape[1]))
+    for share in (True, False):
+        policy(pack(MIXED, share), 1.0, NeighborMixing())
+    assert seen == [21, 30]
+
+
+def test_a_response_sees_no_other_of_its_prompt(tiny_source: ModelSource):
+    policy = model(tiny_source, NeighborMixing())
+    changed = [*MIXED[:2], rollout(LONG, [50], key=3), *MIXED[3:]]
+    with torch.no_grad():
+        before, after = (policy(pack(r, share_prompts=True), 1.0, NeighborMixing())[0] for r in (MIXED, changed))
+    assert (before != after).nonzero()[:, 0].tolist() == [4]
+
+
+def test_exact_scores_stay_bit_for_bit(tiny_source: ModelSource):
+    lm = tiny_source.load()
+    make_exact(lm)
+    policy = ScoringModel(lm)
+    with torch.no_grad():
+        together, apart = (policy(pack(MIXED, share), 0.7, NeighborMixing()).log_prob for share in (True, False))
+    assert torch.equal(together, apart)
+
+
+@pytest.mark.parametrize("checkpointing", list(CHECKPOINTING))
+def test_compiled_layers(tiny_source: ModelSource, checkpointing: str, monkeypatch: pytest.MonkeyPatch):
+    """A graph each with and without gradient, for all numbers of prompts and responses."""
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager", fullgraph=True))
+    torch._dynamo.reset()
+    counters.clear()
+    plain, compiled = (model(tiny_source, NeighborMixing()).train() for _ in range(2))
+    prepare_layers(compiled.lm.base_model.layers, checkpointing, compiled=True)
+    graphs = []
+    for rollouts in (MIXED, MIXED[:3], MIXED[::2], [MIXED[0]] * 5):
+        batch = pack(rollouts, share_prompts=True)
+        found, expected = scored(compiled, batch, NeighborMixing()), scored(plain, batch, NeighborMixing())
+        torch.testing.assert_close(found[0], expected[0], atol=1e-5, rtol=0)
+        assert float((found[2] - expected[2]).norm()) < 1e-5 * float(expected[2].norm())
+        with torch.no_grad():
+            compiled(batch, 0.8, NeighborMixing())
+        graphs.append(counters["stats"]["unique_graphs"])
+    assert graphs == [2] * 4
+    torch._dynamo.reset()
+
+
+def places() -> SharedPrompts:
+    made = pack(MIXED, share_prompts=True).shared
+    assert made is not None
+    return made
+
+
+@pytest.mark.parametrize("function", ["at_slots", "at_rows"])
+def test_gradients_are_those_of_finite_differences(function: str):
+    made = places()
+    calls: dict[str, tuple[int, Callable[[Tensor], Any]]] = {
+        "at_slots": (len(made.slot_of), lambda rows: at_slots(rows, *vars(made).values())),
+        "at_rows": (len(made.row_of), lambda slots: at_rows(slots, made.slot_of)),
+    }
+    count, call = calls[function]
+    torch.autograd.gradcheck(call, torch.randn(count, 2, 3, dtype=torch.float64, requires_grad=True))
+    example = torch.randn(count, 2, 3, requires_grad=True)
+    arguments = {"at_slots": (example, *vars(made).values()), "at_rows": (example, made.slot_of)}
+    torch.library.opcheck({"at_slots": at_slots, "at_rows": at_rows}[function], arguments[function])
+
+
+def test_gradients_of_repeated_rows_are_added_in_float32():
+    """In bfloat16 256 + 1 is 256, so that adding one after the other would leave it there."""
+    made = SharedPrompts.of(torch.zeros(9, dtype=torch.int64), 1)
+    assert made is not None
+    rows = torch.ones(1, 1, 1, dtype=torch.bfloat16, requires_grad=True)
+    up = torch.tensor([256.0] + [1.0] * 8, dtype=torch.bfloat16).view(9, 1, 1)
+    (gradient,) = torch.autograd.grad(at_slots(rows, *vars(made).values()), rows, up)
+    assert float(gradient) == 264.0

@@ -1,6 +1,6 @@
 """Prompts that are computed once: the same scores and gradients as where each response has its own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,7 +18,9 @@ from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.min_p import MinPSampling
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.token import TokenSampling
+from ngrpo.modeling import shared_prompts
 from ngrpo.modeling.attention import IMPLEMENTATION
+from ngrpo.modeling.compiled import fix
 from ngrpo.modeling.critic import ValueModel
 from ngrpo.modeling.exact.model import make_exact
 from ngrpo.modeling.layers import CHECKPOINTING, prepare_layers
@@ -163,9 +165,15 @@ def test_exact_scores_stay_bit_for_bit(tiny_source: ModelSource):
     assert torch.equal(together, apart)
 
 
+@pytest.mark.parametrize("on_gpu", [False, True])
 @pytest.mark.parametrize("checkpointing", list(CHECKPOINTING))
-def test_compiled_layers(tiny_source: ModelSource, checkpointing: str, monkeypatch: pytest.MonkeyPatch):
-    """A graph each with and without gradient, for all numbers of prompts and responses."""
+def test_compiled_layers(tiny_source: ModelSource, checkpointing: str, on_gpu: bool, monkeypatch: pytest.MonkeyPatch):
+    """A graph each with and without gradient, for all numbers of prompts and responses.
+
+    On a GPU the operators inside are compiled, too, for queries and for keys.
+    """
+    if on_gpu:
+        monkeypatch.setattr(shared_prompts, "compiled_for", compiled_anywhere)
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager", fullgraph=True))
     torch._dynamo.reset()
     counters.clear()
@@ -180,8 +188,21 @@ def test_compiled_layers(tiny_source: ModelSource, checkpointing: str, monkeypat
         with torch.no_grad():
             compiled(batch, 0.8, NeighborMixing())
         graphs.append(counters["stats"]["unique_graphs"])
-    assert graphs == [2] * 4
+    inside = graphs[0] - 2
+    assert graphs == [2 + inside] * 4
+    assert inside == (7 if on_gpu else 0)
     torch._dynamo.reset()
+
+
+def compiled_anywhere(tensor: Tensor, function: Callable[..., Tensor], fixed: Sequence[int]) -> Callable[..., Tensor]:
+    fix(tensor, fixed)
+    return COMPILED[function]
+
+
+COMPILED = {
+    function: torch.compile(function, dynamic=True, backend="aot_eager", fullgraph=True)
+    for function in (shared_prompts._gathered, shared_prompts._added, shared_prompts._at_first)
+}
 
 
 def places() -> SharedPrompts:
@@ -195,12 +216,12 @@ def test_gradients_are_those_of_finite_differences(function: str):
     made = places()
     calls: dict[str, tuple[int, Callable[[Tensor], Any]]] = {
         "at_slots": (len(made.slot_of), lambda rows: at_slots(rows, *vars(made).values())),
-        "at_rows": (len(made.row_of), lambda slots: at_rows(slots, made.slot_of)),
+        "at_rows": (len(made.row_of), lambda slots: at_rows(slots, made.row_of, made.slot_of)),
     }
     count, call = calls[function]
-    torch.autograd.gradcheck(call, torch.randn(count, 2, 3, dtype=torch.float64, requires_grad=True))
-    example = torch.randn(count, 2, 3, requires_grad=True)
-    arguments = {"at_slots": (example, *vars(made).values()), "at_rows": (example, made.slot_of)}
+    torch.autograd.gradcheck(call, torch.randn(count, 6, dtype=torch.float64, requires_grad=True))
+    example = torch.randn(count, 6, requires_grad=True)
+    arguments = {"at_slots": (example, *vars(made).values()), "at_rows": (example, made.row_of, made.slot_of)}
     torch.library.opcheck({"at_slots": at_slots, "at_rows": at_rows}[function], arguments[function])
 
 
@@ -208,7 +229,7 @@ def test_gradients_of_repeated_rows_are_added_in_float32():
     """In bfloat16 256 + 1 is 256, so that adding one after the other would leave it there."""
     made = SharedPrompts.of(torch.zeros(9, dtype=torch.int64), 1)
     assert made is not None
-    rows = torch.ones(1, 1, 1, dtype=torch.bfloat16, requires_grad=True)
-    up = torch.tensor([256.0] + [1.0] * 8, dtype=torch.bfloat16).view(9, 1, 1)
+    rows = torch.ones(1, 1, dtype=torch.bfloat16, requires_grad=True)
+    up = torch.tensor([256.0] + [1.0] * 8, dtype=torch.bfloat16).view(9, 1)
     (gradient,) = torch.autograd.grad(at_slots(rows, *vars(made).values()), rows, up)
     assert float(gradient) == 264.0

@@ -66,8 +66,9 @@ class PackedAttention:
         """Attends; no token sees another sequence."""
         if self.shared is None:
             return self._attend(module, query, key, value, scale)
-        queries, keys, values = map(self.shared.at_slots, (query, key, value))
-        return self.shared.at_rows(self._attend(module, queries, keys, values, scale))
+        keys, values = map(self.shared.keys_at_slots, (key, value))
+        attended = self._attend(module, self.shared.queries_at_slots(query), keys, values, scale)
+        return self.shared.at_rows(attended)
 
     def _attend(self, module: Any, query: Tensor, key: Tensor, value: Tensor, scale: float) -> Tensor:
         if is_exact(module):

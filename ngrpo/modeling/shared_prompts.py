@@ -8,18 +8,13 @@ attention makes of the repetitions is dropped. Gradients of repeated rows are ad
 After Prefix Grouper, arXiv 2506.05433, which also attends once for a prompt.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ngrpo.modeling.compiled import compiled_for
 from ngrpo.modeling.transfer import onto
-
-_OF_A_ROW = (1,)
-"""The dimension of [N, W] that has the same size in every call."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +27,7 @@ class SharedPrompts:
         repeated: the rows of several slots; int64 [D].
         slots: theirs in ascending order, then others; int64 [D, C].
         filled: which of them are theirs; bool [D, C].
+        again: the slots of a row that are not its first; int64 [E - N].
     """
 
     row_of: Tensor
@@ -39,6 +35,7 @@ class SharedPrompts:
     repeated: Tensor
     slots: Tensor
     filled: Tensor
+    again: Tensor
 
     @classmethod
     def of(cls, row_of: Tensor, rows: int) -> "SharedPrompts | None":
@@ -49,21 +46,29 @@ class SharedPrompts:
         by_row, starts = row_of.argsort(stable=True), counts.cumsum(0) - counts
         repeated, place = (counts > 1).nonzero()[:, 0], torch.arange(int(counts.max()))
         slots = by_row[(starts[repeated, None] + place).clamp(max=len(by_row) - 1)]
-        return cls(row_of, by_row[starts], repeated, slots, place < counts[repeated, None])
+        later = torch.ones_like(row_of, dtype=torch.bool)
+        later[by_row[starts]] = False
+        return cls(row_of, by_row[starts], repeated, slots, place < counts[repeated, None], later.nonzero()[:, 0])
 
     def to(self, device: torch.device) -> "SharedPrompts":
         """Returns them on ``device``."""
         return replace(self, **{name: onto(value, device) for name, value in vars(self).items()})
 
-    def at_slots(self, rows: Tensor) -> Tensor:
-        """Returns the row of each slot; [1, H, N, D] -> [1, H, E, D]."""
-        where = self.row_of, self.slot_of, self.repeated, self.slots, self.filled
-        made: Tensor = at_slots(_flat(rows), *where)
+    def keys_at_slots(self, rows: Tensor) -> Tensor:
+        """Returns the row of each slot, for keys and values; [1, H, N, D] -> [1, H, E, D]."""
+        return self._at_slots(rows, self.repeated, self.slots, self.filled)
+
+    def queries_at_slots(self, rows: Tensor) -> Tensor:
+        """Returns the same for queries, to which nothing flows back from later slots of a row."""
+        return self._at_slots(rows, self.repeated[:0], self.slots[:0], self.filled[:0])
+
+    def _at_slots(self, rows: Tensor, *repeated: Tensor) -> Tensor:
+        made: Tensor = at_slots(_flat(rows), self.row_of, self.slot_of, *repeated)
         return _by_head(made, rows)
 
     def at_rows(self, attended: Tensor) -> Tensor:
         """Returns what is at the first slot of each row; [1, H, E, D] -> [1, H, N, D]."""
-        made: Tensor = at_rows(_flat(attended), self.row_of, self.slot_of)
+        made: Tensor = at_rows(_flat(attended), self.row_of, self.slot_of, self.again)
         return _by_head(made, attended)
 
 
@@ -78,11 +83,11 @@ def _by_head(rows: Tensor, like: Tensor) -> Tensor:
 
 
 # Operators of their own: the compiler's gradient of an index is added with atomics, in any order and in bfloat16.
-# Each is compiled by itself on a GPU, where PyTorch's own kernels for an index run at a fraction of the memory's speed.
+# ``source[index]`` runs at the speed of a copy on a GPU, ``index_select`` and ``index_copy`` at a quarter of it.
 @torch.library.custom_op("ngrpo::at_slots", mutates_args=())
 def at_slots(rows: Tensor, row_of: Tensor, slot_of: Tensor, repeated: Tensor, slots: Tensor, filled: Tensor) -> Tensor:
     """Returns [N, W] at each slot; [E, W]. See `SharedPrompts`."""
-    return _run(_gathered, rows, row_of)
+    return rows[row_of]
 
 
 @at_slots.register_fake
@@ -93,7 +98,9 @@ def _(rows: Tensor, row_of: Tensor, slot_of: Tensor, repeated: Tensor, slots: Te
 @torch.library.custom_op("ngrpo::at_slots_backward", mutates_args=())
 def at_slots_backward(gradient: Tensor, slot_of: Tensor, repeated: Tensor, slots: Tensor, filled: Tensor) -> Tensor:
     """Returns the sum of [E, W] over the slots of each row; [N, W]."""
-    return _run(_added, gradient, slot_of, repeated, slots, filled)
+    wide = torch.promote_types(gradient.dtype, torch.float32)
+    of_repeated = gradient[slots].masked_fill(~filled[..., None], 0).sum(1, dtype=wide)
+    return gradient[slot_of].index_copy_(0, repeated, of_repeated.to(gradient.dtype))
 
 
 @at_slots_backward.register_fake
@@ -102,46 +109,25 @@ def _(gradient: Tensor, slot_of: Tensor, repeated: Tensor, slots: Tensor, filled
 
 
 @torch.library.custom_op("ngrpo::at_rows", mutates_args=())
-def at_rows(slots: Tensor, row_of: Tensor, slot_of: Tensor) -> Tensor:
+def at_rows(slots: Tensor, row_of: Tensor, slot_of: Tensor, again: Tensor) -> Tensor:
     """Returns [E, W] at the first slot of each row; [N, W]."""
-    return _run(_gathered, slots, slot_of)
+    return slots[slot_of]
 
 
 @at_rows.register_fake
-def _(slots: Tensor, row_of: Tensor, slot_of: Tensor) -> Tensor:
+def _(slots: Tensor, row_of: Tensor, slot_of: Tensor, again: Tensor) -> Tensor:
     return slots.new_empty(slot_of.shape[0], slots.shape[1])
 
 
 @torch.library.custom_op("ngrpo::at_rows_backward", mutates_args=())
-def at_rows_backward(gradient: Tensor, row_of: Tensor, slot_of: Tensor) -> Tensor:
+def at_rows_backward(gradient: Tensor, row_of: Tensor, again: Tensor) -> Tensor:
     """Returns [N, W] at the first slot of each row, and 0 at the others; [E, W]."""
-    return _run(_at_first, gradient, row_of, slot_of)
+    return gradient[row_of].index_fill_(0, again, 0)
 
 
 @at_rows_backward.register_fake
-def _(gradient: Tensor, row_of: Tensor, slot_of: Tensor) -> Tensor:
+def _(gradient: Tensor, row_of: Tensor, again: Tensor) -> Tensor:
     return gradient.new_empty(row_of.shape[0], gradient.shape[1])
-
-
-def _run(function: Callable[..., Tensor], tensor: Tensor, *where: Tensor) -> Tensor:
-    # Detached, since a tensor with gradient would be a case of its own to the compiler.
-    tensor = tensor.detach()
-    return compiled_for(tensor, function, _OF_A_ROW)(tensor, *where)
-
-
-def _gathered(source: Tensor, index: Tensor) -> Tensor:
-    return source[index]
-
-
-def _added(gradient: Tensor, slot_of: Tensor, repeated: Tensor, slots: Tensor, filled: Tensor) -> Tensor:
-    wide = torch.promote_types(gradient.dtype, torch.float32)
-    of_repeated = gradient[slots].masked_fill(~filled[..., None], 0).sum(1, dtype=wide)
-    return gradient[slot_of].index_copy(0, repeated, of_repeated.to(gradient.dtype))
-
-
-def _at_first(gradient: Tensor, row_of: Tensor, slot_of: Tensor) -> Tensor:
-    first = slot_of[row_of] == torch.arange(len(row_of), device=row_of.device)
-    return gradient[row_of].masked_fill(~first[:, None], 0)
 
 
 def _keep_for_slots(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -153,11 +139,12 @@ def _to_rows(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
 
 
 def _keep_for_rows(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs[1:])
+    _, row_of, _, again = inputs
+    ctx.save_for_backward(row_of, again)
 
 
 def _to_slots(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-    return at_rows_backward(gradient, *ctx.saved_tensors), None, None
+    return at_rows_backward(gradient, *ctx.saved_tensors), None, None, None
 
 
 at_slots.register_autograd(_to_rows, setup_context=_keep_for_slots)

@@ -1,6 +1,6 @@
 """Prompts that are computed once: the same scores and gradients as where each response has its own."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -18,9 +18,7 @@ from ngrpo.exploration.hrpo import HybridReasoning
 from ngrpo.exploration.min_p import MinPSampling
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.exploration.token import TokenSampling
-from ngrpo.modeling import shared_prompts
 from ngrpo.modeling.attention import IMPLEMENTATION
-from ngrpo.modeling.compiled import fix
 from ngrpo.modeling.critic import ValueModel
 from ngrpo.modeling.exact.model import make_exact
 from ngrpo.modeling.layers import CHECKPOINTING, prepare_layers
@@ -66,6 +64,7 @@ def test_rows_by_hand():
     ]
     assert shared.slot_of.tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8, 13, 14, 15, 16, 17, 18, 20, 21, 26, 27, 28, 29]
     assert shared.repeated.tolist() == [0, 1, 2, 3, 7]
+    assert shared.again.tolist() == [9, 10, 11, 12, 19, 22, 23, 24, 25]
     assert [s[f].tolist() for s, f in zip(shared.slots, shared.filled, strict=True)] == [
         *([slot, 9 + slot, 22 + slot] for slot in range(4)),
         [7, 19],
@@ -165,15 +164,9 @@ def test_exact_scores_stay_bit_for_bit(tiny_source: ModelSource):
     assert torch.equal(together, apart)
 
 
-@pytest.mark.parametrize("on_gpu", [False, True])
 @pytest.mark.parametrize("checkpointing", list(CHECKPOINTING))
-def test_compiled_layers(tiny_source: ModelSource, checkpointing: str, on_gpu: bool, monkeypatch: pytest.MonkeyPatch):
-    """A graph each with and without gradient, for all numbers of prompts and responses.
-
-    On a GPU the operators inside are compiled, too, for queries and for keys.
-    """
-    if on_gpu:
-        monkeypatch.setattr(shared_prompts, "compiled_for", compiled_anywhere)
+def test_compiled_layers(tiny_source: ModelSource, checkpointing: str, monkeypatch: pytest.MonkeyPatch):
+    """A graph each with and without gradient, for all numbers of prompts and responses."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager", fullgraph=True))
     torch._dynamo.reset()
     counters.clear()
@@ -188,21 +181,8 @@ def test_compiled_layers(tiny_source: ModelSource, checkpointing: str, on_gpu: b
         with torch.no_grad():
             compiled(batch, 0.8, NeighborMixing())
         graphs.append(counters["stats"]["unique_graphs"])
-    inside = graphs[0] - 2
-    assert graphs == [2 + inside] * 4
-    assert inside == (7 if on_gpu else 0)
+    assert graphs == [2] * 4
     torch._dynamo.reset()
-
-
-def compiled_anywhere(tensor: Tensor, function: Callable[..., Tensor], fixed: Sequence[int]) -> Callable[..., Tensor]:
-    fix(tensor, fixed)
-    return COMPILED[function]
-
-
-COMPILED = {
-    function: torch.compile(function, dynamic=True, backend="aot_eager", fullgraph=True)
-    for function in (shared_prompts._gathered, shared_prompts._added, shared_prompts._at_first)
-}
 
 
 def places() -> SharedPrompts:
@@ -211,17 +191,24 @@ def places() -> SharedPrompts:
     return made
 
 
+def where(made: SharedPrompts) -> tuple[Tensor, ...]:
+    return made.row_of, made.slot_of, made.repeated, made.slots, made.filled
+
+
 @pytest.mark.parametrize("function", ["at_slots", "at_rows"])
 def test_gradients_are_those_of_finite_differences(function: str):
     made = places()
     calls: dict[str, tuple[int, Callable[[Tensor], Any]]] = {
-        "at_slots": (len(made.slot_of), lambda rows: at_slots(rows, *vars(made).values())),
-        "at_rows": (len(made.row_of), lambda slots: at_rows(slots, made.row_of, made.slot_of)),
+        "at_slots": (len(made.slot_of), lambda rows: at_slots(rows, *where(made))),
+        "at_rows": (len(made.row_of), lambda slots: at_rows(slots, made.row_of, made.slot_of, made.again)),
     }
     count, call = calls[function]
     torch.autograd.gradcheck(call, torch.randn(count, 6, dtype=torch.float64, requires_grad=True))
     example = torch.randn(count, 6, requires_grad=True)
-    arguments = {"at_slots": (example, *vars(made).values()), "at_rows": (example, made.row_of, made.slot_of)}
+    arguments = {
+        "at_slots": (example, *where(made)),
+        "at_rows": (example, made.row_of, made.slot_of, made.again),
+    }
     torch.library.opcheck({"at_slots": at_slots, "at_rows": at_rows}[function], arguments[function])
 
 
@@ -231,5 +218,5 @@ def test_gradients_of_repeated_rows_are_added_in_float32():
     assert made is not None
     rows = torch.ones(1, 1, dtype=torch.bfloat16, requires_grad=True)
     up = torch.tensor([256.0] + [1.0] * 8, dtype=torch.bfloat16).view(9, 1)
-    (gradient,) = torch.autograd.grad(at_slots(rows, *vars(made).values()), rows, up)
+    (gradient,) = torch.autograd.grad(at_slots(rows, *where(made)), rows, up)
     assert float(gradient) == 264.0

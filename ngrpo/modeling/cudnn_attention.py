@@ -38,9 +38,9 @@ def cudnn_packed_attention(
     """Attends as `packed_attention`, which takes over where numbers are not bfloat16 or a head has too many."""
     if query.dtype != torch.bfloat16 or query.shape[-1] % 8 or query.shape[-1] > _WIDEST:
         return packed_attention(query, key, value, starts, longest, scale)
-    q, k, v = (part[0].transpose(0, 1) for part in (query, key, value))
+    q, k, v = (part.squeeze(0).transpose(0, 1) for part in (query, key, value))
     attended: Tensor = cudnn_attention(q, k, v, starts, longest, scale)[0]
-    return attended.transpose(0, 1)[None]
+    return attended.transpose(0, 1).unsqueeze(0)
 
 
 @torch.library.custom_op("ngrpo::cudnn_attention", mutates_args=())

@@ -33,8 +33,9 @@ def packed_attention(query: Tensor, key: Tensor, value: Tensor, starts: Tensor, 
         [1, H, N, D].
     """
     if query.is_cuda and query.dtype in _HALF:
-        q, k, v = (part[0].transpose(0, 1) for part in (query, key, value))
-        return _kernel(q, k, v, starts, longest, scale).transpose(0, 1)[None]
+        # Squeezed: the gradient of an index would be a copy in another order.
+        q, k, v = (part.squeeze(0).transpose(0, 1) for part in (query, key, value))
+        return _kernel(q, k, v, starts, longest, scale).transpose(0, 1).unsqueeze(0)
     if torch.compiler.is_compiling():
         attended: Tensor = segment_attention(query, key, value, starts, scale)
         return attended

@@ -1,5 +1,6 @@
 """Preparation of the samples that each rank trains on: balanced over the ranks, scored, with advantages."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -8,10 +9,13 @@ from torch import Tensor
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.algo.within_group import LearningSelection
 from ngrpo.distributed.collectives import gathered, ranks
-from ngrpo.training.load_balancing import LoadBalance
+from ngrpo.modeling.packing import first_with_prompt
+from ngrpo.training.forward import ForwardPasses
+from ngrpo.training.load_balancing import LoadBalance, SequenceCost
 from ngrpo.training.samples import Sample, make_samples, scored_batch, split_credit, with_shares
 from ngrpo.training.scoring import Scorer
 from ngrpo.types.experience import Experience
+from ngrpo.types.rollouts import Rollout
 
 
 def outcome_bonus(experience: Experience, algorithm: Algorithm) -> Tensor | None:
@@ -45,8 +49,7 @@ def prepare_samples(
         [A, T] each.
     """
     passes = scorer.forward_passes
-    costs = [passes.cost(rollout.tokens) for rollout in experience.rollouts]
-    balance = LoadBalance.of(costs, algorithm.optimizer_steps, ranks().data_rank)
+    balance = LoadBalance.of(_costs(experience.rollouts, passes), algorithm.optimizer_steps, ranks().data_rank)
     rollouts = balance.scatter(experience.rollouts)
     precomputed = scorer.precompute(rollouts)
     batch = scored_batch(experience, precomputed.map(balance.gather), passes.reduce)
@@ -55,3 +58,13 @@ def prepare_samples(
         credits = with_shares(experience.rollouts, credits)
     samples = make_samples(rollouts, balance.scatter(credits), precomputed)
     return samples, [credit.advantages for credit in credits]
+
+
+def _costs(rollouts: Sequence[Rollout], passes: ForwardPasses) -> list[SequenceCost]:
+    """Returns what to train on each rollout costs; attention to a prompt that is shared is computed for each."""
+    numbers = first_with_prompt(rollouts) if passes.share_prompts else range(len(rollouts))
+    cost = passes.cost
+    return [
+        SequenceCost(cost(rollout.tokens), number, cost.linear * len(rollout.prompt_ids))
+        for rollout, number in zip(rollouts, numbers, strict=True)
+    ]

@@ -140,6 +140,7 @@ class Case:
     precision: str = "32-true"
     source: dict[str, Any] = field(default_factory=dict)
     gather_once: bool = False
+    share_prompts: bool = True
     optimizer_steps: int = 1
     lr: float = 0.0
 
@@ -205,6 +206,7 @@ def gradient(case: Case, *callbacks: Callback, ranks: int = 1) -> dict[str, torc
             max_grad_norm=1e9,
             precision=case.precision,
             gather_once=case.gather_once,
+            share_prompts=case.share_prompts,
         ),
         CRITIC if ALGORITHMS[case.algorithm].credit.needs_values else None,
     )

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from forked import HELPERS, succeed
+from forked import HELPERS, call_in_ranks, succeed
+from lightning import Callback
 from transformers import AutoModelForCausalLM
 from update_probe import TOLERANCE, Case, distance, gradient
 
@@ -181,6 +182,38 @@ def test_two_sharded_processes_make_the_gradient_of_one(
     assert distance(one, two) < TOLERANCE
     for name in one:  # the learned parameters are a small part of the whole gradient
         assert name.startswith("learned.") <= (distance({name: one[name]}, two) < TOLERANCE)
+
+
+class TrainedOn(Callback):
+    """Keeps the keys of the rollouts that this rank trained on."""
+
+    def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx) -> None:
+        self.keys = list(batch.update.entropies)
+
+
+def _step(rank: int, folder: str) -> None:
+    torch.set_num_threads(1)
+    trained_on = TrainedOn()
+    made = gradient(torch.load(f"{folder}/case.pt", weights_only=False), trained_on, ranks=2)
+    torch.save((made, trained_on.keys), f"{folder}/{rank}.pt")
+
+
+@pytest.mark.parametrize("algorithm", ["gspo", "ppo"])
+def test_which_rank_computes_a_prompt_does_not_matter(case: Case, algorithm: str, tmp_path: Path):
+    """Two ranks compute fewer prompts where they are shared, and make the gradient of one that shares none."""
+    case = replace(case, algorithm=algorithm, microbatch_tokens=80)
+    prompt_of = {rollout.key: number // 4 for number, rollout in enumerate(case.rollouts)}
+    one = gradient(replace(case, share_prompts=False))
+    computed: dict[bool, int] = {}
+    for share in (True, False):
+        torch.save(replace(case, share_prompts=share), tmp_path / "case.pt")
+        call_in_ranks(_step, tmp_path, 2)
+        (two, *_), keys = zip(*(torch.load(tmp_path / f"{rank}.pt") for rank in range(2)), strict=True)
+        assert distance(one, two) < TOLERANCE
+        assert [len(own) for own in keys] == [12, 12]
+        assert {key for own in keys for key in own} == set(prompt_of)
+        computed[share] = sum(len({prompt_of[key] for key in own}) for own in keys)
+    assert computed[True] < computed[False]
 
 
 @pytest.mark.parametrize("precision", ["32-true", "bf16-mixed", "16-mixed"])

@@ -63,8 +63,11 @@ def prepare_samples(
 def _costs(rollouts: Sequence[Rollout], passes: ForwardPasses) -> list[SequenceCost]:
     """Returns what to train on each rollout costs; attention to a prompt that is shared is computed for each."""
     numbers = first_with_prompt(rollouts) if passes.share_prompts else range(len(rollouts))
-    cost = passes.cost
-    return [
-        SequenceCost(cost(rollout.tokens), number, cost.linear * len(rollout.prompt_ids))
-        for rollout, number in zip(rollouts, numbers, strict=True)
-    ]
+    pairs = zip(rollouts, numbers, strict=True)
+    return [SequenceCost(passes.cost(r.tokens), number, _saved(r, passes)) for r, number in pairs]
+
+
+def _saved(rollout: Rollout, passes: ForwardPasses) -> float:
+    """Returns what is not computed again of a prompt: one of the rollouts in each microbatch computes it."""
+    together = max(1, passes.budget.tokens // rollout.tokens)
+    return passes.cost.linear * len(rollout.prompt_ids) * (1 - 1 / together)

@@ -27,6 +27,7 @@ Packing and attention:
 
 - ``model_in_memory.py``: A causal language model that is in memory already, as the source of a policy
 - ``packing.py``: Rollouts packed into one row without padding, with all that replaying and scoring them needs
+- ``shared_prompts.py``: Prompts that several sequences of a packed batch have in common, computed once
 - ``attention.py``: One attention function for all passes, registered with transformers as ``ngrpo``
 - ``varlen.py``: Causal attention inside each of several packed sequences: one kernel on a GPU, one call a sequence
   elsewhere

@@ -129,35 +129,43 @@ def test_the_memory_quoted_was_measured() -> None:
 MACHINES = {
     "first": "step_h200",
     "second": "step_h200_trl_first",
-    **{machine: f"step_h200_{machine}" for machine in ("third", "fourth", "fifth", "sixth")},
+    **{machine: f"step_h200_{machine}" for machine in ("third", "fourth", "fifth", "sixth", "seventh", "eighth")},
 }
 """Those with an H200 that whole iterations were measured on."""
 
 
 def test_the_iterations_quoted_were_measured() -> None:
     text = " ".join(PAGES["docs/benchmarks.md"].split())
-    for card, file in {"H100": "step_h100", "H200": "step_h200_sixth"}.items():
+    for card, file in {"H100": "step_h100", "H200": "step_h200_eighth"}.items():
         for mode, first in (("ours bf16", "ours"), ("trl liger", "TRL + Liger")):
             result = benchmark(file)["results"][mode]
             seconds = [f"{result[name]:.2f} s" for name in ("step_s", "generate_s", "score_s", "update_s")]
             seconds.append(f"{result['sync_s']:.2f} s" if "sync_s" in result else "in generate")
             assert quoted(f"{first}, {card}") == [*seconds, f"{result['used_gib']:.1f} GiB"]
-    made = {machine: benchmark(file) for machine, file in MACHINES.items()}
+    made = {f"{machine} machine": benchmark(file) for machine, file in MACHINES.items()}
+    made |= {f"{machine} machine again": benchmark(f"{MACHINES[machine]}_again") for machine in ("seventh", "eighth")}
     for machine, one in made.items():
         order = ["TRL" if mode == "trl liger" else "ours" for mode in one["results"]]
         theirs, ours = one["results"]["trl liger"], one["results"]["ours bf16"]
         seconds = [f"{spent:.2f} s" for spent in (theirs["step_s"], theirs["generate_s"], ours["step_s"])]
-        cells = quoted(f"{machine} machine, {one['date']}")
+        cells = quoted(f"{machine}, {one['date']}")
         assert cells == [order[0], *seconds, f"{one['speed_up']['ours bf16']:.2f}"]
         assert one["speed_up"]["ours bf16"] == pytest.approx(theirs["step_s"] / ours["step_s"])
-        assert (len(theirs["steps"]) == 3) == (machine != "third")
+        assert (len(theirs["steps"]) == 3) == (machine != "third machine")
     kernels, whole = (
-        [made["first"]["results"][mode][name] for mode in ("ours bf16", "trl liger")] for name in ("kernel_s", "step_s")
+        [made["first machine"]["results"][mode][name] for mode in ("ours bf16", "trl liger")] for name in ("kernel_s", "step_s")
     )
     assert (
         f"in {kernels[0]:.2f} s of the {whole[0]:.2f} s, of TRL's in {kernels[1]:.2f} s of the {whole[1]:.2f} s" in text
     )
-    ours = benchmark("step_h200_sixth")["results"]["ours bf16"]
+    ours, before = (made[f"{machine} machine"]["results"]["ours bf16"] for machine in ("eighth", "sixth"))
+    assert (
+        f"log-probs take {ours['score_s']:.2f} s instead of {before['score_s']:.2f} s, "
+        f"the update {ours['update_s']:.2f} s instead of {before['update_s']:.2f} s." in text
+    )
+    runs = [made[f"{machine} machine"]["results"]["trl liger"] for machine in ("seventh", "eighth")]
+    again = [made[f"{machine} machine again"]["results"]["trl liger"] for machine in ("seventh", "eighth")]
+    assert again == runs  # the same run of TRL
     assert (
         f"The transfer is {ours['sync_s']:.2f} s of the {ours['step_s']:.2f} s on the H200, "
         f"{ours['sync_s'] / ours['step_s']:.1%}. ".replace("%", " %")

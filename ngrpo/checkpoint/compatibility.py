@@ -51,6 +51,7 @@ CHANGEABLE = (
     "trainer.optimizer.weight_decay",
     "trainer.plan_memory",
     "trainer.schedule",
+    "trainer.share_prompts",
     "trainer.threads",
 )
 """Settings, or groups of them, that a resumed run may have other values of; every other one must be as it was.

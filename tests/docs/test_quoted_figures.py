@@ -152,9 +152,8 @@ def test_the_iterations_quoted_were_measured() -> None:
         assert cells == [order[0], *seconds, f"{one['speed_up']['ours bf16']:.2f}"]
         assert one["speed_up"]["ours bf16"] == pytest.approx(theirs["step_s"] / ours["step_s"])
         assert (len(theirs["steps"]) == 3) == (machine != "third machine")
-    kernels, whole = (
-        [made["first machine"]["results"][mode][name] for mode in ("ours bf16", "trl liger")] for name in ("kernel_s", "step_s")
-    )
+    first = [made["first machine"]["results"][mode] for mode in ("ours bf16", "trl liger")]
+    kernels, whole = ([one[name] for one in first] for name in ("kernel_s", "step_s"))
     assert (
         f"in {kernels[0]:.2f} s of the {whole[0]:.2f} s, of TRL's in {kernels[1]:.2f} s of the {whole[1]:.2f} s" in text
     )

@@ -43,6 +43,12 @@ def not_negative(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
+def standardised(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Marks an advantage that divides by the standard deviation of a group and an ``eps`` beside it."""
+    function.standardised = True  # type: ignore[attr-defined]
+    return function
+
+
 def is_dead(rewards: Tensor) -> Tensor:
     """The groups without a signal: all scored rewards equal, or none scored.
 
@@ -90,6 +96,7 @@ def _centred(rewards: Tensor) -> Tensor:
 
 
 @group_relative
+@standardised
 def group_standardised(rewards: Tensor, eps: float = 1e-6) -> Tensor:
     """``A_i = (R_i - mean(R)) / (std(R) + eps)``, unbiased std (GRPO, arXiv 2402.03300).
 

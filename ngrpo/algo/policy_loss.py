@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ngrpo.algo.adaptive_entropy import EntropyCoefficient
+from ngrpo.algo.advantage import standardised
 from ngrpo.algo.aggregate import BatchTotals
 from ngrpo.algo.clip import Surrogate
 from ngrpo.algo.correction import Correction, NoCorrection, RolloutCorrection
@@ -177,6 +178,13 @@ class Algorithm:
     def needs_scoring_pass(self) -> bool:
         """Whether every rollout must be scored before the first step; else that step's own scores serve as its old."""
         return self.advantages_need_old_log_prob or self.weighs_batch
+
+    @property
+    def unit_spread(self) -> bool:
+        """Whether the largest advantages are of about one, whatever the size of the rewards."""
+        if isinstance(self.credit, Broadcast):
+            return is_marked(self.advantage, standardised)
+        return bool(getattr(self.credit, "whiten", False))
 
     @property
     def weighs_batch(self) -> bool:

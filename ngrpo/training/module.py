@@ -111,7 +111,7 @@ class PolicyOptimization(LightningModule):
         self.settings = settings
         self.critic_settings = critic
         self.guard = guard or StepGuard()
-        self._warn_of_advantages = AdvantageWarnings()
+        self._warn_of_advantages = AdvantageWarnings(algorithm.unit_spread)
         self.budget = MemoryBudget(settings.microbatch_tokens)
         trained = ["policy"] + ["critic"] * (critic is not None)
         self.loss_scales: dict[str, LossScale] = {name: loss_scale(name, self.computed_in) for name in trained}

@@ -15,7 +15,9 @@ from ngrpo.algo.moments import Reduce
 log = logging.getLogger(__name__)
 
 _SMALL = 1e-4
-"""Below it a gradient sinks into the eps of Adam, and advantages that divide by std + eps have lost their scale."""
+"""Below it a gradient sinks into the eps of Adam."""
+_SHRUNK = 0.03
+"""Below it advantages that divide by std + eps have lost their scale: the largest of a group is near 1, or above."""
 
 
 def largest(advantages: Iterable[Tensor]) -> float:
@@ -27,9 +29,14 @@ def largest(advantages: Iterable[Tensor]) -> float:
 
 
 class AdvantageWarnings:
-    """Says once that nearly nothing is learned, because rewards differ by too little."""
+    """Says once that nearly nothing is learned, because rewards differ by too little.
 
-    def __init__(self) -> None:
+    Args:
+        unit_spread: `ngrpo.algo.policy_loss.Algorithm.unit_spread`.
+    """
+
+    def __init__(self, unit_spread: bool = False) -> None:
+        self._least = _SHRUNK if unit_spread else _SMALL
         self._told = False
 
     def __call__(self, advantages: Iterable[Tensor], reduce: Reduce) -> None:
@@ -42,7 +49,7 @@ class AdvantageWarnings:
         if self._told:  # on all ranks alike
             return
         found = float(reduce(torch.tensor(largest(advantages), dtype=torch.float64), "max"))
-        if not 0.0 < found < _SMALL:
+        if not 0.0 < found < self._least:
             return
         self._told = True
         log.warning(

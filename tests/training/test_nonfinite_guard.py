@@ -152,8 +152,11 @@ def test_rewards_that_are_too_large_are_named_and_no_learning_rate(case: Case, t
     )
 
 
-def test_advantages_of_which_nothing_is_learned_are_told_once(case: Case, caplog: pytest.LogCaptureFixture) -> None:
-    fit(case, StepGuard(), {0: case.rewards * 1e-12, 1: case.rewards * 1e-12}, poisoned=[], iterations=2)
+@pytest.mark.parametrize("size", [1e-8, 1e-12])
+def test_advantages_of_which_nothing_is_learned_are_told_once(
+    case: Case, size: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    fit(case, StepGuard(), {0: case.rewards * size, 1: case.rewards * size}, poisoned=[], iterations=2)
     assert caplog.text.count("so that next to nothing is learned: the rewards of a group differ by too little") == 1
 
 

@@ -7,6 +7,7 @@
 - ``hub_push.py``: The push of an exported model to the Hugging Face Hub
 - ``manifest.py``: The manifest of a checkpoint, by which damage and foreign checkpoints are noticed before anything
   is loaded
+- ``own_code.py``: The code of one's own that a run's settings name, by its files' contents
 - ``saved_runs.py``: The list of the runs in an outputs folder, in the order in which they saved last
 - ``shards.py``: Sharded checkpoints without running what is in them
 """

@@ -8,6 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
+from ngrpo.checkpoint.own_code import own_code, warn_of_changed_code, without_own_code
 from ngrpo.config.allowlist import below
 from ngrpo.config.earlier_settings import differences, flat
 from ngrpo.config.environment import fingerprinted, redacted
@@ -73,23 +74,30 @@ def identity(config: DictConfig, source: ModelSource, tokenizer: Any, data: str,
         data: names the training problems, see `ngrpo.data.sources.base.ProblemSource`.
         processes: number of ranks.
     """
-    kept = {name: value for name, value in flat(fingerprinted(config)) if compared(name)}
-    return kept | {
-        "data.path": redacted(data),
-        "model.path": weights_digest(source),
-        "tokenizer": _tokenizer_identity(tokenizer),
-        "processes": str(processes),
-    }
+    settings = dict(flat(fingerprinted(config)))
+    kept = {name: value for name, value in settings.items() if compared(name)}
+    return (
+        kept
+        | own_code(kept)
+        | {
+            "data.path": redacted(data),
+            "model.path": weights_digest(source),
+            "tokenizer": _tokenizer_identity(tokenizer),
+            "processes": str(processes),
+        }
+    )
 
 
 def check_resumable(checkpoint: Path, saved: Mapping[str, str], present: Mapping[str, str]) -> None:
-    """Compares a run with the one that a checkpoint was made by.
+    """Compares a run with the one that a checkpoint was made by; warns of code of one's own that has changed.
 
     A setting that the checkpoint's version of the program did not have counts as `ngrpo.config.earlier_settings` says.
 
     Raises:
         SettingError: they differ in something that a resume may not change, or that one's method is no more.
     """
+    warn_of_changed_code(checkpoint, saved, present)
+    saved, present = without_own_code(saved), without_own_code(present)
     for name, value in saved.items():
         check_target(name, value, of=f"ckpt={checkpoint} is of a run with ")
     found = differences(saved, present)

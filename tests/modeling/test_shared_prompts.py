@@ -220,3 +220,26 @@ def test_gradients_of_repeated_rows_are_added_in_float32():
     up = torch.tensor([256.0] + [1.0] * 8, dtype=torch.bfloat16).view(9, 1)
     (gradient,) = torch.autograd.grad(at_slots(rows, *where(made)), rows, up)
     assert float(gradient) == 264.0
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("compiled", [False, True])
+def test_on_a_gpu_bfloat16_rounds_no_more(compiled: bool):
+    """Of heads of 64 numbers, by whichever kernel attends there; the truth is float32 without shared prompts."""
+    config = tiny_config("qwen2", hidden_size=256, num_attention_heads=4, num_key_value_heads=2)
+    generator = torch.Generator().manual_seed(1)
+    prompts = [torch.randint(3, 60, (n,), generator=generator).tolist() for n in (70, 1, 130)]
+    rollouts = [
+        rollout(prompts[i % 3], torch.randint(3, 60, (50 + 13 * i,), generator=generator).tolist(), key=i)
+        for i in range(9)
+    ]
+
+    def made(dtype: torch.dtype, share: bool) -> tuple[Tensor, Tensor]:
+        lm = tiny_model(config, IMPLEMENTATION).to("cuda", dtype)
+        prepare_layers(lm.base_model.layers, "off", compiled)
+        found = scored(ScoringModel(lm).train(), pack(rollouts, share).to(torch.device("cuda")), TokenSampling())
+        return found[0].double(), found[2].double()
+
+    truth, apart, together = made(torch.float32, False), made(torch.bfloat16, False), made(torch.bfloat16, True)
+    for true, one, other in zip(truth, apart, together, strict=True):
+        assert float((other - true).norm()) < 1.2 * float((one - true).norm())

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.fx.experimental import _config as shapes
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 Forward = Callable[..., Any]
@@ -40,16 +41,21 @@ CHECKPOINTING: dict[str, Callable[[Forward], Forward]] = {
 only the layer's input kept."""
 
 
-def _with_constant_floats(forward: Forward) -> Forward:
-    """Has a compiled forward take the numbers of a layer, such as the epsilon of its norms, for constants.
+def _with_few_graphs(forward: Forward) -> Forward:
+    """Has the compiler assume of a forward what holds for every microbatch.
 
-    The compiler would make them CPU tensors, since ``dynamic=True`` lets every number change. Selective checkpointing
-    keeps them for the backward pass, and on a GPU the C++ compiler was started for that: a minute.
+    Numbers of a layer, such as the epsilon of its norms, are constants. The compiler would make them CPU tensors, since
+    ``dynamic=True`` lets every number change. Selective checkpointing keeps them for the backward pass, and on a GPU
+    the C++ compiler was started for that: a minute.
+
+    Sizes that are equal in one microbatch are not in all, as the compiler would take for granted: a graph more for each
+    pair of them, until it gave up and compiled nothing.
     """
+    sizes_apart = partial(shapes.patch, use_duck_shape=False)  # type: ignore[attr-defined]
 
     @wraps(forward)
     def run(*args: Any, **kwargs: Any) -> Any:
-        with torch._dynamo.config.patch(specialize_float=True):
+        with torch._dynamo.config.patch(specialize_float=True), sizes_apart():
             return forward(*args, **kwargs)
 
     return run
@@ -60,7 +66,7 @@ def prepare_layers(layers: nn.ModuleList, checkpointing: str, compiled: bool, ba
 
     The forward of each layer is wrapped, not its call: the hooks of FSDP2 stay outside the compiled part and are not
     run again by a recomputation. Layers have one code, and one graph each for training and for scoring: lengths are
-    dynamic and the attention reads no layer number.
+    dynamic and the attention reads no layer number. Microbatches that share prompts have as many again.
 
     Args:
         layers: decoder layers of a transformers model.
@@ -69,7 +75,7 @@ def prepare_layers(layers: nn.ModuleList, checkpointing: str, compiled: bool, ba
         backend: of torch.compile.
     """
     compiler = partial(torch.compile, dynamic=True, backend=backend)
-    changes: list[Callable[[Forward], Forward]] = [compiler, _with_constant_floats] if compiled else []
+    changes: list[Callable[[Forward], Forward]] = [compiler, _with_few_graphs] if compiled else []
     # The compiler must see what is made again in part. A whole layer is made again by calling it, compiled, once more:
     # the graphs are then those of a layer without checkpointing, such as the reference's.
     changes.insert(0 if checkpointing == "selective" else len(changes), CHECKPOINTING[checkpointing])

@@ -89,7 +89,8 @@ def pack(rollouts: Sequence[Rollout], share_prompts: bool = False) -> PackedBatc
 
     Args:
         rollouts: at least one.
-        share_prompts: a prompt of several rollouts gets rows once. It is never mixed, and no response sees another.
+        share_prompts: a prompt of several rollouts, unless it is one token, gets rows once. It is never mixed, and no
+            response sees another.
     """
     rows, total = _rows(rollouts, share_prompts)
     shared = SharedPrompts.of(torch.cat(rows), total)
@@ -130,7 +131,9 @@ def _rows(rollouts: Sequence[Rollout], share_prompts: bool) -> tuple[list[Tensor
     rows: list[Tensor] = []
     total = 0
     for index, rollout in enumerate(rollouts):
-        shared = rows[first[index]][: len(rollout.prompt_ids)] if first[index] < index else torch.arange(0)
+        # One token is little to save, and a size of 1 would be a graph of its own to the compiler.
+        known = first[index] < index and len(rollout.prompt_ids) > 1
+        shared = rows[first[index]][: len(rollout.prompt_ids)] if known else torch.arange(0)
         own = rollout.tokens - len(shared)
         rows.append(torch.cat((shared, torch.arange(total, total + own))))
         total += own

@@ -28,46 +28,47 @@ from ngrpo.modeling.policy import ScoringModel
 from ngrpo.modeling.shared_prompts import SharedPrompts, at_rows, at_slots
 from ngrpo.types.rollouts import Rollout
 
-LONG, SHORT = [5, 6, 7, 8], [9]
+LONG, SHORT = [5, 6, 7, 8], [9, 10]
 MIXED = [
     rollout(LONG, [20, 21, 22], {4: {30: 0.75, 31: 0.25}}, key=1),
     rollout(SHORT, [23], key=2),
     rollout(LONG, [24], key=3),
     rollout(LONG[:3], [25, 26], {4: {33: 0.25, 34: 0.75}}, key=4),
-    rollout(SHORT, [27, 28], {1: {35: 0.5, 36: 0.5}}, key=5),
+    rollout(SHORT, [27, 28], {2: {35: 0.5, 36: 0.5}}, key=5),
     rollout(LONG, [29, 30, 31, 32], {5: {37: 0.5, 38: 0.5}, 7: {39: 0.125, 40: 0.875}}, key=6),
 ]
-"""Prompts of three, of two and of one response, of four tokens and of one."""
+"""Prompts of three, of two and of one response, of four tokens, of two and of three."""
 
 
 def test_rows_by_hand():
-    """LONG's rows are 0 to 3, SHORT's row is 7, and the prompt of the fourth is no prompt of others."""
+    """LONG's rows are 0 to 3, SHORT's are 7 and 8, and the prompt of the fourth is no prompt of others."""
     batch = pack(MIXED, share_prompts=True)
-    assert batch.tokens.tolist() == [5, 6, 7, 8, 20, 21, 22, 9, 23, 24, 5, 6, 7, 25, 26, 27, 28, 29, 30, 31, 32]
-    assert batch.positions.tolist() == [0, 1, 2, 3, 4, 5, 6, 0, 1, 4, 0, 1, 2, 3, 4, 1, 2, 4, 5, 6, 7]
-    assert batch.keys.tolist() == [1] * 7 + [2] * 2 + [3] + [4] * 5 + [5] * 2 + [6] * 4
-    assert batch.lengths == [7, 2, 5, 5, 3, 8]
+    assert batch.tokens.tolist() == [5, 6, 7, 8, 20, 21, 22, 9, 10, 23, 24, 5, 6, 7, 25, 26, 27, 28, 29, 30, 31, 32]
+    assert batch.positions.tolist() == [0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 4, 0, 1, 2, 3, 4, 2, 3, 4, 5, 6, 7]
+    assert batch.keys.tolist() == [1] * 7 + [2] * 3 + [3] + [4] * 5 + [5] * 2 + [6] * 4
+    assert batch.lengths == [7, 3, 5, 5, 4, 8]
     assert batch.response_lengths.tolist() == [3, 1, 1, 2, 2, 4]
-    assert batch.response_slots.tolist() == [4, 5, 6, 8, 9, 13, 14, 15, 16, 17, 18, 19, 20]
-    assert batch.scored_rows.tolist() == [3, 4, 5, 7, 3, 12, 13, 7, 15, 3, 17, 18, 19]
-    assert batch.state_rows.tolist() == [3, 4, 5, 6, 7, 8, 3, 9, 12, 13, 14, 7, 15, 16, 3, 17, 18, 19, 20]
-    assert batch.mixed_slots.tolist() == [4, 14, 15, 18, 20]
+    assert batch.response_slots.tolist() == [4, 5, 6, 9, 10, 14, 15, 16, 17, 18, 19, 20, 21]
+    assert batch.scored_rows.tolist() == [3, 4, 5, 8, 3, 13, 14, 8, 16, 3, 18, 19, 20]
+    assert batch.state_rows.tolist() == [3, 4, 5, 6, 8, 9, 3, 10, 13, 14, 15, 8, 16, 17, 3, 18, 19, 20, 21]
+    assert batch.mixed_slots.tolist() == [4, 15, 16, 19, 21]
     shared = batch.shared
     assert shared is not None
     assert shared.row_of.tolist() == [
         *(0, 1, 2, 3, 4, 5, 6),
-        *(7, 8),
-        *(0, 1, 2, 3, 9),
-        *(10, 11, 12, 13, 14),
-        *(7, 15, 16),
-        *(0, 1, 2, 3, 17, 18, 19, 20),
+        *(7, 8, 9),
+        *(0, 1, 2, 3, 10),
+        *(11, 12, 13, 14, 15),
+        *(7, 8, 16, 17),
+        *(0, 1, 2, 3, 18, 19, 20, 21),
     ]
-    assert shared.slot_of.tolist() == [0, 1, 2, 3, 4, 5, 6, 7, 8, 13, 14, 15, 16, 17, 18, 20, 21, 26, 27, 28, 29]
-    assert shared.repeated.tolist() == [0, 1, 2, 3, 7]
-    assert shared.again.tolist() == [9, 10, 11, 12, 19, 22, 23, 24, 25]
+    first = [*range(10), 14, *range(15, 20), 22, 23, 28, 29, 30, 31]
+    assert shared.slot_of.tolist() == first
+    assert shared.repeated.tolist() == [0, 1, 2, 3, 7, 8]
+    assert shared.again.tolist() == [10, 11, 12, 13, 20, 21, 24, 25, 26, 27]
     assert [s[f].tolist() for s, f in zip(shared.slots, shared.filled, strict=True)] == [
-        *([slot, 9 + slot, 22 + slot] for slot in range(4)),
-        [7, 19],
+        *([slot, 10 + slot, 24 + slot] for slot in range(4)),
+        *([7 + slot, 20 + slot] for slot in range(2)),
     ]
 
 
@@ -75,6 +76,7 @@ def test_without_a_common_prompt_nothing_is_shared():
     apart = [MIXED[0], MIXED[1], MIXED[3]]
     assert pack(apart, share_prompts=True).shared is None
     assert pack(MIXED).shared is None
+    assert pack([rollout([9], [23]), rollout([9], [24, 25])], share_prompts=True).shared is None  # hardly in common
 
 
 def model(source: ModelSource, strategy: Exploration) -> ScoringModel:
@@ -144,7 +146,7 @@ def test_layers_see_a_prompt_once(tiny_source: ModelSource):
     policy.lm.base_model.layers[0].mlp.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].shape[1]))
     for share in (True, False):
         policy(pack(MIXED, share), 1.0, NeighborMixing())
-    assert seen == [21, 30]
+    assert seen == [22, 32]
 
 
 def test_a_response_sees_no_other_of_its_prompt(tiny_source: ModelSource):
@@ -164,16 +166,21 @@ def test_exact_scores_stay_bit_for_bit(tiny_source: ModelSource):
     assert torch.equal(together, apart)
 
 
+PAIR = [rollout(SHORT, [23, 24]), rollout(SHORT, [25])]
+"""Two copies of two rows: sizes that are equal by chance."""
+
+
 @pytest.mark.parametrize("checkpointing", list(CHECKPOINTING))
 def test_compiled_layers(tiny_source: ModelSource, checkpointing: str, monkeypatch: pytest.MonkeyPatch):
-    """A graph each with and without gradient, for all numbers of prompts and responses."""
+    """A graph each with and without gradient, for all numbers of prompts and responses, and two without any shared."""
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager", fullgraph=True))
     torch._dynamo.reset()
     counters.clear()
     plain, compiled = (model(tiny_source, NeighborMixing()).train() for _ in range(2))
     prepare_layers(compiled.lm.base_model.layers, checkpointing, compiled=True)
     graphs = []
-    for rollouts in (MIXED, MIXED[:3], MIXED[::2], [MIXED[0]] * 5):
+    one_token = [rollout([9], [23, 24]), rollout([9], [25])]
+    for rollouts in (PAIR, MIXED, MIXED[:3], MIXED[::2], [MIXED[0]] * 5, MIXED[:1], one_token):
         batch = pack(rollouts, share_prompts=True)
         found, expected = scored(compiled, batch, NeighborMixing()), scored(plain, batch, NeighborMixing())
         torch.testing.assert_close(found[0], expected[0], atol=1e-5, rtol=0)
@@ -181,7 +188,7 @@ def test_compiled_layers(tiny_source: ModelSource, checkpointing: str, monkeypat
         with torch.no_grad():
             compiled(batch, 0.8, NeighborMixing())
         graphs.append(counters["stats"]["unique_graphs"])
-    assert graphs == [2] * 4
+    assert graphs == [2] * 5 + [4] * 2
     torch._dynamo.reset()
 
 

@@ -100,8 +100,14 @@ def _(rows: Tensor, row_of: Tensor, slot_of: Tensor, repeated: Tensor, slots: Te
 def at_slots_backward(gradient: Tensor, slot_of: Tensor, repeated: Tensor, slots: Tensor, filled: Tensor) -> Tensor:
     """Returns the sum of [E, W] over the slots of each row; [N, W]."""
     wide = torch.promote_types(gradient.dtype, torch.float32)
-    of_repeated = gradient[slots].masked_fill(~filled[..., None], 0).sum(1, dtype=wide)
-    return gradient[slot_of].index_copy_(0, repeated, of_repeated.to(gradient.dtype))
+    made = gradient[slot_of]
+    # All at a time, unless a short prompt has many more responses than a long one: no more than there are slots.
+    at_a_time = max(1, len(gradient) // slots.shape[1])
+    parts = (torch.split(part, at_a_time) for part in (repeated, slots, filled))
+    for rows, places, theirs in zip(*parts, strict=True):
+        of_repeated = gradient[places].masked_fill(~theirs[..., None], 0).sum(1, dtype=wide)
+        made.index_copy_(0, rows, of_repeated.to(gradient.dtype))
+    return made
 
 
 @at_slots_backward.register_fake

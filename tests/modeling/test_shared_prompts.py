@@ -11,6 +11,7 @@ from made_models import EVERY_SUPPORTED, tiny_config, tiny_model
 from made_rollouts import rollout
 from torch import Tensor
 from torch._dynamo.utils import counters
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.gaussian import GaussianSoftTokens
@@ -25,7 +26,7 @@ from ngrpo.modeling.layers import CHECKPOINTING, prepare_layers
 from ngrpo.modeling.loading import ModelSource
 from ngrpo.modeling.packing import PackedBatch, pack
 from ngrpo.modeling.policy import ScoringModel
-from ngrpo.modeling.shared_prompts import SharedPrompts, at_rows, at_slots
+from ngrpo.modeling.shared_prompts import SharedPrompts, at_rows, at_slots, at_slots_backward
 from ngrpo.types.rollouts import Rollout
 
 LONG, SHORT = [5, 6, 7, 8], [9, 10]
@@ -250,3 +251,28 @@ def test_on_a_gpu_bfloat16_rounds_no_more(compiled: bool):
     truth, apart, together = made(torch.float32, False), made(torch.bfloat16, False), made(torch.bfloat16, True)
     for true, one, other in zip(truth, apart, together, strict=True):
         assert float((other - true).norm()) < 1.2 * float((one - true).norm())
+
+
+class LargestMade(TorchDispatchMode):
+    """Finds the most numbers of a tensor that an operator makes."""
+
+    numbers = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        made = func(*args, **(kwargs or {}))
+        self.numbers = max(self.numbers, made.numel() if isinstance(made, Tensor) else 0)
+        return made
+
+
+def test_gradients_need_no_more_memory_for_unequal_numbers_of_responses():
+    """Padded to sixty responses, a prompt of three hundred tokens that has two would take thirty times its memory."""
+    long, short = list(range(300)), [5, 6]
+    rollouts = [rollout(short, [7])] * 60 + [rollout(long, [8])] * 2
+    made = pack(rollouts, share_prompts=True).shared
+    assert made is not None
+    gradient = torch.randn(len(made.row_of), 4)
+    with LargestMade() as largest:
+        found = at_slots_backward._init_fn(gradient, *where(made)[1:])
+    assert largest.numbers <= gradient.numel()
+    expected = torch.zeros(len(made.slot_of), 4).index_add_(0, made.row_of, gradient)
+    torch.testing.assert_close(found, expected)

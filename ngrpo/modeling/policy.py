@@ -112,7 +112,10 @@ class ScoringModel(nn.Module):
             use_cache=False,
             plan=PackedAttention(batch.lengths, batch.tokens.device, batch.shared),
         ).last_hidden_state[0]
-        return hidden[rows]
+        if batch.shared is None:
+            return hidden[rows]
+        # A prompt's last row scores a token of each response, whose gradients are added as they are in the layers.
+        return hidden.to(torch.promote_types(hidden.dtype, torch.float32))[rows].to(hidden.dtype)
 
     def _score(
         self,

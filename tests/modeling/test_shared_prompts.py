@@ -253,6 +253,19 @@ def test_on_a_gpu_bfloat16_rounds_no_more(compiled: bool):
         assert float((other - true).norm()) < 1.2 * float((one - true).norm())
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_gradients_of_a_row_that_scores_several_tokens_are_added_in_float32(dtype: torch.dtype):
+    policy = ScoringModel(tiny_model(tiny_config("qwen2"), IMPLEMENTATION).to(dtype))
+    made: list[Tensor] = []
+    policy.lm.base_model.norm.register_forward_hook(lambda _, __, output: made.append(output))
+    states = policy.scored_states(pack([rollout(SHORT, [11])] * 9, share_prompts=True), TokenSampling())
+    assert states.dtype == dtype
+    torch.testing.assert_close(states, made[0][0, 1].expand(9, -1), atol=0, rtol=0)
+    up = torch.tensor([256.0] + [1.0] * 8, dtype=dtype)[:, None].expand_as(states)
+    (gradient,) = torch.autograd.grad(states, made[0], up)
+    assert gradient[0, 1].tolist() == [264.0] * 32
+
+
 class LargestMade(TorchDispatchMode):
     """Finds the most numbers of a tensor that an operator makes."""
 

@@ -41,6 +41,9 @@ CHECKPOINTING: dict[str, Callable[[Forward], Forward]] = {
 only the layer's input kept."""
 
 
+_MOST_GRAPHS = 16
+
+
 def _with_few_graphs(forward: Forward) -> Forward:
     """Has the compiler assume of a forward what holds for every microbatch.
 
@@ -50,12 +53,15 @@ def _with_few_graphs(forward: Forward) -> Forward:
 
     Sizes that are equal in one microbatch are not in all, as the compiler would take for granted: a graph more for each
     pair of them, until it gave up and compiled nothing.
+
+    The models of a run have one code. A policy, also without its adapter, and a critic make six graphs, and twice as
+    many where some microbatches share prompts and others do not; the compiler would give up at eight.
     """
     sizes_apart = partial(shapes.patch, use_duck_shape=False)  # type: ignore[attr-defined]
 
     @wraps(forward)
     def run(*args: Any, **kwargs: Any) -> Any:
-        with torch._dynamo.config.patch(specialize_float=True), sizes_apart():
+        with torch._dynamo.config.patch(specialize_float=True, recompile_limit=_MOST_GRAPHS), sizes_apart():
             return forward(*args, **kwargs)
 
     return run

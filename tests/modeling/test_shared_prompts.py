@@ -24,6 +24,7 @@ from ngrpo.modeling.critic import ValueModel
 from ngrpo.modeling.exact.model import make_exact
 from ngrpo.modeling.layers import CHECKPOINTING, prepare_layers
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.modeling.lora import LoraSettings, adapter_off, add_adapter
 from ngrpo.modeling.packing import PackedBatch, pack
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.modeling.shared_prompts import SharedPrompts, at_rows, at_slots, at_slots_backward
@@ -190,6 +191,29 @@ def test_compiled_layers(tiny_source: ModelSource, checkpointing: str, monkeypat
             compiled(batch, 0.8, NeighborMixing())
         graphs.append(counters["stats"]["unique_graphs"])
     assert graphs == [2] * 5 + [4] * 2
+    torch._dynamo.reset()
+
+
+def test_all_models_of_a_run_stay_compiled(tiny_source: ModelSource, monkeypatch: pytest.MonkeyPatch):
+    """A policy, also without its adapter, and a critic; ``fullgraph`` makes an error of too many graphs."""
+    pytest.importorskip("peft")
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager", fullgraph=True))
+    torch._dynamo.reset()
+    counters.clear()
+    policy, critic = model(tiny_source, NeighborMixing()).train(), ValueModel(tiny_source.load()).train()
+    add_adapter(policy.lm, LoraSettings(rank=2))
+    for each in (policy, critic):
+        prepare_layers(each.lm.base_model.layers, "full", compiled=True)
+    for rollouts in (MIXED, MIXED[:1]):
+        batch = pack(rollouts, share_prompts=True)
+        scored(policy, batch, NeighborMixing())
+        critic(batch, NeighborMixing()).sum().backward()
+        with torch.no_grad():
+            policy(batch, 0.8, NeighborMixing())
+            critic(batch, NeighborMixing())
+            with adapter_off(policy):
+                policy(batch, 0.8, NeighborMixing())
+    assert 8 < counters["stats"]["unique_graphs"] <= 12
     torch._dynamo.reset()
 
 

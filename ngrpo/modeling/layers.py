@@ -57,11 +57,11 @@ def _with_few_graphs(forward: Forward) -> Forward:
     The models of a run have one code. A policy, also without its adapter, and a critic make six graphs, and twice as
     many where some microbatches share prompts and others do not; the compiler would give up at eight.
     """
-    sizes_apart = partial(shapes.patch, use_duck_shape=False)  # type: ignore[attr-defined]
+    distinct_sizes = partial(shapes.patch, use_duck_shape=False)  # type: ignore[attr-defined]
 
     @wraps(forward)
     def run(*args: Any, **kwargs: Any) -> Any:
-        with torch._dynamo.config.patch(specialize_float=True, recompile_limit=_MOST_GRAPHS), sizes_apart():
+        with torch._dynamo.config.patch(specialize_float=True, recompile_limit=_MOST_GRAPHS), distinct_sizes():
             return forward(*args, **kwargs)
 
     return run

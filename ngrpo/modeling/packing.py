@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ngrpo.exploration.context import RowContext
-from ngrpo.modeling.shared_prompts import SharedPrompts
+from ngrpo.modeling.shared_prompts import LEAST_REPEATED, SharedPrompts
 from ngrpo.modeling.transfer import onto
 from ngrpo.types.records import Record, Step
 from ngrpo.types.rollouts import Rollout
@@ -89,8 +89,8 @@ def pack(rollouts: Sequence[Rollout], share_prompts: bool = False) -> PackedBatc
 
     Args:
         rollouts: at least one.
-        share_prompts: a prompt of several rollouts, unless it is one token, gets rows once. It is never mixed, and no
-            response sees another.
+        share_prompts: a prompt of several rollouts gets rows once, where these are enough to be worth it. It is never
+            mixed, and no response sees another.
     """
     rows, total = _rows(rollouts, share_prompts)
     shared = SharedPrompts.of(torch.cat(rows), total)
@@ -127,17 +127,25 @@ def first_with_prompt(rollouts: Sequence[Rollout]) -> list[int]:
 
 def _rows(rollouts: Sequence[Rollout], share_prompts: bool) -> tuple[list[Tensor], int]:
     """Returns the row of each token of each rollout, int64 [P + T] each, and the number of rows."""
-    first = first_with_prompt(rollouts) if share_prompts else range(len(rollouts))
+    first = _sharers(rollouts) if share_prompts else range(len(rollouts))
     rows: list[Tensor] = []
     total = 0
     for index, rollout in enumerate(rollouts):
-        # One token is little to save, and a size of 1 would be a graph of its own to the compiler.
-        known = first[index] < index and len(rollout.prompt_ids) > 1
-        shared = rows[first[index]][: len(rollout.prompt_ids)] if known else torch.arange(0)
+        shared = rows[first[index]][: len(rollout.prompt_ids)] if first[index] < index else torch.arange(0)
         own = rollout.tokens - len(shared)
         rows.append(torch.cat((shared, torch.arange(total, total + own))))
         total += own
     return rows, total
+
+
+def _sharers(rollouts: Sequence[Rollout]) -> Sequence[int]:
+    """Returns for each rollout the index of that whose prompt's rows it has; its own where little would be saved."""
+    alone = range(len(rollouts))
+    # One token is little to save, and a size of 1 would be a graph of its own to the compiler.
+    known = zip(alone, first_with_prompt(rollouts), rollouts, strict=True)
+    first = [at if len(rollout.prompt_ids) > 1 else index for index, at, rollout in known]
+    repeated = sum(len(r.prompt_ids) for index, at, r in zip(alone, first, rollouts, strict=True) if at < index)
+    return first if repeated >= LEAST_REPEATED * sum(r.tokens for r in rollouts) else alone
 
 
 def _generated_support(rollouts: Sequence[Rollout]) -> Support | None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from ngrpo.modeling.shared_prompts import LEAST_REPEATED
+
 
 def contiguous(count: int, parts: int) -> list[range]:
     """Cuts ``range(count)`` into ``parts`` equal runs; ``parts`` divides ``count``."""
@@ -13,7 +15,7 @@ def contiguous(count: int, parts: int) -> list[range]:
     return [range(start, start + size) for start in range(0, count, size)]
 
 
-class Prompt(NamedTuple):
+class SequencePrompt(NamedTuple):
     """The prompt of a sequence.
 
     Attributes:
@@ -30,7 +32,7 @@ def microbatches(
     costs: Sequence[float],
     budget: int,
     agree: Callable[[int], int],
-    prompts: Sequence[Prompt] | None = None,
+    prompts: Sequence[SequencePrompt] | None = None,
 ) -> list[list[int]]:
     """Partitions sequences into microbatches of at most ``budget`` tokens, the costliest first.
 
@@ -38,8 +40,8 @@ def microbatches(
     hold equally many sequences, so any number up to that can be agreed on, and where their costs are alike, so are
     those of the passes they make at a time. A sequence longer than the budget gets a microbatch of its own.
 
-    Microbatches are of balanced cost. Where prompts are computed once in each, and it leaves fewer tokens to compute,
-    sequences of a prompt follow each other instead, and are cut into microbatches of balanced length.
+    Microbatches are of balanced cost. Where prompts are computed once in each, and it leaves notably fewer tokens to
+    compute, sequences of a prompt follow each other instead, and are cut into microbatches of balanced length.
 
     Args:
         lengths: tokens of each of S sequences, S >= 1.
@@ -58,7 +60,8 @@ def microbatches(
     if prompts is not None:
         order = sorted(range(len(lengths)), key=lambda i: prompts[i])
         in_order, fewest = partial(in_runs, lengths, order), len(_filled(lengths, order, budget))
-        if _prompt_tokens(in_order(fewest), prompts) < _prompt_tokens(partition(needed), prompts):
+        saved = _prompt_tokens(partition(needed), prompts) - _prompt_tokens(in_order(fewest), prompts)
+        if saved >= LEAST_REPEATED * sum(lengths):
             partition, needed = in_order, fewest
     return sorted(partition(agree(needed)), key=lambda part: -sum(costs[i] for i in part))
 
@@ -88,7 +91,7 @@ def _filled(lengths: Sequence[int], order: Sequence[int], most: int) -> list[lis
     return made
 
 
-def _prompt_tokens(parts: list[list[int]], prompts: Sequence[Prompt]) -> int:
+def _prompt_tokens(parts: list[list[int]], prompts: Sequence[SequencePrompt]) -> int:
     """Returns the tokens of prompts that microbatches compute."""
     return sum(prompt.tokens for part in parts for prompt in {prompts[i] for i in part})
 

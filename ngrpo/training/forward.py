@@ -15,7 +15,7 @@ from ngrpo.modeling.gathering import gathered_once, reshard
 from ngrpo.modeling.packing import PackedBatch, first_with_prompt, pack
 from ngrpo.modeling.policy import ScoringModel
 from ngrpo.modeling.precision import computing_in
-from ngrpo.training.batching import Prompt, microbatches
+from ngrpo.training.batching import SequencePrompt, microbatches
 from ngrpo.training.memory_budget import MemoryBudget
 from ngrpo.types.rollouts import Rollout
 
@@ -66,7 +66,7 @@ class ForwardPasses:
         costs = [self.cost(n) for n in lengths]
         most = self.budget.tokens
         first = first_with_prompt(rollouts)
-        prompts = [Prompt(at, len(rollouts[at].prompt_ids)) for at in first] if self.share_prompts else None
+        prompts = [SequencePrompt(at, len(rollouts[at].prompt_ids)) for at in first] if self.share_prompts else None
         return microbatches(lengths, costs, most, lambda count: int(self.reduce(torch.tensor(count), "max")), prompts)
 
     def within_memory(

@@ -74,6 +74,13 @@ def test_rows_by_hand():
     ]
 
 
+def test_a_small_part_is_not_shared():
+    """Four of 104 tokens are less than 4 %, five of 105 are more."""
+    for prompt, shares in ((4, False), (5, True)):
+        rollouts = [rollout(range(5, 5 + prompt), [20] * (48 if prompt == 4 else 47), key=key) for key in range(2)]
+        assert (pack(rollouts, share_prompts=True).shared is not None) == shares
+
+
 def test_without_a_common_prompt_nothing_is_shared():
     apart = [MIXED[0], MIXED[1], MIXED[3]]
     assert pack(apart, share_prompts=True).shared is None

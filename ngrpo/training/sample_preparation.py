@@ -10,6 +10,7 @@ from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.algo.within_group import LearningSelection
 from ngrpo.distributed.collectives import gathered, ranks
 from ngrpo.modeling.packing import first_with_prompt
+from ngrpo.modeling.shared_prompts import LEAST_REPEATED
 from ngrpo.training.forward import ForwardPasses
 from ngrpo.training.load_balancing import LoadBalance, SequenceCost
 from ngrpo.training.samples import Sample, make_samples, scored_batch, split_credit, with_shares
@@ -70,4 +71,5 @@ def _costs(rollouts: Sequence[Rollout], passes: ForwardPasses) -> list[SequenceC
 def _saved(rollout: Rollout, passes: ForwardPasses) -> float:
     """Returns what is not computed again of a prompt: one of the rollouts in each microbatch computes it."""
     together = max(1, passes.budget.tokens // rollout.tokens)
-    return passes.cost.linear * len(rollout.prompt_ids) * (1 - 1 / together)
+    tokens = len(rollout.prompt_ids) * (1 - 1 / together)
+    return passes.cost.linear * tokens if tokens >= LEAST_REPEATED * rollout.tokens else 0.0

@@ -5,11 +5,14 @@ from dataclasses import replace
 import pytest
 import torch
 from made_passes import made_passes
+from made_rollouts import rollout
 from update_probe import ALGORITHMS, Case, GivenExperience
 
 from ngrpo.algo.policy_loss import Algorithm
 from ngrpo.exploration.neighbor import NeighborMixing
 from ngrpo.modeling.loading import ModelSource
+from ngrpo.modeling.policy import ScoringModel
+from ngrpo.training import sample_preparation
 from ngrpo.training.load_balancing import LoadBalance, SequenceCost
 from ngrpo.training.models import ModelLoader
 from ngrpo.training.sample_preparation import prepare_samples
@@ -85,3 +88,10 @@ def test_ranks_are_balanced_by_the_cost_of_sequences_and_of_prompts_they_share(
     saved = [cost.linear * prompt * (1 - 1 / some) for (prompt, _), some in zip(lengths, together, strict=True)]
     assert [one.repeated for one in given] == saved
     assert [one.prompt for one in given] == ([0] * 4 + [4] * 4 + [0] * 4 if share_prompts else [*range(12)])
+
+
+def test_a_prompt_that_is_not_shared_saves_nothing(tiny_source: ModelSource) -> None:
+    """Two tokens of 102 are less than what `pack` shares; of 22 they are more."""
+    passes = made_passes(ScoringModel(tiny_source.load()), tokens=1000)
+    costs = sample_preparation._costs([rollout([5, 6], [7] * length) for length in (100, 20)], passes)
+    assert [cost.repeated > 0 for cost in costs] == [False, True]

@@ -74,18 +74,15 @@ def identity(config: DictConfig, source: ModelSource, tokenizer: Any, data: str,
         data: names the training problems, see `ngrpo.data.sources.base.ProblemSource`.
         processes: number of ranks.
     """
-    settings = dict(flat(fingerprinted(config)))
-    kept = {name: value for name, value in settings.items() if compared(name)}
-    return (
-        kept
-        | own_code(kept)
-        | {
-            "data.path": redacted(data),
-            "model.path": weights_digest(source),
-            "tokenizer": _tokenizer_identity(tokenizer),
-            "processes": str(processes),
-        }
-    )
+    kept = {name: value for name, value in flat(fingerprinted(config)) if compared(name)}
+    return {
+        **kept,
+        **own_code(kept),
+        "data.path": redacted(data),
+        "model.path": weights_digest(source),
+        "tokenizer": _tokenizer_identity(tokenizer),
+        "processes": str(processes),
+    }
 
 
 def check_resumable(checkpoint: Path, saved: Mapping[str, str], present: Mapping[str, str]) -> None:

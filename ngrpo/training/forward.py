@@ -65,8 +65,7 @@ class ForwardPasses:
         lengths = [r.tokens for r in rollouts]
         costs = [self.cost(n) for n in lengths]
         most = self.budget.tokens
-        first = first_with_prompt(rollouts)
-        prompts = [SequencePrompt(at, len(rollouts[at].prompt_ids)) for at in first] if self.share_prompts else None
+        prompts = _prompts(rollouts) if self.share_prompts else None
         return microbatches(lengths, costs, most, lambda count: int(self.reduce(torch.tensor(count), "max")), prompts)
 
     def within_memory(
@@ -110,3 +109,7 @@ class ForwardPasses:
         numbers = torch.split(torch.cat(made).cpu(), [rollouts[i].generated + further for i in order])
         by_index = dict(zip(order, numbers, strict=True))
         return [by_index[i] for i in range(len(rollouts))]
+
+
+def _prompts(rollouts: Sequence[Rollout]) -> list[SequencePrompt]:
+    return [SequencePrompt(first, len(rollouts[first].prompt_ids)) for first in first_with_prompt(rollouts)]

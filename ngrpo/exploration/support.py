@@ -31,6 +31,14 @@ def check_size(size: int) -> None:
         )
 
 
+def no_more_than_ids(size: int, logits: Tensor) -> int:
+    """Returns ``size``, or the number of ids if it is smaller; logits are [R, V].
+
+    By a comparison, which compiled code checks once. `min` would be a size of its own there, which changes with V.
+    """
+    return size if size <= logits.shape[-1] else logits.shape[-1]
+
+
 def likeliest(logits: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """Returns the largest logits of each row and their ids, the smaller id first where they are equal.
 
@@ -41,7 +49,7 @@ def likeliest(logits: Tensor, size: int) -> tuple[Tensor, Tensor]:
     Returns:
         [R, C], descending, and int64 [R, C].
     """
-    found = logits.topk(min(size, logits.shape[-1])).indices.sort(-1).values
+    found = logits.topk(no_more_than_ids(size, logits)).indices.sort(-1).values
     values, order = logits.gather(-1, found).sort(dim=-1, descending=True, stable=True)
     ids = found.gather(-1, order)
     missing = size - ids.shape[-1]

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ngrpo.errors import SettingError
 from ngrpo.exploration.base import Exploration, Step, StepContext
-from ngrpo.exploration.support import check_size, draw, likeliest
+from ngrpo.exploration.support import check_size, draw, likeliest, no_more_than_ids
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.utils.running_sums import running_sums
 
@@ -93,7 +93,7 @@ class TokenSampling(Exploration):
 
 def keep_top_k(logits: Tensor, k: int) -> Tensor:
     """Sets all but the k largest logits of a row to -inf; [R, V] -> [R, V]."""
-    smallest_kept = logits.topk(min(k, logits.shape[-1]), dim=-1).values[:, -1:]
+    smallest_kept = logits.topk(no_more_than_ids(k, logits), dim=-1).values[:, -1:]
     return logits.masked_fill(logits < smallest_kept, -torch.inf)
 
 

@@ -97,7 +97,7 @@ def scored(policy: ScoringModel, batch: PackedBatch, strategy: Exploration) -> t
     """Returns log-probs, entropies and the gradient of all parameters."""
     policy.zero_grad()
     log_prob, entropy = policy(batch, 0.8, strategy, entropy_gradient=True)
-    slopes = torch.linspace(-1, 1, len(log_prob))
+    slopes = torch.linspace(-1, 1, len(log_prob), device=log_prob.device)
     ((log_prob + 0.1 * entropy) * slopes).sum().backward()
     gradients = [p.grad.flatten() for p in policy.parameters() if p.grad is not None]
     return log_prob.detach(), entropy.detach(), torch.cat(gradients)

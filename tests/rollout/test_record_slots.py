@@ -11,6 +11,7 @@ from torch._dynamo import config
 
 from ngrpo.exploration.base import Exploration
 from ngrpo.exploration.gaussian import GaussianSoftTokens
+from ngrpo.exploration.gaussian_top_k import GaussianTopK
 from ngrpo.exploration.gumbel import GumbelSoftThinking
 from ngrpo.exploration.latent_gumbel import LatentGumbel
 from ngrpo.exploration.min_p import MinPSampling
@@ -222,8 +223,13 @@ def test_every_way_to_choose_has_code_of_its_own(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("way", ["plain_requests", "steered", "distributions"])
-@pytest.mark.parametrize("strategy", [NeighborMixing(rate=0.6), TokenSampling(top_p=0.9)])
+@pytest.mark.parametrize(
+    ("strategy", "way"),
+    [
+        *product((NeighborMixing(rate=0.6), TokenSampling(top_p=0.9)), ("plain_requests", "steered", "distributions")),
+        *((one, "alone") for one in (TokenSampling(top_k=50), MinPSampling(), LatentGumbel(), GaussianTopK())),
+    ],
+)
 def test_on_a_gpu_each_way_to_choose_compiles_for_a_large_vocabulary(strategy: Exploration, way: str) -> None:
     """What it says where it fails is an error in tests."""
     vocabulary, rows, device = 151_936, 64, torch.device("cuda")
@@ -233,8 +239,8 @@ def test_on_a_gpu_each_way_to_choose_compiles_for_a_large_vocabulary(strategy: E
         tables = strategy.prepare(embedding, Vocabulary(vocabulary, frozenset(), {}))
         logits, recorded = 3 * torch.randn(rows, vocabulary), torch.ones(rows).bool()
         addresses, positions = torch.arange(rows), torch.full((rows,), 4)
-    chosen: dict[str, bool] = {"plain_requests": False, way: True}
-    spec = replace(session_of(strategy, rows).spec, tables=tables, **chosen)  # type: ignore[arg-type]
+    ways = {name: name == way for name in ("plain_requests", "steered", "distributions")}
+    spec = replace(session_of(strategy, rows).spec, tables=tables, **ways)  # type: ignore[arg-type]
     fast, slow = (Session(spec, embedding, device) for _ in range(2))
     tokens = choose(fast, logits, addresses, positions, recorded)
     inputs = (slow.inputs, spec.temperature, logits, addresses, positions, recorded)

@@ -62,9 +62,14 @@ class _Compiled:
         self.run: Callable[..., Any] = torch.compile(own, dynamic=True, options=_OPTIONS)
 
     def __call__(self, strategy: Exploration, *arguments: Any) -> Any:
-        """Calls the function."""
+        """Calls the function.
+
+        Whole numbers among a strategy's settings, such as how many tokens it keeps, are constants. The compiler would
+        keep them open, since ``dynamic=True`` lets every number change, and fails on kernels of such sizes for a GPU.
+        """
         try:
-            return self.run(strategy, *arguments)
+            with torch._dynamo.config.patch(specialize_int=True):
+                return self.run(strategy, *arguments)
         except TorchDynamoException as error:
             cause = error.inner_exception if isinstance(error, BackendCompilerFailed) else error
             warnings.warn(

@@ -1,6 +1,7 @@
 """Compiled strategies decide what plain ones do; one that the compiler fails on runs plainly."""
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NoReturn
@@ -185,6 +186,32 @@ def test_no_strategy_has_the_compiler_write_sums_along_a_vocabulary(strategy: Ex
     assert "aten.argmax.default" in called or "aten.topk.default" in called
     assert not [name for name in called if "cum" in name]
     assert ("ngrpo.running_sums.default" in called) == (getattr(strategy, "top_p", 1.0) < 1.0)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES, ids=settings_of)
+def test_whole_numbers_of_a_strategy_are_constants(strategy: Exploration, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiler fails on kernels for a GPU whose sizes it keeps open; the vocabulary is larger than each of them."""
+    graphs: list[list[torch.fx.Node]] = []
+    sizes: list[str] = []
+
+    def backend(graph: torch.fx.GraphModule, _: object) -> Callable[..., object]:
+        graphs.append(list(graph.graph.nodes))
+        inputs = [node for node in graphs[-1] if node.op == "placeholder"]
+        sizes.extend(
+            str(n.meta["grapharg"].source) for n in inputs if isinstance(n.meta["example_value"], torch.SymInt)
+        )
+        return graph.forward
+
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
+    monkeypatch.setattr(module, "_OPTIONS", None)
+    tables = strategy.prepare(torch.randn(200, 8), Vocabulary(200, frozenset(), {}))
+    for rows in (11, 12):
+        context = step_context(rows, torch.arange(rows), None, (2,), tables, torch.randn(200, 8))
+        compiled(decide, strategy)(torch.randn(rows, 200), 0.8, context, None)
+    assert len(graphs) == 1
+    assert sizes
+    assert not [size for size in sizes if "'strategy'" in size]
+    assert all(isinstance(node.args[1], int) for node in graphs[0] if node.target == "topk")
 
 
 @pytest.mark.gpu

@@ -10,6 +10,7 @@ from ngrpo.exploration.base import Exploration, RowContext, Step, StepContext
 from ngrpo.exploration.density import gumbel_log_density
 from ngrpo.exploration.support import token_log_prob
 from ngrpo.exploration.token import mass_before
+from ngrpo.utils.sorted_rows import sorted_rows
 
 _RESIDUAL_BOUNDS = (-1.5, 3.0)
 _RARE = -3.0
@@ -72,7 +73,7 @@ class GumbelSoftThinking(Exploration):
         """Perturbs and mixes until the reasoning ends; the visible token comes first in the record."""
         largest, ids = logits.topk(self.top_k)
         log_probs = self._truncated(largest).log_softmax(-1)
-        scores, order = (log_probs + ctx.gumbel("token", ids)).sort(dim=-1, descending=True, stable=True)
+        scores, order = sorted_rows(log_probs + ctx.gumbel("token", ids), descending=True)
         ids = ids.gather(-1, order)
         drawn = ids[:, 0]
         one_hot = torch.zeros_like(scores)

@@ -21,6 +21,7 @@ from ngrpo.errors import SettingError
 from ngrpo.exploration.context import StepContext
 from ngrpo.types.records import Step
 from ngrpo.types.support import NO_ID
+from ngrpo.utils.sorted_rows import sorted_rows
 
 
 def check_size(size: int) -> None:
@@ -49,8 +50,8 @@ def likeliest(logits: Tensor, size: int) -> tuple[Tensor, Tensor]:
     Returns:
         [R, C], descending, and int64 [R, C].
     """
-    found = logits.topk(no_more_than_ids(size, logits)).indices.sort(-1).values
-    values, order = logits.gather(-1, found).sort(dim=-1, descending=True, stable=True)
+    found, _ = sorted_rows(logits.topk(no_more_than_ids(size, logits)).indices)
+    values, order = sorted_rows(logits.gather(-1, found), descending=True)
     ids = found.gather(-1, order)
     missing = size - ids.shape[-1]
     if missing > 0:

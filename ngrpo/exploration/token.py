@@ -10,6 +10,7 @@ from ngrpo.exploration.base import Exploration, Step, StepContext
 from ngrpo.exploration.support import check_size, draw, likeliest, no_more_than_ids
 from ngrpo.exploration.vocabulary import Vocabulary
 from ngrpo.utils.running_sums import running_sums
+from ngrpo.utils.sorted_rows import sorted_rows
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def keep_top_k(logits: Tensor, k: int) -> Tensor:
 
 def keep_top_p(logits: Tensor, p: float) -> Tensor:
     """Sets all logits outside the smallest most-likely set with mass >= p to -inf; [R, V] -> [R, V]."""
-    ordered, order = logits.sort(dim=-1, descending=True, stable=True)
+    ordered, order = sorted_rows(logits, descending=True)
     dropped = torch.zeros_like(order, dtype=torch.bool).scatter(-1, order, mass_before(ordered) >= p)
     return logits.masked_fill(dropped, -torch.inf)
 

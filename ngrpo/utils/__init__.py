@@ -22,6 +22,7 @@
 - ``remote_error.py``: Exceptions of another process, and the place in the code that an exception comes from
 - ``running_sums.py``: Sums along rows, by PyTorch's own kernel in compiled code too
 - ``sanitize.py``: Text that a model wrote, made harmless for where it is shown
+- ``sorted_rows.py``: Rows in order, by PyTorch's own kernel in compiled code too
 - ``standard_streams.py``: Standard output and error that survive a closed terminal, a lost reader or a full disk
 - ``tempered.py``: Logits at a sampling temperature, without the division where it is by one
 - ``torch_settings.py``: PyTorch's settings for the whole process

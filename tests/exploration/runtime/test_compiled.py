@@ -175,8 +175,8 @@ def test_one_whole_graph_serves_all_iterations(strategy: Exploration) -> None:
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES, ids=settings_of)
-def test_no_strategy_has_the_compiler_write_sums_along_a_vocabulary(strategy: Exploration) -> None:
-    """It fails on them for a GPU; see `running_sums`."""
+def test_no_strategy_has_the_compiler_write_running_sums_or_sort(strategy: Exploration) -> None:
+    """It fails on the former for a GPU, and takes minutes for the latter; see `running_sums` and `sorted_rows`."""
     rows, vocabulary = 5, 200
     embedding = torch.randn(vocabulary, 8)
     tables = strategy.prepare(embedding, Vocabulary(vocabulary, frozenset(), {}))
@@ -184,7 +184,7 @@ def test_no_strategy_has_the_compiler_write_sums_along_a_vocabulary(strategy: Ex
     trace = make_fx(lambda logits: decide(strategy, logits, 0.8, context, None)[1])
     called = {str(node.target) for node in trace(torch.randn(rows, vocabulary)).graph.nodes}
     assert "aten.argmax.default" in called or "aten.topk.default" in called
-    assert not [name for name in called if "cum" in name]
+    assert not [name for name in called - {"ngrpo.sorted_rows.default"} if "cum" in name or "sort" in name]
     assert ("ngrpo.running_sums.default" in called) == (getattr(strategy, "top_p", 1.0) < 1.0)
 
 
